@@ -1,0 +1,140 @@
+"""Hydra composes; what goes wrong is told in one message."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.paths import conf_dir, groups
+
+LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
+
+
+def compose(
+    command: str,
+    overrides: Sequence[str],
+    config_dirs: Sequence[Path] = (),
+    *,
+    with_hydra: bool = False,
+) -> DictConfig:
+    """The configuration of `command` (the name of a file in `conf/`) under `overrides`.
+
+    `config_dirs` are searched before `conf/`. Raises ConfigError for everything that a person
+    can get wrong: grammar, unknown groups, options and keys, unresolvable interpolations.
+    """
+    search = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
+    complete = [*(search if config_dirs else []), *_one_length_key(overrides)]
+    with hydra_at_conf():
+        try:
+            return hydra_compose(command, overrides=complete, return_hydra_config=with_hydra)
+        except MissingConfigException as error:
+            raise _unknown_option(error, overrides) from None
+        except ConfigCompositionException as error:
+            raise _unknown_key(error, command, config_dirs) from None
+        except OverrideParseException as error:
+            raise _unreadable(error) from None
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(_first_line(error)) from None
+
+
+@contextmanager
+def hydra_at_conf() -> Iterator[None]:
+    """Hydra initialised at `conf/`, and cleared again."""
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
+        yield
+
+
+def key_of(override: str) -> str:
+    """The key that an override of Hydra's grammar sets, without package or prefix."""
+    return override.partition("=")[0].lstrip("+~").partition("@")[0]
+
+
+def _one_length_key(overrides: Sequence[str]) -> list[str]:
+    """Naming one of the three ways to give evaluation lengths puts the other two away."""
+    named = [key for key in LENGTH_KEYS if any(key_of(o) == key for o in overrides)]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join(named)} are given together; give one of them")
+    others = [f"{key}=null" for key in LENGTH_KEYS if named and key not in named]
+    return [*others, *overrides]
+
+
+def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> ConfigError:
+    missing = error.missing_cfg_file or ""
+    group, _, option = missing.rpartition("/")
+    options = list(error.options or [])
+    if not options:
+        return ConfigError(_first_line(error))
+    return ConfigError(
+        f"{group}={option}: there is no such option{did_you_mean(option, options)};"
+        f" there are {', '.join(options)}"
+    )
+
+
+def _unknown_key(
+    error: ConfigCompositionException, command: str, config_dirs: Sequence[Path]
+) -> ConfigError:
+    match = re.search(
+        r"Could not (?:override|append to|delete from config\.?) '([^']+)'", str(error)
+    )
+    if match is None:
+        return ConfigError(_first_line(error))
+    key = match.group(1)
+    known = [*groups(), *_leaves(compose(command, [], config_dirs))]
+    hint = did_you_mean(key, known)
+    cause = error.__cause__
+    if (
+        cause is not None
+        and "ConfigAttributeError" not in type(cause).__name__
+        and "KeyError" not in type(cause).__name__
+    ):
+        return ConfigError(f"{key}: {_first_line(cause)}{hint}")
+    return ConfigError(
+        f"{key}: there is no such key{hint}; `posenc {command} --cfg` prints all keys"
+    )
+
+
+def _unreadable(error: OverrideParseException) -> ConfigError:
+    return ConfigError(
+        f"{error.override!r} cannot be read ({_first_line(error)}); overrides look like key=value,"
+        f" quoted from the shell: 'key=[1,2]'"
+    )
+
+
+def _leaves(config: DictConfig, prefix: str = "") -> list[str]:
+    paths: list[str] = []
+    for key, node in OmegaConf.to_container(config, resolve=False).items():  # type: ignore[union-attr]
+        paths += _paths(f"{prefix}{key}", node)
+    return paths
+
+
+def _paths(path: str, node: object) -> list[str]:
+    if not isinstance(node, dict):
+        return [path]
+    return [path, *(leaf for key, child in node.items() for leaf in _paths(f"{path}.{key}", child))]
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+def parse(overrides: Sequence[str]) -> list:
+    """The overrides as Hydra's parser reads them; ConfigError where it cannot."""
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise _unreadable(error) from None

@@ -1,0 +1,160 @@
+"""The settings that cross components: their types, their limits, and what follows from them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from typeguard import TypeCheckError, check_type
+
+from posenc.config.errors import ConfigError
+from posenc.config.numbers import canonical
+
+PRECISIONS = ("float32", "bf16")
+KERNELS = ("auto", "reference", "sdpa")
+PROTOCOLS = ("nonoverlapping", "by_position")
+SPLITS = ("train", "validation", "test")
+DEFAULT_FACTORS = [1, 2, 4]
+
+TYPES: dict[str, Any] = {
+    "name": str,
+    "train_length": int,
+    "tokens": int,
+    "batch_tokens": int,
+    "micro_batch_tokens": int | None,
+    "seed": int,
+    "precision": str,
+    "kernel": str,
+    "devices": int,
+    "compile": bool,
+    "gradient_clip": float | None,
+    "validation.every_tokens": int | None,
+    "validation.tokens": int,
+    "checkpoint.every_seconds": float,
+    "outputs_dir": str,
+    "cache_dir": str,
+    "retry": bool,
+    "modules": list[str],
+    "evaluation.lengths": list[int] | None,
+    "evaluation.extra": list[int] | None,
+    "evaluation.factors": list[float] | None,
+    "evaluation.protocols": list[str],
+    "evaluation.split": str,
+    "evaluation.batch_tokens": int,
+}
+CHOICES = {
+    "precision": PRECISIONS,
+    "kernel": KERNELS,
+    "evaluation.split": SPLITS,
+}
+POSITIVE = (
+    "train_length",
+    "tokens",
+    "batch_tokens",
+    "micro_batch_tokens",
+    "devices",
+    "gradient_clip",
+    "validation.every_tokens",
+    "validation.tokens",
+    "evaluation.batch_tokens",
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a token budget becomes optimizer steps, in tokens and sequences of L tokens."""
+
+    total: int
+    sequences: int
+    micro_sequences: int
+
+    @property
+    def accumulate(self) -> int:
+        return self.sequences // self.micro_sequences
+
+
+def check_settings(config: DictConfig, keys: tuple[str, ...] = ()) -> None:
+    """Check types, choices and limits of the cross-cutting settings that `config` has.
+
+    All complaints come in one ConfigError. `keys` are required to be there.
+    """
+    complaints = [f"{key} is missing" for key in keys if OmegaConf.select(config, key) is None]
+    for key, annotation in TYPES.items():
+        value = canonical(_plain(OmegaConf.select(config, key, default=None)))
+        if value is None and not _present(config, key):
+            continue
+        complaints += _complaints(key, value, annotation)
+    if complaints:
+        raise ConfigError("; ".join(complaints))
+
+
+def evaluation_lengths(config: DictConfig) -> list[int]:
+    """The absolute evaluation lengths in tokens, ascending, each once."""
+    given = config.evaluation
+    length = config.train_length
+    if given.lengths is not None:
+        lengths = list(given.lengths)
+    elif given.extra is not None:
+        lengths = [length + extra for extra in given.extra]
+    else:
+        factors = DEFAULT_FACTORS if given.factors is None else given.factors
+        lengths = [round(length * factor) for factor in factors]
+    if not lengths or min(lengths) < 1:
+        raise ConfigError(
+            f"evaluation lengths {lengths}: give at least one, each of 1 token or more"
+        )
+    return sorted(set(lengths))
+
+
+def steps_of(config: DictConfig) -> Steps:
+    """Optimizer steps of a token budget; ConfigError when the numbers do not divide."""
+    length, batch, micro = config.train_length, config.batch_tokens, config.micro_batch_tokens
+    if batch % length:
+        nearest = max(1, round(batch / length)) * length
+        raise ConfigError(
+            f"batch_tokens={batch} is not a multiple of train_length={length};"
+            f" the nearest is {nearest}"
+        )
+    micro = micro or batch
+    if micro % length or batch % micro:
+        raise ConfigError(
+            f"micro_batch_tokens={micro} must be a multiple of train_length={length}"
+            f" and divide batch_tokens={batch}"
+        )
+    return Steps(max(1, round(config.tokens / batch)), batch // length, micro // length)
+
+
+def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
+    try:
+        check_type(value, annotation)
+    except TypeCheckError:
+        return [f"{key}={value!r} must be {_in_words(annotation)}"]
+    if isinstance(value, bool) and annotation in (int, int | None):
+        return [f"{key}={value!r} must be {_in_words(annotation)}"]
+    if key in CHOICES and value not in CHOICES[key]:
+        return [f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"]
+    if key == "evaluation.protocols" and (unknown := set(value) - set(PROTOCOLS)):
+        return [f"{key}: {', '.join(sorted(unknown))} unknown; there are {', '.join(PROTOCOLS)}"]
+    if key in POSITIVE and value is not None and value <= 0:
+        return [f"{key}={value!r} must be above 0"]
+    return []
+
+
+def _in_words(annotation: Any) -> str:
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    if annotation in words:
+        return words[annotation]
+    text = str(annotation)
+    for kind, word in (("int", "whole numbers"), ("float", "numbers"), ("str", "texts")):
+        if f"list[{kind}]" in text:
+            return f"a list of {word}" + (" or null" if "None" in text else "")
+    return f"{_in_words(int if 'int' in text else float)} or null"
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _present(config: DictConfig, key: str) -> bool:
+    parent, _, leaf = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else config
+    return node is not None and leaf in node

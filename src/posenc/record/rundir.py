@@ -1,0 +1,52 @@
+"""Where everything of a run lies."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.record.evaluation import read_rows
+from posenc.record.files import read_lines
+from posenc.record.lock import is_locked
+from posenc.record.status import Status
+
+
+class RunDirectory:
+    """`outputs/<experiment>/<run>/`: one run's configuration, logs, checkpoints and results."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.config_file = path / "config.yaml"
+        self.status_file = path / "status.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.timing_file = path / "timing.jsonl"
+        self.evaluation_file = path / "evaluation.json"
+        self.positions_file = path / "loss_by_position.npz"
+        self.tokenizer_file = path / "tokenizer.json"
+        self.checkpoints = path / "checkpoints"
+        self.log_file = path / "run.log"
+        self.lock_file = path / ".lock"
+
+    def config(self) -> DictConfig:
+        config = OmegaConf.load(self.config_file)
+        assert isinstance(config, DictConfig)
+        return config
+
+    def status(self) -> Status:
+        """The status; a run that says it is running while nobody holds its lock was cut off."""
+        status = Status.read(self.status_file)
+        if status.state == "running" and not is_locked(self.lock_file):
+            return status.but(state="interrupted", error=status.error or "its process was killed")
+        return status
+
+    def rows(self) -> list[dict[str, Any]]:
+        return read_rows(self.evaluation_file)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return read_lines(self.metrics_file)
+
+
+def runs_of(folder: Path) -> list[RunDirectory]:
+    """Every run below an experiment's folder, by name."""
+    return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]

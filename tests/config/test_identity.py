@@ -1,0 +1,58 @@
+"""A run is named by what it is: what changes the science changes the hash, nothing else does."""
+
+import pytest
+
+from posenc.config.compose import compose
+from posenc.config.identity import run_hash, science
+
+
+def digest(*overrides: str, fingerprint: str = "f00d") -> str:
+    config = compose("train", ["encoding=rope", *overrides])
+    return run_hash(science(config, fingerprint))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "encoding=alibi",
+        "encoding.spectrum.base=5e5",
+        "model.width=256",
+        "train_length=512",
+        "tokens=1e6",
+        "batch_tokens=8192",
+        "optimizer.learning_rate=1e-3",
+        "schedule=constant",
+        "gradient_clip=null",
+        "precision=bf16",
+        "seed=2",
+    ],
+)
+def test_science_is_in_the_hash(override: str) -> None:
+    assert digest(override) != digest()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "evaluation.lengths=[7]",
+        "logger=none",
+        "outputs_dir=elsewhere",
+        "name=other",
+        "retry=true",
+        "kernel=reference",
+        "trainer=cpu",
+        "checkpoint.every_seconds=1",
+        "hydra.launcher.jobs=2",
+    ],
+)
+def test_what_leaves_the_science_alone_is_not(override: str) -> None:
+    assert digest(override) == digest()
+
+
+def test_the_data_is_in_the_hash() -> None:
+    assert digest(fingerprint="beef") != digest()
+
+
+def test_one_number_has_one_hash() -> None:
+    assert digest("tokens=5e6") == digest("tokens=5000000") == digest("tokens=5000000.0")
+    assert digest("encoding.spectrum.base=1e4") == digest("encoding.spectrum.base=10000")

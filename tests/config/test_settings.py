@@ -1,0 +1,89 @@
+"""Types, limits and what follows from the settings that cross components."""
+
+import re
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.config.numbers import canonical
+from posenc.config.settings import Steps, check_settings, evaluation_lengths, steps_of
+
+
+def config(*overrides: str) -> DictConfig:
+    return compose("train", list(overrides))
+
+
+def test_the_defaults_are_sound() -> None:
+    check_settings(config())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train_length=long", "train_length='long' must be a whole number"),
+        ("train_length=1.5", "train_length=1.5 must be a whole number"),
+        ("train_length=0", "train_length=0 must be above 0"),
+        ("tokens=-5", "tokens=-5 must be above 0"),
+        ("compile=3", "compile=3 must be true or false"),
+        ("seed=true", "seed=True must be a whole number"),
+        ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
+        ("kernel=flash", "kernel='flash' must be one of auto, reference, sdpa"),
+        ("evaluation.split=dev", "one of train, validation, test"),
+        ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of whole numbers or null"),
+        ("evaluation.protocols=[sliding9]", "sliding9 unknown; there are nonoverlapping"),
+        ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_limit(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        check_settings(config(override))
+
+
+def test_all_complaints_come_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_settings(config("train_length=0", "precision=fp16"))
+    assert "train_length" in str(caught.value) and "precision" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "lengths"),
+    [
+        ("evaluation.lengths=[1024,512,512]", [512, 1024]),
+        ("evaluation.extra=[0,10,100]", [256, 266, 356]),
+        ("evaluation.factors=[1,2.5,16]", [256, 640, 4096]),
+        ("seed=1", [256, 512, 1024]),
+    ],
+)
+def test_evaluation_lengths(override: str, lengths: list[int]) -> None:
+    assert evaluation_lengths(config(override)) == lengths
+
+
+def test_steps_of_a_budget() -> None:
+    found = steps_of(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
+    assert found == Steps(total=244, sequences=16, micro_sequences=4)
+    assert found.accumulate == 4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["batch_tokens=1000"], "batch_tokens=1000 is not a multiple of train_length=256.*1024"),
+        (["micro_batch_tokens=1000"], "micro_batch_tokens=1000 must be a multiple"),
+        (["micro_batch_tokens=768"], "divide batch_tokens=4096"),
+    ],
+)
+def test_budgets_that_do_not_divide_are_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        steps_of(config(*overrides))
+
+
+def test_numbers_have_one_form() -> None:
+    assert canonical({"a": 5e6, "b": [1.0, 0.5], "c": True}) == {
+        "a": 5000000,
+        "b": [1, 0.5],
+        "c": True,
+    }
+    assert type(canonical(5e6)) is int
+    assert OmegaConf.create(canonical({"x": 1e4})).x == 10000
