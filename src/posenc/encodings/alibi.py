@@ -1,0 +1,42 @@
+"""Attention with linear biases (Press, Smith & Lewis 2022, 2108.12409, section 3).
+
+    score_h(i, j) += -m_h (i - j),   m_h = 2^(-8h/H),  h = 1 .. H, for H a power of two
+
+For other H the authors' code takes the slopes of the power of two below, then every other slope
+of the power of two above (fairseq/models/transformer.py, get_slopes). Not divided by sqrt(d).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding, Geometry
+
+
+def slopes(heads: int) -> list[float]:
+    """The authors' slope of each head, for any number of heads."""
+    below = 2 ** math.floor(math.log2(heads))
+    first = [2 ** (-8 * h / below) for h in range(1, below + 1)]
+    between = [2 ** (-4 * h / below) for h in range(1, 2 * below + 1, 2)]
+    return first + between[: heads - below]
+
+
+class Alibi(Encoding):
+    """A penalty that grows with distance, at a fixed rate of its own in every head."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.slopes = torch.tensor(slopes(geometry.heads), dtype=torch.float64)
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -self.slopes.to(distance)[head] * distance
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+        if pos.ndim > 1:  # a distance between coordinates has no factors
+            return None
+        rate = self.slopes.to(x.device)[:, None]
+        steps, ones = rate * pos.to(torch.float64), torch.ones(1, len(pos)).to(rate)
+        fq = torch.stack([-steps, ones.expand_as(steps)], dim=-1)
+        fk = torch.stack([ones.expand_as(steps), steps], dim=-1)
+        return fq[None], fk[None]

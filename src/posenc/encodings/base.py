@@ -1,0 +1,91 @@
+"""The places where position can enter a Transformer; each is a hook whose default is the identity.
+
+Shapes: B batch, T tokens, R query rows (a run of the T), H heads, d head width, D model width.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the host tells an encoding of itself; widths and lengths are in channels and tokens."""
+
+    width: int
+    heads: int
+    layers: int
+    train_length: int
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads={self.heads} do not divide width={self.width};"
+                f" give model.width or model.heads so that they do"
+            )
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+
+class Encoding(nn.Module):
+    """No positional encoding (NoPE), and what every other one overrides.
+
+    A subclass takes a Geometry first, then its own knobs by keyword. `exceptions` declares which
+    of the properties `causal`, `prefix` (a token's output does not depend on later tokens' being
+    there) and `extrapolates` it does not have, each with the reason.
+    """
+
+    exceptions: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        self.geometry = geometry
+
+    def positions(self, length: int, device: torch.device) -> Tensor:
+        """Coordinates [T] of `length` tokens, when the data brings none of its own."""
+        return torch.arange(length, device=device)
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        """The stream [B, T, D] before the first layer, position added."""
+        return x
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys [B, H, T, d'] with position in them; x [B, T, D] enters the layer."""
+        return q, k
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
+        """Score added at `distance` (query minus key), from positions alone, pointwise.
+
+        The arguments broadcast against each other, as [H, 1, 1], [R, T] and [R, 1] or as scalars.
+        `distance` is floating, in the precision that the result is wanted in.
+        """
+        return None
+
+    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, rows: slice) -> Tensor | None:
+        """Score [B, H, R, T] added for the query `rows`, from what the tokens say."""
+        return None
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Factors (fq, fk) [B|1, H, T, r] with fq . fk the bias, up to a constant per query."""
+        return None
+
+    def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
+        """What attention weights [B, H, R, T] add to the attention's output, [B, H, R, d]."""
+        return None
+
+    def window(self) -> int | None:
+        """How many tokens back a key may lie, the query's own included; None for all."""
+        return None
+
+    def max_length(self) -> int | None:
+        """The longest sequence that can be encoded at all; None for any."""
+        return None
+
+    def at_layer(self, index: int) -> "Encoding":
+        """The encoding of layer `index`; the same in every layer unless overridden."""
+        return self

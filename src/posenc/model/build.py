@@ -1,0 +1,41 @@
+"""From a configuration to a model."""
+
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.components import build, check
+from posenc.config.errors import ConfigError
+from posenc.encodings.base import Encoding, Geometry
+from posenc.model.kernels import kernel, resolve
+from posenc.model.transformer import Transformer, initialise, seed_of
+
+
+def build_model(config: DictConfig, vocabulary: int) -> Transformer:
+    """The model that `config` describes, initialised from its seed.
+
+    ConfigError names what cannot be built: heads that do not divide the width, a knob that an
+    encoding refuses.
+    """
+    modules = list(config.get("modules") or [])
+    encoding = build_encoding(config, modules)
+    attend = kernel(resolve(config.kernel))
+    model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
+    initialise(model, config.seed)
+    return model
+
+
+def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
+    """The encoding, its own parameters drawn from the run's seed."""
+    check(config.model, name="model", modules=modules, given=3)
+    try:
+        geometry = Geometry(
+            width=config.model.width,
+            heads=config.model.heads,
+            layers=config.model.layers,
+            train_length=config.train_length,
+        )
+    except ValueError as error:
+        raise ConfigError(f"model: {error}") from None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(config.seed, "encoding"))
+        return build(config.encoding, geometry, name="encoding", modules=modules)

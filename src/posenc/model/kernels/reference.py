@@ -1,0 +1,36 @@
+"""Explicit softmax: the definition of attention with an encoding, at any precision."""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+from posenc.model.kernels.scores import at, bias, distances, seen, wide
+
+
+def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+    """softmax(q . k / sqrt(d) + bias) v + mix, all scores at once."""
+    everything = slice(0, q.shape[2])
+    return attend_rows(encoding, x, q, k, v, pos, everything, everything)
+
+
+def attend_rows(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    rows: slice,
+    keys: slice,
+) -> Tensor:
+    """The same for the query `rows`, which see none but `keys`: [B, H, R, d]."""
+    dtype = wide(q.dtype)
+    scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
+    added = bias(encoding, x, q, k, pos, rows, keys)
+    if added is not None:
+        scores = scores + added
+    hidden = ~seen(rows, keys, encoding.window(), q.device)
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+    out = weights @ v[:, :, keys].to(dtype)
+    mixed = encoding.mix(weights, distances(at(pos, rows), at(pos, keys), dtype))
+    return (out if mixed is None else out + mixed).to(v.dtype)

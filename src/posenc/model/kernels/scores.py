@@ -1,0 +1,48 @@
+"""What is added to q . k for a block of query rows and the keys that they may see."""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The precision of scores and softmax: float32, or float64 where the inputs have it."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tensor:
+    """Query minus key [R, K]; for coordinates [B, R, axes], their distance [B, 1, R, K]."""
+    if pos_q.ndim == 1:
+        return (pos_q[:, None] - pos_k[None, :]).to(dtype)
+    return torch.cdist(pos_q.to(dtype), pos_k.to(dtype))[:, None]
+
+
+def seen(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
+    """Which keys each row sees [R, K]: none to come, none further back than the window."""
+    query = torch.arange(rows.start, rows.stop, device=device)[:, None]
+    key = torch.arange(keys.start, keys.stop, device=device)[None, :]
+    causal = key <= query
+    return causal if window is None else causal & (query - key < window)
+
+
+def at(pos: Tensor, part: slice) -> Tensor:
+    """The positions [R] or coordinates [B, R, axes] of a run of tokens."""
+    return pos[part] if pos.ndim == 1 else pos[:, part]
+
+
+def bias(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
+) -> Tensor | None:
+    """Position and content bias [B|1, H, R, K] of a block, in float32 or wider; None for none."""
+    dtype = wide(q.dtype)
+    head = torch.arange(q.shape[1], device=q.device)[:, None, None]
+    pos_q = at(pos, rows)
+    query = pos_q[:, None] if pos.ndim == 1 else pos_q.to(dtype).norm(dim=-1)[:, None, :, None]
+    positional = encoding.bias(head, distances(pos_q, at(pos, keys), dtype), query)
+    end = keys.stop
+    content = encoding.content_bias(x[:, :end], q[:, :, :end], k[:, :, :end], rows)
+    if content is None:
+        return positional if positional is None or positional.ndim == 4 else positional[None]
+    content = content[..., keys].to(dtype)
+    return content if positional is None else content + positional

@@ -1,0 +1,92 @@
+"""PyTorch's scaled dot-product attention, fed so that any encoding keeps its fast kernels.
+
+Without a bias: plain causal attention. With a bias of exact low rank: its factors become columns
+of queries and keys. With any other: blocks of query rows over the keys that they may see, so that
+no mask of T x T exists; recomputed in the backward pass where saving them would cost too much.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from posenc.encodings.base import Encoding
+from posenc.model.kernels.reference import attend_rows
+from posenc.model.kernels.scores import bias, seen
+
+ROWS = 256
+BLOCK_BUDGET = 2**24  # scores of one block
+SAVED_BUDGET = 2**27  # scores kept for the backward pass
+
+
+def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+    """Attention as `reference.attend` defines it."""
+    if _overrides(encoding, "mix") or encoding.window() is not None:
+        return _blocked(encoding, x, q, k, v, pos)
+    if not (_overrides(encoding, "bias") or _overrides(encoding, "content_bias")):
+        return _causal(q, k, v, v.shape[-1] ** -0.5)
+    factors = encoding.bias_factors(x, pos) if q.dtype == torch.float32 else None
+    if factors is not None:
+        return _factored(q, k, v, *factors)
+    return _blocked(encoding, x, q, k, v, pos)
+
+
+def _overrides(encoding: Encoding, hook: str) -> bool:
+    return getattr(type(encoding), hook) is not getattr(Encoding, hook)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """Values narrower than keys would leave the fast kernel silently; padded, they do not."""
+    padded = pad(v, (0, q.shape[-1] - v.shape[-1]))
+    out = scaled_dot_product_attention(q, k, padded, is_causal=True, scale=scale)
+    return out[..., : v.shape[-1]]
+
+
+def _factored(q: Tensor, k: Tensor, v: Tensor, fq: Tensor, fk: Tensor) -> Tensor:
+    """The bias fq . fk as the first columns of q and k; first, since sums there lose least."""
+    scale = v.shape[-1] ** -0.5
+    lead = q.shape[:2]
+    wide_q = torch.cat([(fq / scale).expand(*lead, -1, -1).to(q), q], dim=-1)
+    wide_k = torch.cat([fk.expand(*lead, -1, -1).to(k), k], dim=-1)
+    return _causal(wide_q, wide_k, v, scale)
+
+
+def _blocked(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+    batch, heads, length, _ = q.shape
+    rows = max(16, min(ROWS, BLOCK_BUDGET // (batch * heads * length)))
+    window = encoding.window() or length
+    recompute = torch.is_grad_enabled() and batch * heads * length * length > SAVED_BUDGET
+    blocks = []
+    for start in range(0, length, rows):
+        block = slice(start, min(start + rows, length))
+        keys = slice(max(0, start - window + 1), block.stop)
+        arguments = (encoding, x, q, k, v, pos, block, keys)
+        blocks.append(
+            checkpoint(_block, *arguments, use_reentrant=False) if recompute else _block(*arguments)
+        )
+    return torch.cat(blocks, dim=2)
+
+
+def _block(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    rows: slice,
+    keys: slice,
+) -> Tensor:
+    """A block through SDPA, or by explicit softmax: no fast kernel has the bias's gradient."""
+    added = bias(encoding, x, q, k, pos, rows, keys)
+    if _overrides(encoding, "mix") or (added is not None and added.requires_grad):
+        return attend_rows(encoding, x, q, k, v, pos, rows, keys)
+    hidden = ~seen(rows, keys, encoding.window(), q.device)
+    mask = torch.zeros_like(hidden, dtype=torch.float32)[None, None] if added is None else added
+    mask = mask.masked_fill(hidden, -torch.inf).to(q.dtype)
+    scale = v.shape[-1] ** -0.5
+    values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
+    out = scaled_dot_product_attention(
+        q[:, :, rows], k[:, :, keys], values, attn_mask=mask, scale=scale
+    )
+    return out[..., : v.shape[-1]]

@@ -1,0 +1,75 @@
+"""Shared by all tests: small configurations, a made corpus, very small runs."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.compose import compose
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.plan import plan
+
+torch.set_num_threads(1)
+
+SMALL = [
+    "model.width=32",
+    "model.layers=2",
+    "model.heads=4",
+    "model.feed_forward=64",
+    "train_length=24",
+]
+
+
+@pytest.fixture
+def configured() -> Callable[..., DictConfig]:
+    """A training configuration with a very small model under overrides."""
+
+    def make(*overrides: str) -> DictConfig:
+        config = compose("train", [*SMALL, *overrides])
+        config.modules = []
+        return config
+
+    return make
+
+
+@pytest.fixture
+def small_run(corpus: Path, tmp_path: Path) -> Callable[..., RunDirectory]:
+    """Plans one very small run on the made corpus below `tmp_path`: 40 steps of 8 windows."""
+
+    def make(*overrides: str) -> RunDirectory:
+        return plan([[*small_overrides(corpus, tmp_path), *overrides]], [], "test", print)[0].run
+
+    return make
+
+
+def small_overrides(corpus: Path, folder: Path) -> list[str]:
+    """A run that trains in seconds."""
+    return [
+        *SMALL,
+        "data=text",
+        *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
+        "tokenizer.vocabulary=300",
+        "tokens=7680",
+        "batch_tokens=192",
+        "validation.every_tokens=1920",
+        "validation.tokens=480",
+        "evaluation.factors=[1,4]",
+        "trainer=cpu",
+        "logger=none",
+        f"outputs_dir={folder}/outputs",
+    ]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.txt, validation.txt and test.txt of made sentences."""
+    folder = tmp_path_factory.mktemp("corpus")
+    draw = random.Random(7)
+    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 7))) for _ in range(300)]
+    for name, sentences in (("train", 4000), ("validation", 150), ("test", 100)):
+        lines = (" ".join(draw.choices(words, k=draw.randint(4, 12))) for _ in range(sentences))
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    return folder

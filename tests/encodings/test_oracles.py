@@ -1,0 +1,149 @@
+"""Each encoding against its paper's formula, written another way, in float64."""
+
+import cmath
+import math
+
+import pytest
+import torch
+
+from posenc.encodings.alibi import Alibi, slopes
+from posenc.encodings.base import Geometry
+from posenc.encodings.rope import Rope
+from posenc.encodings.sinusoidal import Sinusoidal
+from posenc.encodings.spectra import geometric
+from posenc.encodings.t5 import T5
+
+HEADS = [1, 2, 3, 6, 8, 12, 20]
+
+
+def geometry(width: int = 64, heads: int = 4) -> Geometry:
+    return Geometry(width=width, heads=heads, layers=1, train_length=32)
+
+
+def of_base(base: float):
+    return lambda width: geometric(width, base=base)
+
+
+@pytest.mark.parametrize("base", [10.0, 1e4, 1e7])
+@pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
+def test_sinusoidal_is_the_papers_formula(base: float, layout: str) -> None:
+    encoding = Sinusoidal(geometry(), spectrum=of_base(base), layout=layout)
+    pos = torch.tensor([0, 1, 7, 511, 100_000])
+    code = encoding.embed(torch.zeros(1, 5, 64, dtype=torch.float64), pos)[0]
+    for row, m in enumerate(pos.tolist()):
+        for i in range(32):
+            angle = m / base ** (2 * i / 64)
+            sin, cos = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, 32 + i)
+            assert code[row, sin].item() == pytest.approx(math.sin(angle), abs=1e-10)
+            assert code[row, cos].item() == pytest.approx(math.cos(angle), abs=1e-10)
+
+
+@pytest.mark.parametrize("width", [16, 64, 256])
+@pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
+def test_rope_turns_complex_numbers(width: int, layout: str) -> None:
+    """R(m) as multiplication by exp(i m f), in Python's complex numbers."""
+    encoding = Rope(geometry(width, heads=1), spectrum=of_base(1e4), layout=layout)
+    q, k = torch.randn(2, 1, 1, 3, width, dtype=torch.float64).unbind(0)
+    pos = torch.tensor([0, 5, 99_999])
+    turned, _ = encoding.rotate(q, q, k, pos)
+    for row, m in enumerate(pos.tolist()):
+        for i in range(width // 2):
+            a, b = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + width // 2)
+            pair = complex(q[0, 0, row, a], q[0, 0, row, b])
+            wanted = pair * cmath.exp(1j * m * 1e4 ** (-2 * i / width))
+            assert turned[0, 0, row, a].item() == pytest.approx(wanted.real, abs=1e-9)
+            assert turned[0, 0, row, b].item() == pytest.approx(wanted.imag, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("layout", "wanted"),
+    [
+        ("interleaved", [-1.142639664, 1.922075597, 2.959850668, 4.029799502]),
+        ("concatenated", [-1.984110649, 1.959900667, 2.462377902, 4.019799668]),
+    ],
+)
+def test_rope_golden_values(layout: str, wanted: list[float]) -> None:
+    encoding = Rope(geometry(4, heads=1), spectrum=of_base(1e4), layout=layout)
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).view(1, 1, 1, 4)
+    turned, _ = encoding.rotate(x, x, x, torch.tensor([1]))
+    assert turned.flatten().tolist() == pytest.approx(wanted, rel=1e-8)
+
+
+def test_rope_keeps_norms_and_scores_depend_on_the_difference() -> None:
+    encoding = Rope(geometry(64, heads=1), spectrum=of_base(1e4))
+    q, k = torch.randn(2, 1, 1, 1, 64, dtype=torch.float64).unbind(0)
+
+    def score(m: int, n: int) -> float:
+        turned_q, _ = encoding.rotate(q, q, k, torch.tensor([m]))
+        _, turned_k = encoding.rotate(q, q, k, torch.tensor([n]))
+        assert turned_q.norm().item() == pytest.approx(q.norm().item(), rel=1e-12)
+        return (turned_q * turned_k).sum().item()
+
+    assert score(17, 4) == pytest.approx(score(100_013, 100_000), abs=1e-9)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_alibi_slopes_are_two_geometric_series(heads: int) -> None:
+    power = 1
+    while power * 2 <= heads:
+        power *= 2
+    ratio = 2.0 ** (-8.0 / power)
+    wanted = [ratio**h for h in range(1, power + 1)]
+    finer = math.sqrt(ratio)
+    wanted += [finer ** (2 * n + 1) for n in range(heads - power)]
+    assert slopes(heads) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_alibi_golden_slopes() -> None:
+    assert slopes(6) == pytest.approx([0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125])
+    assert slopes(12)[8:] == pytest.approx(
+        [0.7071067812, 0.3535533906, 0.1767766953, 0.08838834765]
+    )
+    assert slopes(20)[16:] == pytest.approx(
+        [0.8408964153, 0.5946035575, 0.4204482076, 0.2973017788]
+    )
+
+
+@pytest.mark.parametrize("heads", [6, 8, 12, 20])
+def test_alibi_bias_and_its_factors(heads: int) -> None:
+    encoding = Alibi(geometry(heads * 8, heads))
+    pos = torch.arange(9)
+    head = torch.arange(heads)[:, None, None]
+    distance = (pos[:, None] - pos[None, :]).double()
+    bias = encoding.bias(head, distance, pos[:, None])
+    factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), pos)
+    assert factors is not None
+    fq, fk = factors
+    product = (fq @ fk.mT)[0]
+    for h, slope in enumerate(slopes(heads)):
+        for i in range(9):
+            for j in range(i + 1):
+                assert bias[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
+                assert product[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
+
+
+GOLDEN_BUCKETS = {
+    0: 0, 1: 1, 15: 15, 16: 16, 17: 16, 18: 16, 19: 17, 31: 21, 32: 21, 64: 26, 66: 26, 67: 27,
+    112: 30, 113: 31, 127: 31, 128: 31, 1000: 31,
+}  # fmt: skip
+
+
+def test_t5_golden_buckets() -> None:
+    found = T5(geometry()).bucket(torch.tensor(list(GOLDEN_BUCKETS), dtype=torch.float32))
+    assert found.tolist() == list(GOLDEN_BUCKETS.values())
+
+
+@pytest.mark.parametrize(("buckets", "far"), [(32, 128), (16, 64), (31, 1000)])
+def test_t5_bias_is_the_tables_row(buckets: int, far: int) -> None:
+    encoding = T5(geometry(), buckets=buckets, max_distance=far)
+    head = torch.arange(4)[:, None, None]
+    distance = torch.arange(3000, dtype=torch.float64)[None, :]
+    bias = encoding.bias(head, distance, torch.zeros(1, 1))
+    exact = buckets // 2
+    for n in [*range(exact + 5), 100, 999, 2999]:
+        row = n
+        if n >= exact:
+            steps = math.log(n / exact) / math.log(far / exact) * (buckets - exact)
+            row = min(exact + int(steps), buckets - 1)
+        wanted = encoding.table.detach().double()[row]
+        torch.testing.assert_close(bias[:, 0, n].detach(), wanted, rtol=0, atol=0)

@@ -1,0 +1,164 @@
+"""Every kernel equals the reference, in outputs and gradients; the reference equals a loop."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.encodings.alibi import Alibi
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.nope import NoPE
+from posenc.encodings.t5 import T5
+from posenc.model.kernels import kernel, reference, sdpa
+
+GEOMETRY = Geometry(width=32, heads=4, layers=1, train_length=16)
+
+
+class Windowed(Alibi):
+    def window(self) -> int:
+        return 7
+
+
+class Content(NoPE):
+    """A gate per key, summed between key and query."""
+
+    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, rows: slice) -> Tensor:
+        gates = -x.mean(dim=-1).square().cumsum(dim=1)[:, None]
+        return (gates[:, :, rows, None] - gates[:, :, None, :]).expand(-1, 4, -1, -1)
+
+
+class Mixed(T5):
+    """Adds the distance-weighted attention to every channel of the output."""
+
+    def mix(self, weights: Tensor, distance: Tensor) -> Tensor:
+        return (weights * distance.clamp(min=0).sin()).sum(-1, keepdim=True).expand(-1, -1, -1, 8)
+
+
+class Widened(NoPE):
+    """Comes back from `rotate` wider than the values."""
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        turn = pos.to(q.dtype)[:, None].cos()
+        return torch.cat([q, q * turn], dim=-1), torch.cat([k, k * turn], dim=-1)
+
+
+ENCODINGS = [NoPE, Alibi, T5, Windowed, Content, Mixed, Widened]
+
+
+def inputs(length: int, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    q, k, v = (torch.randn(2, 4, length, 8, generator=generator).to(dtype) for _ in range(3))
+    x = torch.randn(2, length, 32, generator=generator).to(dtype)
+    return [tensor.requires_grad_() for tensor in (x, q, k, v)]
+
+
+def run(name: str, encoding: Encoding, length: int, dtype: torch.dtype) -> list[Tensor]:
+    """The kernel's output and the gradients of inputs and parameters."""
+    x, q, k, v = inputs(length, dtype)
+    pos = torch.arange(length)
+    turned = encoding.rotate(x, q, k, pos)
+    out = kernel(name)(encoding, x, *turned, v, pos)
+    weights = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
+    wanted = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
+    return [out, *torch.autograd.grad((out * weights).sum(), wanted)]
+
+
+@pytest.mark.parametrize("make", ENCODINGS)
+@pytest.mark.parametrize("length", [1, 17, 300])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_sdpa_equals_the_reference(
+    make: type[Encoding], length: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    torch.manual_seed(0)
+    encoding = make(GEOMETRY).to(dtype)
+    for wanted, got in zip(
+        run("reference", encoding, length, dtype), run("sdpa", encoding, length, dtype), strict=True
+    ):
+        scale = max(1.0, wanted.abs().max().item())
+        torch.testing.assert_close(got, wanted, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("make", [Alibi, T5, Windowed])
+def test_many_recomputed_blocks_change_nothing(
+    make: type[Encoding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    encoding = make(GEOMETRY).double()
+    whole = run("sdpa", encoding, 100, torch.float64)
+    monkeypatch.setattr(sdpa, "ROWS", 16)
+    monkeypatch.setattr(sdpa, "SAVED_BUDGET", 0)
+    for wanted, got in zip(whole, run("sdpa", encoding, 100, torch.float64), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-11)
+
+
+def test_the_reference_is_the_definition() -> None:
+    """A loop over batch, heads and rows, with a window and a bias, in Python floats."""
+    encoding = Windowed(GEOMETRY)
+    x, q, k, v = (tensor.detach() for tensor in inputs(11, torch.float64))
+    out = reference.attend(encoding, x, q, k, v, torch.arange(11))
+    for h in range(4):
+        slope = 2.0 ** (-2 * (h + 1))
+        for i in range(11):
+            seen = range(max(0, i - 6), i + 1)
+            scores = [
+                sum(a * b for a, b in zip(q[0, h, i].tolist(), k[0, h, j].tolist(), strict=True))
+                / math.sqrt(8)
+                - slope * (i - j)
+                for j in seen
+            ]
+            total = sum(math.exp(s) for s in scores)
+            for c in range(8):
+                wanted = sum(
+                    math.exp(s) / total * v[0, h, j, c].item()
+                    for s, j in zip(scores, seen, strict=True)
+                )
+                assert out[0, h, i, c].item() == pytest.approx(wanted, abs=1e-12)
+
+
+def test_half_precision_stays_near_the_float64_reference() -> None:
+    """Values, queries and keys in bfloat16; biases and softmax wider."""
+    encoding = Alibi(GEOMETRY)
+    exact = run("reference", encoding, 300, torch.float64)[0]
+    got = run("sdpa", encoding, 300, torch.bfloat16)[0]
+    assert got.dtype == torch.bfloat16
+    assert (got.double() - exact).abs().max() < 0.05
+
+
+def test_factored_alibi_keeps_float32_at_eight_thousand_positions() -> None:
+    encoding, length = Alibi(GEOMETRY), 8192
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(1, 4, length, 8, generator=generator) for _ in range(3))
+    x, pos = torch.zeros(1, length, 32), torch.arange(length)
+    got = sdpa.attend(encoding, x, q, k, v, pos)[:, :, -64:]
+    exact = reference.attend_rows(
+        encoding, x.double(), q.double(), k.double(), v.double(), pos,
+        slice(length - 64, length), slice(0, length),
+    )  # fmt: skip
+    assert (got.double() - exact).abs().max() < 2e-6
+
+
+def test_coordinates_of_the_data_make_distances() -> None:
+    """Rows and columns of an image: ALiBi's penalty takes the Euclidean distance."""
+    encoding = Alibi(GEOMETRY)
+    x, q, k, v = (tensor.detach() for tensor in inputs(6, torch.float64))
+    pos = torch.stack(
+        [torch.arange(6).div(3, rounding_mode="floor"), torch.arange(6) % 3], dim=-1
+    ).expand(2, 6, 2)
+    out = reference.attend(encoding, x, q, k, v, pos)
+    slope = 2.0**-2
+    scores = torch.stack(
+        [
+            q[0, 0, 5] @ k[0, 0, j] / math.sqrt(8)
+            - slope * math.dist(pos[0, 5].tolist(), pos[0, j].tolist())
+            for j in range(6)
+        ]
+    )
+    torch.testing.assert_close(out[0, 0, 5], scores.softmax(0) @ v[0, 0], rtol=0, atol=1e-12)
+
+
+def test_an_unknown_kernel_is_refused_by_name() -> None:
+    with pytest.raises(
+        ValueError, match="kernel=flash is unknown; there are auto, reference, sdpa"
+    ):
+        kernel("flash")

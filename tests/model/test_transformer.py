@@ -1,0 +1,111 @@
+"""The host: paired initialisation, exact losses, what its knobs do."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.errors import ConfigError
+from posenc.model import loss
+from posenc.model.build import build_model
+
+Configured = Callable[..., DictConfig]
+
+
+def test_models_that_differ_in_encoding_alone_start_from_the_same_weights(
+    configured: Configured,
+) -> None:
+    states = [
+        build_model(configured(f"encoding={name}"), 50).state_dict()
+        for name in ("nope", "t5", "learned", "rope")
+    ]
+    shared = set(states[0])
+    for state in states[1:]:
+        for key in shared:
+            assert torch.equal(state[key], states[0][key]), key
+
+
+def test_the_seed_changes_every_drawn_weight(configured: Configured) -> None:
+    one, two = (build_model(configured("encoding=t5", f"seed={s}"), 50) for s in (1, 2))
+    for (name, a), (_, b) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+        assert a.ndim < 2 or not torch.equal(a, b), name
+
+
+def test_building_leaves_the_global_random_state_alone(configured: Configured) -> None:
+    torch.manual_seed(9)
+    wanted = torch.rand(1)
+    torch.manual_seed(9)
+    build_model(configured("encoding=t5"), 50)
+    drawn = torch.rand(1)
+    torch.manual_seed(9)
+    assert torch.equal(wanted, torch.rand(1))
+    assert drawn.shape == wanted.shape
+
+
+def test_losses_in_chunks_equal_losses_at_once(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build_model(configured(), 50).double()
+    tokens, targets = torch.randint(0, 50, (2, 3, 24)).unbind(0)
+
+    def result() -> tuple[torch.Tensor, list[torch.Tensor]]:
+        losses = model.losses(tokens, targets)
+        return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
+
+    whole, gradients = result()
+    monkeypatch.setattr(loss, "LOGITS_BUDGET", 50 * 7)
+    parts, again = result()
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
+    for a, b in zip(gradients, again, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+def test_losses_are_the_negative_log_likelihood(configured: Configured) -> None:
+    model = build_model(configured(), 50).double()
+    tokens, targets = torch.randint(0, 50, (2, 3, 24)).unbind(0)
+    likelihood = model(tokens).softmax(-1).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(model.losses(tokens, targets), -likelihood.log())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.norm=rms_norm",
+        "model.activation=relu",
+        "model.activation=silu",
+        "model.activation=swiglu",
+        "model.tied=false",
+        "model.embedding_scale=1",
+        "model.bias=true",
+    ],
+)
+def test_every_knob_of_the_model_changes_it(configured: Configured, change: str) -> None:
+    tokens = torch.randint(0, 50, (1, 24))
+    plain, other = build_model(configured(), 50), build_model(configured(change), 50)
+    changed = other.parameter_count() != plain.parameter_count()
+    assert changed or not torch.equal(plain(tokens), other(tokens))
+
+
+def test_dropout_acts_in_training_alone(configured: Configured) -> None:
+    tokens = torch.randint(0, 50, (1, 24))
+    plain, other = build_model(configured(), 50), build_model(configured("model.dropout=0.5"), 50)
+    assert not torch.equal(other(tokens), plain(tokens))
+    assert torch.equal(other.eval()(tokens), plain.eval()(tokens))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.heads=3"], "heads=3 do not divide width=32"),
+        (["model.heads=32", "encoding=rope"], "even head width"),
+        (["encoding=learned", "encoding.length=5"], "length=5 is below train_length=24"),
+        (["encoding=rope", "encoding.layout=diagonal"], "encoding.layout='diagonal'"),
+        (["model.width=wide"], "model.width"),
+    ],
+)
+def test_what_cannot_be_built_is_told_in_one_message(
+    configured: Configured, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_model(configured(*overrides), 50)
