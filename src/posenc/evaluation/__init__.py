@@ -1,0 +1,1 @@
+"""Measuring one checkpoint at many lengths, every token once, in exact sums."""

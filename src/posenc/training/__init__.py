@@ -1,0 +1,1 @@
+"""Training a model at one length: Lightning runs the loop, the record says what happened."""

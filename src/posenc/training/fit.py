@@ -1,0 +1,152 @@
+"""Training a run to its token budget, from its last checkpoint if it has one."""
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.components import build
+from posenc.config.settings import Steps, steps_of
+from posenc.data.tokenized import TokenizedData
+from posenc.data.windows import TrainingWindows
+from posenc.model.build import build_model
+from posenc.model.precision import LIGHTNING
+from posenc.model.transformer import Transformer
+from posenc.record.metrics import MetricsLog
+from posenc.record.progress import Progress
+from posenc.record.rundir import RunDirectory
+from posenc.training.batches import loader
+from posenc.training.checkpoint import Checkpoint, latest
+from posenc.training.module import LanguageModel
+from posenc.training.recorder import Recorder, Sink
+from posenc.training.stop import Stop
+from posenc.training.validation import validation_loss
+
+ADVICE = (
+    ".*does not have many workers.*",  # the batches are slices of an array in memory
+    ".*GPU available but not used.*",
+    ".*isinstance.treespec, LeafSpec.*",  # its own use of torch
+)
+
+
+def fit(
+    run: RunDirectory,
+    config: DictConfig,
+    data: TokenizedData,
+    progress: Progress,
+    stop: Stop,
+    sink: Sink,
+    training_share: float,
+) -> bool:
+    """Train until the token budget is reached; False if `stop` was asked for before that.
+
+    `training_share` is training's part of the run's whole work, for the progress.
+    """
+    steps = steps_of(config)
+    checkpoint = latest(run.checkpoints)
+    done = checkpoint.step if checkpoint else 0
+    if done >= steps.total:
+        return True
+    MetricsLog(run.metrics_file).cut_back(done)
+    module = language_model(config, data.vocabulary_size, steps)
+    recorder = _recorder(
+        run, config, data, progress, stop, sink, steps, module.model, training_share
+    )
+    trainer = trainer_of(config, steps, [recorder])
+    windows = TrainingWindows(data.stream("train"), config.train_length, config.seed)
+    accumulate = steps.accumulate
+    batches = loader(windows, steps.micro_sequences, done * accumulate, steps.total * accumulate)
+    with stop.listening():
+        trainer.fit(module, batches, ckpt_path=_path(checkpoint), weights_only=True)
+    return trainer.global_step >= steps.total
+
+
+def language_model(config: DictConfig, vocabulary: int, steps: Steps) -> LanguageModel:
+    """The model with its optimizer and schedule, as `config` has them."""
+    modules = list(config.modules)
+    optimizer = build(config.optimizer, name="optimizer", modules=modules)
+    schedule = build(config.schedule, name="schedule", modules=modules)
+    model = build_model(config, vocabulary)
+    return LanguageModel(
+        model, optimizer, schedule, steps.total, config.seed, compile=config.compile
+    )
+
+
+def _recorder(
+    run: RunDirectory,
+    config: DictConfig,
+    data: TokenizedData,
+    progress: Progress,
+    stop: Stop,
+    sink: Sink,
+    steps: Steps,
+    model: Transformer,
+    training_share: float,
+) -> Recorder:
+    every = config.validation.every_tokens
+
+    def validate() -> float:
+        return validation_loss(
+            model,
+            data.stream("validation"),
+            config.train_length,
+            config.validation.tokens,
+            config.evaluation.batch_tokens,
+            config.precision,
+        )
+
+    return Recorder(
+        run,
+        progress,
+        stop,
+        sink,
+        batch_tokens=config.batch_tokens,
+        total_steps=steps.total,
+        checkpoint_seconds=config.checkpoint.every_seconds,
+        training_share=training_share,
+        validate=validate if every and "validation" in data.splits else None,
+        validate_steps=max(1, round((every or 0) / config.batch_tokens)),
+    )
+
+
+def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+    """Lightning's trainer with nothing of its own on disk or on the terminal."""
+    _quiet()
+    options: dict[str, Any] = {
+        "accelerator": config.trainer.accelerator,
+        "devices": config.devices,
+        "precision": LIGHTNING[config.precision],
+        "max_steps": steps.total,
+        "max_epochs": -1,
+        "accumulate_grad_batches": steps.accumulate,
+        "gradient_clip_val": config.gradient_clip,
+        "callbacks": list(callbacks),
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+    }
+    return pl.Trainer(**options)
+
+
+def _path(checkpoint: Checkpoint | None) -> str | None:
+    return str(checkpoint.path) if checkpoint else None
+
+
+def _quiet() -> None:
+    """Leave out Lightning's advice on what is decided here, and its advertisements."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for message in ADVICE:
+        warnings.filterwarnings("ignore", message)
+
+
+def device_of(config: DictConfig) -> torch.device:
+    """The device that a run's evaluation uses."""
+    gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if gpu else "cpu")

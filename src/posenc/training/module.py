@@ -1,0 +1,47 @@
+"""The Lightning module: one step's loss, its optimizer and its schedule."""
+
+from collections.abc import Callable
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+
+from posenc.model.transformer import Transformer, seed_of
+
+
+class LanguageModel(pl.LightningModule):
+    """`model` trained on next-token loss in nats for `total_steps` optimizer steps."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+        schedule: Callable[[int, int], float],
+        total_steps: int,
+        seed: int,
+        *,
+        compile: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self.optimizer, self.schedule = model, optimizer, schedule
+        self.total_steps, self.seed = total_steps, seed
+        self.losses = torch.compile(model.losses) if compile else model.losses
+
+    def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        # Dropout becomes a function of seed and step, so that no random state has to be saved.
+        torch.manual_seed(seed_of(self.seed, f"batch {batch_idx} rank {self.global_rank}"))
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        inputs, targets = batch
+        return self.losses(inputs, targets).mean()
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        optimizer = self.optimizer(self.model)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.schedule(step, self.total_steps)
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
