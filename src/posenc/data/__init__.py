@@ -1,0 +1,1 @@
+"""From documents to windows of tokens: corpora, tokenizers, the prepared cache, the data order."""

@@ -1,0 +1,169 @@
+"""Documents in files: .txt (one document a file), .jsonl and .parquet (one a row)."""
+
+import codecs
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posenc.config.errors import ConfigError
+
+_CHUNK = 1 << 20
+_ROWS = 32
+
+
+class DocumentFile(ABC):
+    """One file of documents; `key` is the setting that named it, for messages."""
+
+    tabular: ClassVar[bool]
+
+    def __init__(self, path: Path, key: str, column: str) -> None:
+        self.path, self.column = path, column
+        self.named = f"{key}: '{path}'"
+
+    @abstractmethod
+    def documents(self) -> Iterator[str]:
+        """The documents in the order of the file, blank ones included."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many documents there are."""
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """What decides `documents()`: the contents and how they are read, not the path."""
+        column = (self.column,) if self.tabular else ()
+        return (self.path.suffix, self._content_digest(), *column)
+
+    def _content_digest(self) -> str:
+        digest = sha256()
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def _no_column(self, columns: list[str]) -> ConfigError:
+        return ConfigError(
+            f"{self.named} has no column '{self.column}'; set data.column to one of its columns: "
+            f"{', '.join(columns)}"
+        )
+
+
+class _Utf8File(DocumentFile):
+    def _content_digest(self) -> str:
+        digest, decoder, end = sha256(), codecs.getincrementaldecoder("utf-8")(), 0
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                end += len(chunk)
+                self._decode(decoder, chunk, end, final=False)
+        self._decode(decoder, b"", end, final=True)
+        return digest.hexdigest()
+
+    def _decode(
+        self, decoder: codecs.IncrementalDecoder, chunk: bytes, end: int, *, final: bool
+    ) -> None:
+        try:
+            decoder.decode(chunk, final)
+        except UnicodeDecodeError as error:
+            offset = end - len(error.object) + error.start
+            raise ConfigError(
+                f"{self.named} is not UTF-8 at byte {offset}; save it as UTF-8"
+            ) from None
+
+
+class TextFile(_Utf8File):
+    tabular = False
+
+    def documents(self) -> Iterator[str]:
+        yield self.path.read_bytes().decode()
+
+    def count(self) -> int:
+        return 1
+
+
+class JsonLinesFile(_Utf8File):
+    tabular = True
+
+    def __init__(self, path: Path, key: str, column: str) -> None:
+        super().__init__(path, key, column)
+        next(self._numbered(), None)
+
+    def documents(self) -> Iterator[str]:
+        for _, text in self._numbered():
+            yield text
+
+    def count(self) -> int:
+        with self.path.open("rb") as file:
+            return sum(not line.isspace() for line in file)
+
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.isspace():
+                    yield number, self._text(line, number)
+
+    def _text(self, line: bytes, number: int) -> str:
+        where = f"{self.named}, line {number}:"
+        try:
+            row: Any = json.loads(line)
+        except ValueError as error:
+            raise ConfigError(f"{where} is not JSON ({error}); give one object a line") from None
+        if not isinstance(row, dict):
+            raise ConfigError(f"{where} is {type(row).__name__}; give one JSON object a line")
+        if self.column not in row:
+            raise self._no_column(sorted(row))
+        text = row[self.column]
+        if not isinstance(text, str):
+            raise ConfigError(f"{where} '{self.column}' is {type(text).__name__}, not text")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{where} half a surrogate pair is no text; remove it") from None
+        return text
+
+
+class ParquetFile(DocumentFile):
+    tabular = True
+
+    def __init__(self, path: Path, key: str, column: str) -> None:
+        super().__init__(path, key, column)
+        try:
+            schema = pq.read_schema(path)
+        except pa.ArrowInvalid:
+            raise ConfigError(f"{self.named} is not a Parquet file; give one that is") from None
+        if column not in schema.names:
+            raise self._no_column(schema.names)
+        kind = schema.field(column).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise ConfigError(f"{self.named}: column '{column}' holds {kind}, not text (string)")
+
+    def documents(self) -> Iterator[str]:
+        with pq.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[self.column]):
+                yield from (text for text in self._texts(batch) if text is not None)
+
+    def _texts(self, batch: pa.RecordBatch) -> list[str | None]:
+        try:
+            return batch.column(0).to_pylist()
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{self.named}: a text in column '{self.column}' is not UTF-8 at its byte "
+                f"{error.start}; write it as UTF-8"
+            ) from None
+
+    def count(self) -> int:
+        return pq.read_metadata(self.path).num_rows
+
+
+FORMATS: dict[str, type[DocumentFile]] = {
+    ".txt": TextFile,
+    ".jsonl": JsonLinesFile,
+    ".parquet": ParquetFile,
+}

@@ -1,0 +1,21 @@
+"""From text to token ids and back."""
+
+from pathlib import Path
+
+from posenc.data.tokenizers.base import Tokenizer, Trainer
+from posenc.data.tokenizers.byte import ByteTokenizer
+from posenc.data.tokenizers.subword import SubwordTokenizer
+from posenc.data.tokenizers.word import WordTokenizer
+from posenc.record.files import read_json
+
+__all__ = ["Tokenizer", "Trainer", "load_tokenizer"]
+
+_KINDS: dict[str, type[Tokenizer]] = {
+    kind.kind: kind for kind in (ByteTokenizer, SubwordTokenizer, WordTokenizer)
+}
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer that was saved to `path`."""
+    saved = read_json(path)
+    return _KINDS[saved["kind"]].load(saved["state"])

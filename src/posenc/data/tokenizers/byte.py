@@ -1,0 +1,31 @@
+"""The bytes of UTF-8 as tokens."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from posenc.data.tokenizers.base import Ids, Tokenizer
+
+
+class ByteTokenizer(Tokenizer):
+    """Ids 0 to 255 are the bytes; 256 ends every document."""
+
+    kind = "byte"
+    vocabulary_size = 257
+    end_of_text = 256
+
+    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+        for document in documents:
+            data = np.frombuffer(document.encode(), dtype=np.uint8)
+            yield np.append(data, self.end_of_text).astype(np.uint32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(id for id in ids if id != self.end_of_text).decode(errors="replace")
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def load(cls, state: dict[str, Any]) -> Self:
+        return cls(**state)

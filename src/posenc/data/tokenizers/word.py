@@ -1,0 +1,73 @@
+"""The WikiText protocol: words as they are separated by white space (arXiv:1609.07843)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from posenc.data.corpus import lines
+from posenc.data.digest import digest_of
+from posenc.data.tokenizers.base import Ids, Tokenizer, Trainer
+
+_END_OF_LINE = "<eos>"
+_UNKNOWN = "<unk>"
+_BATCH = 1 << 18  # ids
+
+
+class WordTokenizer(Tokenizer):
+    """An id for each of `words`; <eos> ends every line, <unk> stands for all other words.
+
+    The end of a document is the end of its last line: `end_of_text` is <eos>.
+    """
+
+    kind = "word"
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._ids = {word: id for id, word in enumerate(words)}
+        self._unknown = self._ids[_UNKNOWN]
+        self.end_of_text = self._ids[_END_OF_LINE]
+        self.vocabulary_size = len(words)
+
+    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+        ids: list[int] = []
+        for words in _lines_of_words(documents):
+            ids += [self._ids.get(word, self._unknown) for word in words]
+            if len(ids) >= _BATCH:
+                yield np.array(ids, dtype=np.uint32)
+                ids = []
+        yield np.array(ids, dtype=np.uint32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Words joined by a space, lines by their newline."""
+        text = " ".join("\n" if id == self.end_of_text else self._words[id] for id in ids)
+        return text.replace(" \n", "\n").replace("\n ", "\n")
+
+    def state(self) -> dict[str, Any]:
+        return {"words": self._words}
+
+    @classmethod
+    def load(cls, state: dict[str, Any]) -> Self:
+        return cls(state["words"])
+
+
+class WordTrainer(Trainer):
+    """The words of the train split, <eos> and <unk> among them, by falling frequency.
+
+    Words of one frequency stand in alphabetical order.
+    """
+
+    def train(self, documents: Iterable[str]) -> WordTokenizer:
+        counts = Counter(word for words in _lines_of_words(documents) for word in words)
+        words = sorted(counts.keys() | {_UNKNOWN, _END_OF_LINE}, key=lambda w: (-counts[w], w))
+        return WordTokenizer(words)
+
+    def digest(self) -> str:
+        return digest_of(["word"])
+
+
+def _lines_of_words(documents: Iterable[str]) -> Iterator[list[str]]:
+    for document in documents:
+        for line in lines(document):
+            yield [*line.split(), _END_OF_LINE]

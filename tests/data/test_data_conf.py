@@ -1,0 +1,57 @@
+"""Every YAML of a corpus or tokenizer describes what its target takes."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+from tokenizers import Tokenizer as Model
+from tokenizers import models
+
+from posenc.config.components import build
+from posenc.data.corpus import Corpus
+from posenc.data.tokenizers import Tokenizer, Trainer
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+OPTIONS = [*sorted((CONF / "data").glob("*.yaml")), *sorted((CONF / "tokenizer").glob("*.yaml"))]
+
+
+@pytest.fixture
+def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    """What those options need that cannot be left at their defaults."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a")
+    Model(models.WordLevel({"<|endoftext|>": 0})).save("tokenizer.json")
+    return {"text": {"test": ["a.txt"]}, "pretrained": {"path": "tokenizer.json"}}
+
+
+def _load(file: Path) -> DictConfig:
+    config = OmegaConf.load(file)
+    assert isinstance(config, DictConfig)
+    return config
+
+
+@pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
+def test_an_option_builds(file: Path, needed: dict[str, dict[str, Any]]) -> None:
+    config = _load(file)
+    config.update(needed.get(file.stem, {}))
+    built = build(config, name=file.parent.name)
+    assert isinstance(built, Corpus if file.parent.name == "data" else Tokenizer | Trainer)
+
+
+@pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
+def test_an_option_shows_every_knob(file: Path) -> None:
+    config = _load(file)
+    parameters = inspect.signature(get_object(config.pop("_target_"))).parameters
+    assert list(config) == list(parameters)
+    for name, parameter in parameters.items():
+        assert parameter.default in (inspect.Parameter.empty, config[name])
+
+
+@pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
+def test_an_option_is_described(file: Path) -> None:
+    description = file.read_text().splitlines()[0]
+    assert description.startswith("# ")
+    assert len(description) <= 100

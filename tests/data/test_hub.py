@@ -1,0 +1,125 @@
+"""The real hub library against a cache laid out as it lays it out, and against no hub at all."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from posenc.config.errors import ConfigError
+from posenc.data.hub import HubCorpus
+
+COMMIT = "b08601e04326c79dfdd32d625aee71d232d685c3"
+CARD = """---
+configs:
+- config_name: wikitext-103-v1
+  data_files:
+  - {split: train, path: wikitext-103-v1/train-*}
+  - {split: validation, path: wikitext-103-v1/validation-*}
+---
+"""
+# The library reads its environment when it is imported, hence a process of its own.
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+from posenc.config.errors import ConfigError
+from posenc.data.hub import HubCorpus
+from posenc.data.prepare import prepare
+from posenc.data.tokenizers.word import WordTrainer
+corpus = HubCorpus(**json.loads(sys.argv[1]))
+started = time.monotonic()
+try:
+    data = prepare(corpus, WordTrainer(), Path(sys.argv[2]), print)
+    counts = {s: [len(data.stream(s).tokens), data.stream(s).documents] for s in data.splits}
+    text = data.tokenizer.decode(data.stream("train").tokens.tolist())
+    print(json.dumps({"counts": counts, "train": text}))
+except ConfigError as error:
+    print(json.dumps({"error": str(error), "seconds": time.monotonic() - started}))
+"""
+KNOBS = {
+    "path": "Salesforce/wikitext",
+    "config": "wikitext-103-v1",
+    "revision": COMMIT,
+    "column": "text",
+    "document_start": "^ = [^=].* = $",
+}
+
+
+def _prepare(home: Path, **knobs: str | None) -> dict:
+    environment = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:1"}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(KNOBS | knobs)]
+    run = subprocess.run(
+        [*command, str(home / "prepared")], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def _cache(home: Path, **splits: list[str]) -> None:
+    repository = home / "hub" / "datasets--Salesforce--wikitext"
+    snapshot = repository / "snapshots" / COMMIT
+    (snapshot / "wikitext-103-v1").mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (snapshot / "README.md").write_text(CARD)
+    for split, rows in splits.items():
+        blob = repository / "blobs" / split
+        pq.write_table(pa.table({"text": rows}), blob)
+        (snapshot / "wikitext-103-v1" / f"{split}-00000-of-00001.parquet").symlink_to(blob)
+
+
+def _row(line: str) -> str:
+    """A line as the hub holds it: blank ones are empty, the others keep their newline."""
+    return f"{line}\n" if line.strip() else ""
+
+
+def test_a_cached_commit_is_read_without_a_hub(tmp_path: Path, wikitext: Path) -> None:
+    train = ["", " = One = \n", "", " a b a \n", " = = Part = = \n", "", " = Two = \n", " c \n"]
+    lines = (wikitext / "validation.txt").read_text().split("\n")
+    _cache(tmp_path, train=train, validation=[_row(line) for line in lines[:-1]])
+    found = _prepare(tmp_path)
+    assert found["train"] == "\n= One =\n\na b a\n= = Part = =\n\n= Two =\nc\n"
+    assert found["counts"]["train"] == [23, 2]
+    tokens, documents = found["counts"]["validation"]
+    assert tokens == 217_646
+    assert documents == 60
+
+
+def test_rows_can_be_documents(tmp_path: Path) -> None:
+    _cache(tmp_path, train=["a b\n", "", "c\n"], validation=["a\n"])
+    assert _prepare(tmp_path, document_start=None)["counts"]["train"] == [5, 2]
+
+
+def test_without_a_hub_there_is_one_prompt_error(tmp_path: Path) -> None:
+    found = _prepare(tmp_path)
+    assert "Salesforce/wikitext (wikitext-103-v1)" in found["error"]
+    for word in ("Hugging Face hub", "data=python_stdlib", "data=text data.train=", "HF_HOME"):
+        assert word in found["error"]
+    assert "\n" not in found["error"]
+    assert not (tmp_path / "prepared").is_dir() or not list((tmp_path / "prepared").glob("[!.]*"))
+
+
+def test_what_the_cached_commit_lacks_is_named(tmp_path: Path) -> None:
+    _cache(tmp_path, train=["a\n"], validation=["a\n"])
+    assert "data.config: 'wikitext-2-v1'" in _prepare(tmp_path, config="wikitext-2-v1")["error"]
+    error = _prepare(tmp_path, column="body")["error"]
+    assert error == "data.column: 'body' is not a column of Salesforce/wikitext; it has text"
+
+
+@pytest.mark.parametrize("revision", ["main", COMMIT[:7], COMMIT.upper()])
+def test_a_revision_that_can_move_is_refused(revision: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data.revision: '{revision}' can change"):
+        HubCorpus(**(KNOBS | {"revision": revision}))
+
+
+def test_a_broken_expression_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"data.document_start: '\(': "):
+        HubCorpus(**(KNOBS | {"document_start": "("}))
+
+
+@pytest.mark.parametrize("knob", ["path", "config", "column", "document_start"])
+def test_every_knob_counts_in_the_digest(knob: str) -> None:
+    assert HubCorpus(**(KNOBS | {knob: "other"})).digest() != HubCorpus(**KNOBS).digest()

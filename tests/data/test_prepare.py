@@ -1,0 +1,178 @@
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posenc.config.errors import ConfigError
+from posenc.data.prepare import fingerprint, prepare
+from posenc.data.text import TextCorpus
+from posenc.data.tokenized import TokenizedData
+from posenc.data.tokenizers.bpe import BPETrainer
+from posenc.data.tokenizers.byte import ByteTokenizer
+from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
+
+Make = Callable[..., Any]
+
+# Prepares lists of bytes; between two documents it waits until it is told to go on.
+SLOW = """
+import sys
+from pathlib import Path
+from posenc.data.corpus import Corpus
+from posenc.data.digest import digest_of
+from posenc.data.prepare import prepare
+from posenc.data.tokenizers.byte import ByteTokenizer
+
+class Slow(Corpus):
+    name = "slow"
+    def splits(self):
+        return ("train",)
+    def split_digest(self, split):
+        return digest_of(["first", "second"])
+    def documents(self, split):
+        yield "first"
+        print("waiting", flush=True)
+        sys.stdin.readline()
+        yield "second"
+
+data = prepare(Slow(), ByteTokenizer(), Path(sys.argv[1]), lambda line: print(line, flush=True))
+print("tokens", len(data.stream("train").tokens), flush=True)
+"""
+
+
+def _silent(line: str) -> None:
+    assert "\n" not in line
+
+
+def _start(cache: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SLOW, str(cache)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _read_until(process: subprocess.Popen[str], start: str) -> None:
+    assert process.stdout is not None
+    assert any(line.startswith(start) for line in process.stdout)
+
+
+def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> None:
+    corpus = list_corpus(test=["é b\n c"], train=["ab", "c  d"])
+    data = prepare(corpus, ByteTokenizer(), tmp_path, _silent)
+    assert (data.name, data.splits, data.vocabulary_size) == ("lists", ("train", "test"), 257)
+    train, test = data.stream("train"), data.stream("test")
+    assert bytes(min(id, 255) for id in train.tokens) == b"ab\xffc  d\xff"
+    assert (train.words, train.bytes, train.documents, train.end_of_text) == (3, 6, 2, 256)
+    assert (test.words, test.bytes, test.documents) == (3, 7, 1)
+    assert len(data.fingerprint) == 12
+    assert data.folder == tmp_path / data.fingerprint
+    assert data.tokenizer.digest() == ByteTokenizer().digest()
+    assert train.tokens.dtype == np.uint16
+
+
+def test_large_vocabularies_take_wider_tokens(list_corpus: Make, tmp_path: Path) -> None:
+    words = [*(f"w{number}" for number in range(70_000)), "<unk>", "<eos>"]
+    data = prepare(list_corpus(test=["w69999"]), WordTokenizer(words), tmp_path, _silent)
+    assert data.stream("test").tokens.tolist() == [69_999, 70_001]
+    assert data.stream("test").tokens.dtype == np.uint32
+
+
+def test_a_trainer_learns_from_the_train_split(list_corpus: Make, tmp_path: Path) -> None:
+    corpus = list_corpus(train=["b b a"], validation=["a c"])
+    data = prepare(corpus, WordTrainer(), tmp_path, _silent)
+    assert data.tokenizer.state() == {"words": ["b", "<eos>", "a", "<unk>"]}
+    assert data.stream("validation").tokens.tolist() == [2, 3, 1]
+
+
+def test_the_second_time_nothing_is_read(list_corpus: Make, tmp_path: Path) -> None:
+    corpus = list_corpus(train=["a"])
+    first = prepare(corpus, WordTrainer(), tmp_path, _silent)
+    read, written = corpus.readings, sorted(tmp_path.rglob("*"))
+    reports: list[str] = []
+    second = prepare(corpus, WordTrainer(), tmp_path, reports.append)
+    assert (corpus.readings, sorted(tmp_path.rglob("*")), reports) == (read, written, [])
+    assert second.folder == first.folder
+
+
+def test_the_fingerprint_follows_all_that_made_the_tokens(list_corpus: Make) -> None:
+    fingerprints = {
+        fingerprint(corpus, tokenizer)
+        for corpus in (
+            list_corpus(train=["a"]),
+            list_corpus(train=["b"]),
+            list_corpus(test=["a"]),
+            list_corpus(train=["a"], test=["a"]),
+        )
+        for tokenizer in (
+            ByteTokenizer(),
+            BPETrainer(300, 1000),
+            BPETrainer(301, 1000),
+            BPETrainer(300, 1001),
+            WordTrainer(),
+            WordTokenizer(["<unk>", "<eos>"]),
+        )
+    }
+    assert len(fingerprints) == 24
+    twice = [fingerprint(list_corpus(train=["a"]), BPETrainer(300, 1000)) for _ in range(2)]
+    assert twice[0] == twice[1]
+
+
+def test_an_empty_split_leaves_nothing(list_corpus: Make, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the test split of 'lists' has no text"):
+        prepare(list_corpus(train=["a"], test=[]), ByteTokenizer(), tmp_path, _silent)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_an_unreadable_corpus_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"a\xff")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 1"):
+        prepare(
+            TextCorpus(train=str(tmp_path / "bad.txt")), ByteTokenizer(), tmp_path / "c", _silent
+        )
+    assert not (tmp_path / "c").exists()
+
+
+def test_learning_needs_a_train_split(list_corpus: Make, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has only test; give data.train"):
+        prepare(list_corpus(test=["a"]), BPETrainer(300, 1000), tmp_path / "c", _silent)
+    assert not (tmp_path / "c").exists()
+
+
+def test_an_unknown_split_names_those_there_are(list_corpus: Make, tmp_path: Path) -> None:
+    data = prepare(list_corpus(train=["a"], test=["a"]), ByteTokenizer(), tmp_path, _silent)
+    with pytest.raises(ConfigError, match=r"'tests' is not in .*\(nearest: test\).*train, test"):
+        data.stream("tests")
+
+
+def test_a_killed_preparation_leaves_nothing_half_made(list_corpus: Make, tmp_path: Path) -> None:
+    with _start(tmp_path) as process:
+        _read_until(process, "waiting")
+        os.kill(process.pid, signal.SIGKILL)
+    assert list(tmp_path.glob(".*.partial"))
+    assert list(tmp_path.glob("[!.]*")) == []
+    other = prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
+    assert list(tmp_path.glob(".*.partial")) == []
+    with _start(tmp_path) as process:
+        process.communicate("\n")
+    made = [TokenizedData(path) for path in tmp_path.glob("[!.]*") if path != other.folder]
+    assert [len(data.stream("train").tokens) for data in made] == [13]
+
+
+def test_two_processes_prepare_once(list_corpus: Make, tmp_path: Path) -> None:
+    with _start(tmp_path) as first, _start_after(first, tmp_path) as second:
+        prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
+        done, _ = first.communicate("\n")
+        same, _ = second.communicate()
+    assert done.endswith("tokens 13\n")
+    assert same == "tokens 13\n"
+
+
+def _start_after(first: subprocess.Popen[str], cache: Path) -> subprocess.Popen[str]:
+    """Start a process that finds the first one at work."""
+    _read_until(first, "waiting")
+    second = _start(cache)
+    _read_until(second, "data: another process prepares")
+    return second

@@ -1,0 +1,157 @@
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+
+from posenc.config.errors import ConfigError
+from posenc.data.text import TextCorpus
+
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "a.txt").write_text("first é\n")
+    (tmp_path / "b.txt").write_text("second\n")
+    rows = [
+        {"text": "one", "title": "x"},
+        {"text": "  ", "title": ""},
+        {"text": "two", "title": ""},
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = {"text": ["un", None, "deux"], "title": ["t1", "t2", "t3"], "year": [1, 2, 3]}
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_formats(folder: Path) -> None:
+    corpus = TextCorpus(train="a.txt", validation="c.jsonl", test="d.parquet")
+    found = {split: list(corpus.documents(split)) for split in corpus.splits()}
+    assert found == {"train": ["first é\n"], "validation": ["one", "two"], "test": ["un", "deux"]}
+
+
+def test_another_column(folder: Path) -> None:
+    corpus = TextCorpus(test="d.parquet", column="title")
+    assert list(corpus.documents("test")) == ["t1", "t2", "t3"]
+    assert corpus.digest() != TextCorpus(test="d.parquet").digest()
+
+
+def test_a_split_alone_is_enough(folder: Path) -> None:
+    assert TextCorpus(test=str(folder / "a.txt")).splits() == ("test",)
+
+
+def test_lists_globs_and_repetitions_name_each_file_once(folder: Path) -> None:
+    by_glob = TextCorpus(train="*.txt")
+    by_list = TextCorpus(train=["b.txt", "./a.txt", "[ab].txt"])
+    from_hydra = TextCorpus(train=OmegaConf.create(["a.txt", "b.txt"]))
+    assert sorted(by_glob.documents("train")) == ["first é\n", "second\n"]
+    assert list(by_glob.documents("train")) == list(by_list.documents("train"))
+    assert by_glob.digest() == by_list.digest() == from_hydra.digest()
+
+
+def test_paths_and_names_do_not_count_but_contents_do(folder: Path) -> None:
+    before = TextCorpus(train="*.txt")
+    documents, digest = list(before.documents("train")), before.digest()
+    (folder / "elsewhere").mkdir()
+    (folder / "a.txt").rename(folder / "elsewhere" / "z.txt")
+    moved = TextCorpus(train="**/*.txt")
+    assert (list(moved.documents("train")), moved.digest()) == (documents, digest)
+    (folder / "b.txt").write_text("changed\n")
+    assert TextCorpus(train="**/*.txt").digest() != digest
+
+
+def test_a_few_documents_are_each_cut_in_three(folder: Path) -> None:
+    text = "".join(f"{number:03}\n" for number in range(100))
+    (folder / "long.txt").write_text(text)
+    corpus = TextCorpus(paths="long.txt", validation_share=0.1, test_share=0.2)
+    parts = [list(corpus.documents(split)) for split in SPLITS]
+    assert parts == [[text[:280]], [text[280:320]], [text[320:]]]
+
+
+def test_many_documents_are_split_as_they_are(folder: Path) -> None:
+    texts = [f"document {number}" for number in range(1000)]
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (folder / "many.jsonl").write_text(rows)
+    corpus = TextCorpus(paths="many.jsonl", validation_share=0.1, test_share=0.2)
+    found = {split: list(corpus.documents(split)) for split in SPLITS}
+    assert sorted(chain.from_iterable(found.values())) == sorted(texts)
+    assert 60 < len(found["validation"]) < 140
+    assert 140 < len(found["test"]) < 260
+    other = TextCorpus(paths="many.jsonl", validation_share=0.1, test_share=0.1)
+    assert other.split_digest("validation") != corpus.split_digest("validation")
+
+
+def test_no_share_no_split(folder: Path) -> None:
+    corpus = TextCorpus(paths="a.txt", test_share=0)
+    assert corpus.splits() == ("train", "validation")
+
+
+CASES: list[tuple[dict[str, Any], str]] = [
+    ({}, "data.train, data.validation and data.test"),
+    ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* excludes data.test"),
+    ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
+    ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist; give a file, a glob"),
+    ({"test": "*.rst"}, r"data.test: '\*.rst' matches no file"),
+    ({"train": []}, "data.train: the list is empty"),
+    ({"train": "."}, r"data.train: '.' is a folder; give its files"),
+    ({"train": "empty.txt"}, "data.train: 'empty.txt' is empty"),
+    ({"train": "notes.md"}, "'notes.md' ends in '.md', which is not one of .txt, .jsonl, .parquet"),
+    ({"train": "d.parquet", "column": "body"}, "no column 'body'.*: text, title, year"),
+    ({"train": "c.jsonl", "column": "body"}, "no column 'body'.*: text, title"),
+    ({"train": "d.parquet", "column": "year"}, "column 'year' holds int64, not text"),
+    ({"train": "a.txt", "column": "body"}, "data.column: 'body', but .txt files have no columns"),
+    ({"train": "a.txt", "test_share": 0.1}, "only with data.paths"),
+    ({"train": "fake.parquet"}, "'fake.parquet' is not a Parquet file"),
+    ({"train": "broken.jsonl"}, "'broken.jsonl', line 1: is not JSON"),
+    ({"train": "list.jsonl"}, "'list.jsonl', line 1: is list; give one JSON object a line"),
+]
+
+
+@pytest.mark.parametrize(("knobs", "message"), CASES, ids=[message[:40] for _, message in CASES])
+def test_mistakes_are_named_at_once(folder: Path, knobs: dict[str, Any], message: str) -> None:
+    (folder / "empty.txt").touch()
+    (folder / "notes.md").write_text("text")
+    (folder / "fake.parquet").write_text("text")
+    (folder / "broken.jsonl").write_text("{'text': 1}\n")
+    (folder / "list.jsonl").write_text("[1]\n")
+    with pytest.raises(ConfigError, match=message):
+        TextCorpus(**knobs)
+
+
+MEBIBYTE = "é".encode() * (1 << 19)
+
+
+@pytest.mark.parametrize(
+    ("data", "offset"),
+    [
+        (b"\xff" + MEBIBYTE, 0),
+        (MEBIBYTE + b"\xff" + MEBIBYTE, 1 << 20),
+        (b"a" + MEBIBYTE + b"\xff", (1 << 20) + 1),
+        (MEBIBYTE + b"\xc3", 1 << 20),
+    ],
+    ids=["first", "at a chunk", "across a chunk", "cut short"],
+)
+def test_the_first_byte_that_is_not_utf8_is_named(folder: Path, data: bytes, offset: int) -> None:
+    (folder / "bad.txt").write_bytes(data)
+    with pytest.raises(ConfigError, match=f"'bad.txt' is not UTF-8 at byte {offset};"):
+        TextCorpus(train="bad.txt").digest()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"title": "x"}', "no column 'text'.*: title"),
+        ('{"text": 3}', "line 2: 'text' is int, not text"),
+        ('{"text": "\\ud800"}', "line 2: half a surrogate pair"),
+    ],
+)
+def test_a_later_row_is_named_by_its_line(folder: Path, row: str, message: str) -> None:
+    (folder / "rows.jsonl").write_text('{"text": "x"}\n' + row + "\n")
+    with pytest.raises(ConfigError, match=message):
+        list(TextCorpus(train="rows.jsonl").documents("train"))
