@@ -1,0 +1,1 @@
+"""Mirrors of a run for dashboards; whatever befalls them, the run and its files are complete."""

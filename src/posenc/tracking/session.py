@@ -1,0 +1,145 @@
+"""Opening and closing a W&B run in a process that goes on without it."""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.record.files import write_atomic
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 15  # how long a server may take to accept a run
+FINISH_SECONDS = 30  # how long it may take to accept the last rows
+FLUSH_SECONDS = 1  # what a killed process loses of an offline run; wandb's default is 15
+OWN_AXES = {
+    "train/*": "tokens",
+    "validation/*": "tokens",
+    "extrapolation/*": "extrapolation/length",
+}
+
+
+def open_run(mode: str, folder: Path, **identity: Any) -> "Run":
+    """A W&B run that keeps its files in `<folder>/wandb/`; `identity` goes to `wandb.init`.
+
+    Online without a key, or with a server that fails, refuses or hangs, it warns and goes on
+    offline. Nothing prompts. Importing wandb takes a third of a second, so it waits until here.
+    """
+    with host_untouched():
+        run = _online(folder, identity) if mode == "online" else None
+        run = run or _init("offline", folder, identity)
+        for axis in ("step", "tokens", "extrapolation/length"):
+            run.define_metric(axis, hidden=True)
+        for metrics, axis in OWN_AXES.items():
+            run.define_metric(metrics, step_metric=axis)
+        return run
+
+
+def reserve_steps(run: "Run", first: int, count: int) -> int:
+    """The first of `count` steps, at `first` or later, that no start of this run has taken.
+
+    W&B wants steps to grow, and offline it counts from 0 again at every start; so what is taken
+    is written down beside the run's offline fragments.
+    """
+    file = Path(run.settings.wandb_dir) / f"{run.id}.next_step"
+    taken = int(file.read_text()) if file.exists() else 0
+    free = max(first, run.starting_step, taken)
+    write_atomic(file, f"{free + count}\n")
+    return free
+
+
+def close_run(run: "Run", failed: bool) -> None:
+    """Mark the run finished or failed, write or send what is left, and end W&B's process."""
+    with host_untouched():
+        run.finish(exit_code=int(failed))
+        _end_service()
+
+
+def abandon() -> None:
+    """End W&B's process after it has failed, whatever it says."""
+    with host_untouched():
+        _abandon()
+
+
+@contextmanager
+def host_untouched() -> Generator[None]:
+    """Undo what wandb does to its host: `sys.exit`, `sys.excepthook` and the environment.
+
+    It does not join a service that a parent process named in the environment either, and reports
+    no errors to its makers unless WANDB_ERROR_REPORTING asks for it: offline means offline.
+    """
+    environment, leave, hook = dict(os.environ), sys.exit, sys.excepthook
+    os.environ.pop("WANDB_SERVICE", None)
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+        sys.exit, sys.excepthook = leave, hook
+
+
+def _online(folder: Path, identity: dict[str, Any]) -> "Run | None":
+    before = _online_folders(folder, identity)
+    try:
+        return _init("online", folder, identity)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+    _abandon()
+    for unused in _online_folders(folder, identity) - before:
+        shutil.rmtree(unused)
+    log.warning(
+        "W&B cannot be used online (%s); going on offline, `wandb sync %s/wandb/offline-run-*`"
+        " uploads the run later",
+        reason,
+        folder,
+    )
+    return None
+
+
+def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
+    import wandb
+
+    settings = wandb.Settings(
+        mode=mode,  # type: ignore[arg-type]
+        root_dir=str(folder),
+        silent=True,
+        quiet=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        save_code=False,
+        force=False,
+        relogin=False,
+        init_timeout=START_SECONDS,
+        finish_timeout=FINISH_SECONDS,
+        finish_timeout_raises=True,
+        x_transaction_log_flush_interval=FLUSH_SECONDS,
+    )
+    wandb.setup(settings)
+    if mode == "online" and not wandb.login(prompt=False, verify=False):
+        raise wandb.Error("no API key; `wandb login` or WANDB_API_KEY gives it one")
+    return wandb.init(settings=settings, resume="allow", reinit="create_new", **identity)
+
+
+def _abandon() -> None:
+    with suppress(Exception, SystemExit):
+        _end_service()
+
+
+def _end_service() -> None:
+    import wandb
+
+    wandb.teardown()
+
+
+def _online_folders(folder: Path, identity: dict[str, Any]) -> set[Path]:
+    return set(folder.glob(f"wandb/run-*-{identity['id']}*"))

@@ -1,0 +1,21 @@
+"""What mirrors a run elsewhere; the files of the run directory stay the truth."""
+
+from typing import Any, Protocol
+
+from omegaconf import DictConfig
+
+from posenc.record.rundir import RunDirectory
+
+
+class Tracker(Protocol):
+    """A config group `logger`. Nothing it does may stop, stall or fail a run."""
+
+    def start(self, run: RunDirectory, config: DictConfig) -> None: ...
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        """Mirror rows of metrics that a durable checkpoint covers."""
+
+    def evaluation(self, rows: list[dict[str, Any]]) -> None:
+        """Mirror rows of `evaluation.json`."""
+
+    def finish(self, failed: bool) -> None: ...

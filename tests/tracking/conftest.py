@@ -1,0 +1,240 @@
+"""Run directories, W&B's own reader of what its client left, and as much server as it needs."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.record.rundir import RunDirectory
+
+KEY = "0123456789abcdef" * 2 + "01234567"
+CONFIG = {
+    "name": "scratch",
+    "train_length": 64,
+    "seed": 1,
+    "tokens": 20000,
+    "batch_tokens": 256,
+    "precision": "float32",
+    "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
+    "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
+    "evaluation": {"lengths": [64, 256], "split": "validation"},
+    "frozen": {"fingerprint": "f00d", "parameters": 830_000, "lengths": [64, 256]},
+}
+
+
+class Fragment:
+    """One `.wandb` file as `wandb leet inspect` prints it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = [json.loads(line) for line in _leet(path, "--json").splitlines()]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return json.loads(_leet(self.path, "--summary", "--json"))
+
+    def history(self) -> list[dict[str, Any]]:
+        rows = [record["history"]["item"] for record in self.of("history")]
+        return [
+            {k: v for k, v in row.items() if k not in ("_runtime", "_timestamp")} for row in rows
+        ]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["type"] == kind]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        return self.of("run")[0]["run"]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {k: v for k, v in self.run["config"]["update"].items() if k != "_wandb"}
+
+
+@pytest.fixture(autouse=True)
+def wandb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for wandb, and none of the caller's settings."""
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def config() -> DictConfig:
+    return OmegaConf.create(CONFIG)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "outputs" / "alibi-laptop"
+
+
+@pytest.fixture
+def run(folder: Path) -> RunDirectory:
+    path = folder / "rope-L64-s1-3f9c2a1b"
+    path.mkdir(parents=True)
+    return RunDirectory(path)
+
+
+@pytest.fixture
+def inspect() -> Callable[[Path], list[Fragment]]:
+    """All W&B fragments below an experiment's folder, oldest first."""
+
+    def read(folder: Path) -> list[Fragment]:
+        return [Fragment(path) for path in sorted(folder.glob("wandb/*run-*/run-*.wandb"))]
+
+    return read
+
+
+def _leet(path: Path, *options: str) -> str:
+    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", str(path), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def rows() -> Callable[..., list[dict[str, Any]]]:
+    """Rows of a training log for steps `first` to `last`, of 256 tokens each."""
+
+    def make(first: int, last: int) -> list[dict[str, Any]]:
+        return [
+            {"step": s, "tokens": 256 * s, "loss": 7.0 / s, "learning_rate": 1e-3 * s}
+            for s in range(first, last + 1)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def measured() -> Callable[..., dict[str, Any]]:
+    """A row of `evaluation.json`."""
+
+    def make(length: int, perplexity: float, **changes: Any) -> dict[str, Any]:
+        row = {
+            "data": "f00d",
+            "data_name": "text",
+            "split": "validation",
+            "protocol": "nonoverlapping",
+            "length": length,
+            "stride": None,
+            "swap": None,
+            "loss": perplexity / 100,
+            "perplexity": perplexity,
+        }
+        return {**row, **changes}
+
+    return make
+
+
+class Server(ThreadingHTTPServer):
+    """As much of a W&B server as a client needs to create a run, resume it and add to it.
+
+    `trouble` makes it answer 500 or, with "hang", not at all. Records what it was sent.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.trouble: str | None = None
+        self.released = threading.Event()
+        self.runs: dict[str, dict] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request, client_address) -> None:
+        """A client that has given up is no news here."""
+
+    def answer(self, path: str, body: bytes) -> dict:
+        if path.endswith("/file_stream"):
+            return self.stream(self.runs[path.split("/")[-2]], json.loads(body))
+        if path != "/graphql":
+            return {}
+        asked = json.loads(body)
+        query, given = asked["query"], asked["variables"]
+        if "RunResumeStatus" in query:
+            known = given["name"] in self.runs
+            bucket = self.bucket(given["name"]) if known else None
+            return {"data": {"model": {"id": "p", "name": "posenc", "bucket": bucket}}}
+        if "UpsertBucket" in query:
+            self.runs.setdefault(given["name"], {"files": {}, "group": given["groupName"]})
+            return {"data": {"upsertBucket": {"bucket": self.bucket(given["name"])}}}
+        if "CreateRunFiles" in query:
+            files = [{"name": f, "uploadUrl": f"{self.url}/{f}"} for f in given["files"]]
+            return {"data": {"createRunFiles": {"runID": "b", "files": files}}}
+        return {"data": {}}
+
+    def stream(self, run: dict, body: dict) -> dict:
+        for name, part in body.get("files", {}).items():
+            run["files"].setdefault(name, [])[part["offset"] :] = part["content"]
+        run["exit_code"] = body.get("exitcode")
+        return {"exitcode": None, "limits": {}}
+
+    def bucket(self, name: str) -> dict:
+        files = self.runs[name]["files"]
+        history = files.get("wandb-history.jsonl", [])
+        return {
+            "id": "b",
+            "name": name,
+            "project": {"id": "p", "name": "posenc", "entity": {"id": "e", "name": "lab"}},
+            "historyLineCount": len(history),
+            "historyTail": json.dumps(history[-1:]),
+            "eventsLineCount": len(files.get("wandb-events.jsonl", [])),
+            "eventsTail": "[]",
+            "logLineCount": 0,
+            "summaryMetrics": files.get("wandb-summary.json", ["{}"])[-1],
+            "config": "{}",
+            "tags": [],
+            "wandbConfig": '{"t": 1}',
+        }
+
+    def history(self, name: str) -> list[dict]:
+        return [json.loads(line) for line in self.runs[name]["files"]["wandb-history.jsonl"]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        server = self.server
+        assert isinstance(server, Server)
+        body = self.rfile.read(int(self.headers["content-length"] or 0))
+        if server.trouble == "hang":
+            server.released.wait()
+            return
+        failing = server.trouble is not None
+        reply = json.dumps({} if failing else server.answer(self.path, body)).encode()
+        self.send_response(500 if failing else 200)
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    do_PUT = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch) -> Generator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        yield server
+        server.released.set()
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,239 @@
+"""Offline runs of the real client, read back by W&B's own reader."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from posenc.config.components import build
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.record.evaluation import merge_rows
+from posenc.record.metrics import MetricsLog
+from posenc.record.rundir import RunDirectory
+from posenc.tracking.silent import Silent
+from posenc.tracking.wandb_run import Wandb
+
+
+def logged(rows):
+    """Rows of a training log as a dashboard has them."""
+    return [
+        {
+            "_step": row["step"],
+            "step": row["step"],
+            "tokens": row["tokens"],
+            "train/loss": row["loss"],
+            "train/learning_rate": row["learning_rate"],
+        }
+        for row in rows
+    ]
+
+
+def test_a_run_is_mirrored_row_by_row(run, folder, config, rows, measured, inspect):
+    sent, curve = rows(1, 30), [measured(256, 55.125), measured(64, 20.0)]
+    tracker = Wandb(tags=["first"])
+    tracker.start(run, config)
+    tracker.log(sent[:20])
+    tracker.log(sent[20:])
+    for row in sent:
+        MetricsLog(run.metrics_file).append(row)
+    tracker.evaluation(curve)
+    tracker.finish(failed=False)
+
+    (fragment,) = inspect(folder)
+    history = fragment.history()
+    assert history[:30] == logged(sent)
+    assert [row.pop("_step") for row in history[30:]] == [31, 32]
+    assert history[30:] == [
+        {
+            "extrapolation/length": row["length"],
+            "extrapolation/nonoverlapping/perplexity": row["perplexity"],
+            "extrapolation/nonoverlapping/loss": row["loss"],
+        }
+        for row in reversed(curve)
+    ]
+    summary = fragment.summary
+    assert (summary["state"], summary["exit_code"], summary["tags"]) == ("finished", 0, ["first"])
+    assert summary["summary"]["train/loss"] == sent[-1]["loss"]
+    assert summary["summary"]["perplexity@64"] == 20.0
+    assert summary["summary"]["perplexity@256"] == 55.125
+    assert summary["summary"]["extrapolation_ratio"] == 55.125 / 20
+
+
+def test_a_run_is_named_grouped_and_filterable(run, folder, config, inspect):
+    tracker = Wandb(project="lengths", entity="lab")
+    tracker.start(run, config)
+    tracker.finish(failed=True)
+    (fragment,) = inspect(folder)
+    assert {key: fragment.run[key] for key in ("run_id", "display_name", "run_group")} == {
+        "run_id": "alibi-laptop.rope-L64-s1-3f9c2a1b",
+        "display_name": "rope-L64-s1-3f9c2a1b",
+        "run_group": "alibi-laptop",
+    }
+    assert (fragment.run["job_type"], fragment.run["project"]) == ("train", "lengths")
+    assert fragment.run["entity"] == "lab"
+    assert (fragment.summary["state"], fragment.summary["exit_code"]) == ("failed", 1)
+    assert fragment.config.pop("config") == OmegaConf.to_container(config)
+    assert {k: v for k, v in fragment.config.items() if k != "config"} == {
+        "encoding": "rope",
+        "model": "tiny",
+        "data": "text",
+        "train_length": 64,
+        "seed": 1,
+        "tokens": 20000,
+        "batch_tokens": 256,
+        "precision": "float32",
+        "parameters": 830_000,
+        "run": "rope-L64-s1-3f9c2a1b",
+        "experiment": "alibi-laptop",
+    }
+
+
+def test_a_run_called_from_its_own_folder_has_the_same_identity(
+    monkeypatch, run, folder, config, inspect
+):
+    monkeypatch.chdir(folder)
+    tracker = Wandb()
+    tracker.start(RunDirectory(Path(run.name)), config)
+    tracker.finish(failed=False)
+    (fragment,) = inspect(folder)
+    assert fragment.run["run_id"] == f"alibi-laptop.{run.name}"
+    assert fragment.config["experiment"] == fragment.run["run_group"] == "alibi-laptop"
+
+
+def test_curves_have_their_own_axes(run, folder, config, inspect):
+    tracker = Wandb()
+    tracker.start(run, config)
+    tracker.finish(failed=False)
+    metrics = [record["metric"] for record in inspect(folder)[0].of("metric")]
+    axes = {m["glob_name"]: m["step_metric"] for m in metrics if "glob_name" in m}
+    assert axes == {
+        "train/*": "tokens",
+        "validation/*": "tokens",
+        "extrapolation/*": "extrapolation/length",
+    }
+
+
+def test_two_runs_of_one_process_are_two_runs(run, folder, config, rows, inspect):
+    other = RunDirectory(folder / "alibi-L64-s1-00000000")
+    for directory, last in ((run, 3), (other, 5)):
+        tracker = Wandb()
+        tracker.start(directory, config)
+        tracker.log(rows(1, last))
+        tracker.finish(failed=directory is run)
+    fragments = {fragment.run["display_name"]: fragment for fragment in inspect(folder)}
+    assert fragments[run.name].history() == logged(rows(1, 3))
+    assert fragments[other.name].history() == logged(rows(1, 5))
+    assert [fragments[d.name].summary["exit_code"] for d in (run, other)] == [1, 0]
+
+
+def test_a_resumed_run_is_one_run_with_every_step_once(
+    run, folder, config, rows, measured, inspect
+):
+    metrics = MetricsLog(run.metrics_file)
+    for first, last in ((1, 8), (9, 20)):
+        tracker = Wandb()
+        tracker.start(run, config)
+        tracker.log(rows(first, last))
+        for row in rows(first, last):
+            metrics.append(row)
+        tracker.finish(failed=False)
+    for curve in ([measured(64, 20.0), measured(256, 30.0)], [measured(1024, 60.0)]):
+        merge_rows(run.evaluation_file, curve)
+        tracker = Wandb()
+        tracker.start(run, config)
+        tracker.evaluation(curve)
+        tracker.evaluation(curve)
+        tracker.finish(failed=False)
+
+    fragments = inspect(folder)
+    assert len(fragments) == 4
+    assert {fragment.run["run_id"] for fragment in fragments} == {f"alibi-laptop.{run.name}"}
+    history = [row for fragment in fragments for row in fragment.history()]
+    steps = [row["_step"] for row in history]
+    assert steps == sorted(set(steps))
+    assert history[:20] == logged(rows(1, 20))
+    lengths = [row["extrapolation/length"] for row in history[20:]]
+    assert lengths == [64, 256, 64, 256, 1024, 1024]
+    last = fragments[-1].summary["summary"]
+    assert last["perplexity@64"] == 20.0
+    assert last["extrapolation_ratio"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "environment", "expected"),
+    [
+        (None, None, "offline"),
+        (None, "", "offline"),
+        (None, "online", "online"),
+        (None, "disabled", "disabled"),
+        ("offline", "online", "offline"),
+        ("disabled", "online", "disabled"),
+    ],
+)
+def test_the_config_decides_before_the_environment(monkeypatch, mode, environment, expected):
+    if environment is not None:
+        monkeypatch.setenv("WANDB_MODE", environment)
+    assert Wandb(mode=mode).mode == expected
+
+
+def test_an_offline_run_stays_offline_whatever_the_environment_says(
+    monkeypatch, run, folder, config, inspect
+):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_RUN_ID", "another")
+    monkeypatch.setenv("WANDB_DIR", str(folder / "elsewhere"))
+    tracker = Wandb(mode="offline")
+    tracker.start(run, config)
+    tracker.finish(failed=False)
+    (fragment,) = inspect(folder)
+    assert fragment.run["run_id"] == f"alibi-laptop.{run.name}"
+    assert [path.name[:12] for path in folder.glob("wandb/*run-*")] == ["offline-run-"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"mode": "onlin"}, r"logger.mode=onlin: .*nearest: online"),
+        ({"project": "a/b"}, r"logger.project='a/b'"),
+        ({"project": ""}, r"logger.project=''.*1 to 128"),
+        ({"tags": ["ok", "t" * 65]}, r"logger.tags: 't+' .* 64"),
+    ],
+)
+def test_knobs_that_wandb_would_refuse_are_refused_at_once(knobs, message):
+    with pytest.raises(ConfigError, match=message):
+        Wandb(**knobs)
+
+
+def test_an_unknown_mode_of_the_environment_is_named(monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "dryrun")
+    with pytest.raises(ConfigError, match="WANDB_MODE=dryrun"):
+        Wandb()
+
+
+@pytest.mark.parametrize("tracker", [Wandb(mode="disabled"), Silent()], ids=["disabled", "silent"])
+def test_without_a_mirror_nothing_is_written(run, config, rows, measured, tmp_path, tracker):
+    before = set(tmp_path.rglob("*"))
+    tracker.start(run, config)
+    tracker.log(rows(1, 3))
+    tracker.evaluation([measured(64, 20.0)])
+    tracker.finish(failed=False)
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_the_host_process_is_left_as_it_was(monkeypatch, run, config):
+    monkeypatch.setenv("WANDB_SERVICE", "3-1-unix-/nowhere")
+    before = dict(os.environ), sys.exit, sys.excepthook
+    tracker = Wandb()
+    tracker.start(run, config)
+    assert (dict(os.environ), sys.exit, sys.excepthook) == before
+    tracker.finish(failed=False)
+    assert (dict(os.environ), sys.exit, sys.excepthook) == before
+
+
+def test_the_yamls_build_the_trackers_with_their_defaults():
+    tracker = build(compose("train", ["logger=wandb"]).logger, name="logger")
+    assert vars(tracker) == vars(Wandb(tags=[]))
+    assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), Silent)
