@@ -1,0 +1,95 @@
+"""The extrapolation table: every number made into text once, whatever it is then written as."""
+
+from dataclasses import dataclass
+
+from posenc.report.curves import Panel, Series
+
+MISSING = "-"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as it is read everywhere, and whether it is the lowest of its column."""
+
+    text: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoding: how many seeds, a cell for each length, the longest length's over L's."""
+
+    label: str
+    seeds: str
+    cells: tuple[Cell, ...]
+    growth: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Perplexity of every series of a panel at every evaluation length."""
+
+    panel: Panel
+    lengths: tuple[int, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        return f"Perplexity, trained at L = {self.panel.train_length}: {self.panel.measurement}"
+
+    @property
+    def spans(self) -> list[str]:
+        """The lengths told by the training length: all as multiples of L, or all as L+k."""
+        return spans(self.lengths, self.panel.train_length)
+
+    @property
+    def growth(self) -> str:
+        """The heading of the last column."""
+        return f"{self.spans[-1]} / L"
+
+    @property
+    def caption(self) -> str:
+        return (
+            "Perplexity per token, mean over seeds; the lowest of a column is marked."
+            f" {self.growth}: perplexity at {self.lengths[-1]}"
+            f" over that at {self.panel.train_length}."
+        )
+
+
+def table_of(panel: Panel) -> Table:
+    lengths = tuple(int(at) for at in panel.places)
+    best = {at: number_text(found[1].perplexity) for at in lengths if (found := panel.lowest(at))}
+    rows = tuple(_row(series, best, panel.train_length) for series in panel.series)
+    return Table(panel, lengths, rows)
+
+
+def spans(lengths: tuple[int, ...], train_length: int) -> list[str]:
+    if all(at % train_length == 0 for at in lengths):
+        return ["L" if at == train_length else f"{at // train_length}L" for at in lengths]
+    return ["L" if at == train_length else f"L{at - train_length:+}" for at in lengths]
+
+
+def number_text(value: float) -> str:
+    """Two decimals as in the literature, fewer where they would mean nothing."""
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
+
+
+def growth_of(series: Series, train_length: int, longest: int) -> float | None:
+    """Perplexity at the longest length over that at the training length."""
+    far, near = series.at(longest), series.at(train_length)
+    return far.perplexity / near.perplexity if far and near else None
+
+
+def _row(series: Series, best: dict[int, str], train_length: int) -> Row:
+    points = {at: series.at(at) for at in best}
+    texts = {at: number_text(p.perplexity) if p else MISSING for at, p in points.items()}
+    growth = growth_of(series, train_length, max(best))
+    counts = sorted({len(point.seeds) for point in series.points})
+    return Row(
+        label=series.label,
+        seeds="-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))),
+        cells=tuple(Cell(text, text == best[at]) for at, text in texts.items()),
+        growth=MISSING if growth is None else number_text(growth),
+    )

@@ -1,0 +1,78 @@
+"""From a folder of runs to its report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from posenc.record.files import write_atomic
+from posenc.report import figures, formats
+from posenc.report.charts import Chart
+from posenc.report.collect import Experiment, read_experiment
+from posenc.report.curves import Panel, length_panels, position_panels
+from posenc.report.page import page
+from posenc.report.reading import missing
+from posenc.report.style import styles
+from posenc.report.tables import table_of
+from posenc.report.terminal import show
+
+
+def write_report(folder: Path, console: Console) -> Path:
+    """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
+
+    ConfigError where `folder` holds no runs; RunError where none of them has been evaluated.
+    """
+    experiment = read_experiment(folder)
+    panels = length_panels(experiment)
+    tables = [table_of(panel) for panel in panels]
+    charts = _charts(experiment, panels)
+    looks = styles([panel for chart in charts for panel in chart.panels])
+    made: dict[str, str | bytes] = {
+        "extrapolation.csv": formats.to_csv(tables),
+        "extrapolation.md": formats.to_markdown(tables, missing(experiment)),
+        "runs.csv": formats.runs_csv(experiment),
+    }
+    for chart in charts:
+        made[f"{chart.file}.csv"] = formats.points_csv(chart.panels, chart.at)
+        made[f"{chart.file}.png"] = figures.png(chart, looks)
+        made[f"{chart.file}.svg"] = figures.svg(chart, looks)
+    index = folder / "report" / "index.html"
+    for name, data in made.items():
+        write_atomic(index.with_name(name), data)
+    write_atomic(index, page(experiment, panels, tables, charts, looks, made))
+    show(console, experiment, panels, tables, index)
+    return index
+
+
+def _charts(experiment: Experiment, panels: Sequence[Panel]) -> list[Chart]:
+    by_length = Chart(
+        file="perplexity_by_length",
+        title="Perplexity by evaluation length",
+        at="length",
+        x_name="Evaluation length (tokens)",
+        y_name="Perplexity per token",
+        panels=tuple(panels),
+        in_perplexity=True,
+        band=_band(panels),
+    )
+    positions = position_panels(experiment)
+    if not positions:
+        return [by_length]
+    by_position = Chart(
+        file="loss_by_position",
+        title="Loss by position in the window",
+        at="position",
+        x_name="Position in the window (tokens)",
+        y_name="Loss (nats per token)",
+        panels=tuple(positions),
+        in_perplexity=False,
+        band=_band(positions),
+    )
+    return [by_length, by_position]
+
+
+def _band(panels: Sequence[Panel]) -> str:
+    counts = {len(point.seeds) for panel in panels for s in panel.series for point in s.points}
+    if counts == {1}:
+        return "One seed"
+    return f"Mean of {max(counts)} seeds, band from the lowest to the highest"

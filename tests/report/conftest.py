@@ -1,0 +1,212 @@
+"""Fabricated run directories, written as the record's contract says and by nothing of ours."""
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from posenc.report import write_report
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "sinusoidal": {"layout": "interleaved", "spectrum": {"base": 10000}},
+    "rope": {"layout": "concatenated", "spectrum": {"base": 10000}},
+    "alibi": {},
+    "nope": {},
+}
+LENGTHS = (64, 128, 256, 512, 1024)
+SLOPES = {"sinusoidal": 0.3, "rope": 0.12, "alibi": -0.02, "nope": 0.2}
+TRAINED = {"sinusoidal": 3.70, "rope": 3.55, "alibi": 3.60, "nope": 3.65}
+TOKENS = 81_920
+
+
+def loss_of(encoding: str, train_length: int, seed: int, length: int) -> float:
+    """A plausible loss in nats: it grows with each doubling at the encoding's own rate."""
+    doublings = np.log2(length / train_length)
+    return float(TRAINED[encoding] + SLOPES[encoding] * doublings + 0.01 * seed)
+
+
+def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict[str, Any]:
+    identity = f"{choice} {train_length} {seed} {changes}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    config = {
+        "name": "trial",
+        "experiment": None,
+        "train_length": train_length,
+        "tokens": 1_500_000,
+        "batch_tokens": 4096,
+        "seed": seed,
+        "precision": "float32",
+        "gradient_clip": 1.0,
+        "choices": {
+            "encoding": choice,
+            "data": "python_stdlib",
+            "tokenizer": "bpe",
+            "model": "tiny",
+            "optimizer": "adamw",
+            "schedule": "cosine",
+        },
+        "encoding": {"_target_": f"posenc.encodings.{choice}", **ENCODINGS.get(choice, {})},
+        "data": {"_target_": "posenc.data.python_stdlib"},
+        "tokenizer": {"_target_": "posenc.data.bpe", "vocabulary": 2048},
+        "model": {"_target_": "posenc.model", "width": 128, "layers": 4, "heads": 4},
+        "optimizer": {"_target_": "adamw", "_partial_": True, "learning_rate": 0.002},
+        "schedule": {"_target_": "cosine", "_partial_": True, "warmup": 0.05},
+        "about": None,
+        "outputs_dir": "outputs",
+        "frozen": {
+            "run": f"{choice}-L{train_length}-s{seed}-{digest}",
+            "hash": digest,
+            "fingerprint": "f00dfeed0123",
+            "lengths": list(LENGTHS),
+            "posenc": "0.1.0",
+            "parameters": 1_048_576,
+        },
+    }
+    return config | changes
+
+
+def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
+    row = {
+        "data": "f00dfeed0123",
+        "data_name": "python_stdlib",
+        "split": "validation",
+        "protocol": "nonoverlapping",
+        "length": length,
+        "stride": None,
+        "swap": None,
+        "sum": loss * TOKENS,
+        "count": TOKENS,
+        "loss": loss,
+        "perplexity": float(np.exp(loss)),
+        "words": 20_000,
+        "bytes": 250_000,
+        "perplexity_per_word": 1e6,
+        "perplexity_per_byte": 3.2,
+        "seconds": 3.0,
+        "tokens_per_second": 27306.7,
+        "peak_memory_mb": 512.0,
+    }
+    return row | changes
+
+
+def by_position(length: int, train_length: int, slope: float) -> dict[str, np.ndarray]:
+    """Sums and counts that fall over the training length and then go the encoding's own way."""
+    position = np.arange(1, length + 1)
+    noise = np.random.default_rng(length).normal(0, 0.05, length)
+    beyond = slope * np.maximum(0, np.log2(position / train_length))
+    loss = 3.4 + 3.5 / position**0.6 + 1.5 * beyond + noise
+    count = np.full(length, TOKENS // length)
+    return {"sum": loss * count, "count": count}
+
+
+def write_run(
+    folder: Path,
+    config: dict[str, Any],
+    rows: list[dict[str, Any]],
+    *,
+    positions: dict[str, np.ndarray] | None = None,
+    **status: Any,
+) -> Path:
+    """A run directory in the state `finished`, unless `status` says otherwise."""
+    path = folder / config["frozen"]["run"]
+    path.mkdir(parents=True)
+    (path / "config.yaml").write_text(yaml.safe_dump(config))
+    tokens = config["tokens"]
+    written = {
+        "state": "finished",
+        "phase": "evaluation",
+        "step": 366,
+        "tokens": tokens,
+        "total_tokens": tokens,
+        "started": 1_760_000_000,
+        "updated": 1_760_100_000,
+        "resolved": {"threads": 1, "device": "cpu", "kernel": "sdpa", "parameters": 1_048_576},
+    }
+    (path / "status.json").write_text(json.dumps(written | status))
+    (path / "metrics.jsonl").write_text(
+        '{"step": 1, "tokens": 4096, "loss": 7.6, "learning_rate": 0.002}\n'
+        '{"step": 366, "tokens": 1500000, "loss": 3.6, "learning_rate": 0.0002,'
+        ' "validation_loss": 3.61}\n'
+    )
+    (path / "run.log").write_text("trained\n")
+    if rows:
+        (path / "evaluation.json").write_text(json.dumps({"rows": rows}))
+    if positions:
+        np.savez(path / "loss_by_position.npz", allow_pickle=False, **positions)
+    return path
+
+
+def write_full_run(
+    folder: Path, encoding: str, train_length: int, seed: int, **changes: Any
+) -> dict[str, Any]:
+    """A finished run with rows by both protocols at LENGTHS times `train_length` / 64."""
+    config = config_of(encoding, train_length, seed, **changes)
+    lengths = [length for length in LENGTHS if length >= train_length]
+    rows, positions = [], {}
+    for length in lengths:
+        loss = loss_of(encoding, train_length, seed, length)
+        rows += [row_of(length, loss), row_of(length, loss, protocol="by_position")]
+        for name, array in by_position(length, train_length, SLOPES[encoding]).items():
+            positions[f"f00dfeed0123.validation.{length}.{name}"] = array
+    write_run(folder, config, rows, positions=positions)
+    return config
+
+
+def write_experiment(folder: Path) -> Path:
+    """Four encodings, two training lengths, two seeds; one run failed, one pending, 14 finished."""
+    names = []
+    for train_length in (64, 128):
+        for encoding in ENCODINGS:
+            for seed in (1, 2):
+                config = config_of(encoding, train_length, seed)
+                names.append(config["frozen"]["run"])
+                if (encoding, train_length, seed) == ("nope", 128, 1):
+                    write_run(folder, config, [], state="failed", error="loss is NaN", tokens=4096)
+                elif (encoding, train_length, seed) == ("nope", 128, 2):
+                    write_run(folder, config, [], state="pending", tokens=0, error=None)
+                else:
+                    write_full_run(folder, encoding, train_length, seed)
+    plan = {
+        "name": "trial",
+        "experiment": None,
+        "size": "laptop",
+        "command": "posenc train name=trial encoding=sinusoidal,rope,alibi,nope seed=1,2",
+        "about": {"title": "Trial", "question": "Which?", "conclude": None, "caution": None},
+        "runs": names,
+    }
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder
+
+
+@pytest.fixture
+def fabricate() -> SimpleNamespace:
+    """The functions above, for tests that need runs of their own."""
+    return SimpleNamespace(config=config_of, row=row_of, run=write_run, full_run=write_full_run)
+
+
+@pytest.fixture
+def console() -> Console:
+    """A console of 200 columns that keeps what it prints."""
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An experiment's folder of the test's own; see `write_experiment`."""
+    return write_experiment(tmp_path / "outputs" / "trial")
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The same folder with its report, for tests that only read: folder, index, printed."""
+    folder = write_experiment(tmp_path_factory.mktemp("reported") / "outputs" / "trial")
+    console = Console(file=(printed := io.StringIO()), width=200)
+    index = write_report(folder, console)
+    return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())

@@ -1,0 +1,239 @@
+"""The folder of files as a whole: what it says, what it links, what it must not contain."""
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote
+
+import pytest
+from rich.console import Console
+
+from posenc.config.errors import ConfigError, RunError
+from posenc.report import write_report
+
+FILES = {
+    "index.html",
+    "runs.csv",
+    "extrapolation.csv",
+    "extrapolation.md",
+    *(f"perplexity_by_length.{kind}" for kind in ("csv", "png", "svg")),
+    *(f"loss_by_position.{kind}" for kind in ("csv", "png", "svg")),
+}
+
+
+class Page(HTMLParser):
+    """What a page loads and links, and the text outside of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "href" and tag == "a":
+                self.links.append(value or "")
+            elif name in ("src", "href", "srcset", "data", "poster"):
+                self.loads.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] not in ("script", "style"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_all_files_are_written_and_nothing_else(reported: SimpleNamespace) -> None:
+    assert reported.index == reported.folder / "report" / "index.html"
+    assert {path.name for path in reported.index.parent.iterdir()} == FILES
+
+
+def test_the_page_loads_nothing_and_links_only_what_is_there(reported: SimpleNamespace) -> None:
+    page = Page(reported.index.read_text())
+    assert page.loads
+    assert all(target.startswith("data:") for target in page.loads)
+    files = [unquote(link) for link in page.links if not link.startswith("#")]
+    assert all((reported.index.parent / file).exists() for file in files)
+    run = next(reported.folder.glob("rope-L64-s1-*")).name
+    wanted = ("config.yaml", "metrics.jsonl", "evaluation.json", "run.log")
+    assert {f"../{run}/{name}" for name in wanted} <= set(files)
+    assert set(files) >= FILES - {"index.html"}
+
+
+def test_the_same_record_gives_the_same_bytes(
+    reported: SimpleNamespace, folder: Path, console: Console
+) -> None:
+    first = {path.name: path.read_bytes() for path in reported.index.parent.iterdir()}
+    again = write_report(folder, console).parent
+    assert {path.name: path.read_bytes() for path in again.iterdir()} == first
+
+
+def test_the_page_says_what_was_measured(reported: SimpleNamespace) -> None:
+    text = Page(reported.index.read_text()).text
+    for fact in (
+        "1,048,576 parameters",
+        "1,500,000 tokens a run",
+        "python_stdlib (data f00dfeed)",
+        "bpe (vocabulary 2048)",
+        "81,920 tokens scored at each length",
+        "every token is scored once",
+        "float32",
+        "device cpu, threads 1, kernel sdpa",
+        "2025-10-09 to 2025-10-10",
+        "posenc train name=trial encoding=sinusoidal,rope,alibi,nope seed=1,2",
+    ):
+        assert fact in text, fact
+
+
+def test_conclusions_and_cautions_are_computed(reported: SimpleNamespace) -> None:
+    text = " ".join(reported.printed.split())
+    # from 64 to 1024 tokens there are four doublings: e^(4 x slope)
+    assert (
+        "perplexity at 1024 tokens over that at 64: alibi 0.92, rope 1.62, nope 2.23,"
+        " sinusoidal 3.32." in text
+    )
+    assert "lowest with rope at 64 tokens (35.34), and with alibi at 1024 tokens (34.30)" in text
+    assert "early-token curse" in text
+    assert "half of all tokens have less than 32 tokens" in text
+    assert "and 3.1% in windows of 1024" in text
+    assert "not confidence intervals" in text
+    assert "full windows fit" not in text  # 81920 / 1024 = 80 windows are enough
+
+
+def test_one_seed_and_few_windows_are_cautioned(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    rows = [fabricate.row(64, 3.0), fabricate.row(16_000, 3.1)]
+    fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, 1), rows)
+    write_report(tmp_path / "one", console)
+    text = " ".join(printed(console).split())
+    assert "There is one seed, so no interval can be given" in text
+    assert "from 16000 tokens on, fewer than 30 full windows fit" in text
+    assert "(5 of 16000)" in text
+
+
+def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace) -> None:
+    failed, pending = (next(reported.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2))
+    wanted = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")
+    markdown = (reported.index.parent / "extrapolation.md").read_text()
+    for text in (reported.printed, Page(reported.index.read_text()).text, markdown):
+        for words in wanted:
+            assert words in text
+
+
+def test_rows_of_a_run_that_is_still_training_do_not_count(
+    folder: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    config = fabricate.config("t5", 64, 1)
+    rows = [fabricate.row(64, 1.0)]
+    fabricate.run(folder, config, rows, state="interrupted", tokens=9, total_tokens=10)
+    index = write_report(folder, console)
+    assert "2.72" not in (index.parent / "extrapolation.csv").read_text()
+    assert f"{config['frozen']['run']}: interrupted" in printed(console)
+
+
+def test_text_of_a_config_is_not_markup(
+    folder: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    attack = "<script>alert(1)</script>"
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["about"] = dict.fromkeys(("title", "question", "conclude", "caution"), attack)
+    plan["command"] = attack
+    (folder / "plan.json").write_text(json.dumps(plan))
+    for name in ("a</script>", "b|b"):
+        config = fabricate.config("rope", 64, 7, encoding={"kind": name})
+        fabricate.run(folder, config, [fabricate.row(64, 3.0)], error=attack)
+    index = write_report(folder, console)
+    page = Page(index.read_text())
+    assert attack not in index.read_text()
+    assert page.tags.count("script") == 3  # plotly.js and one for each figure
+    assert page.text.count("alert(1)") == 8
+    assert "rope kind=b\\|b" in (index.parent / "extrapolation.md").read_text()
+    assert attack in printed(console)
+
+
+def test_no_path_of_this_machine_is_in_the_report(
+    folder: Path, fabricate: SimpleNamespace, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent.parent)
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["command"] = f"posenc train data.paths={Path.cwd()}/books.txt"
+    (folder / "plan.json").write_text(json.dumps(plan))
+    config = fabricate.config("rope", 64, 7, outputs_dir=f"{Path.cwd()}/outputs")
+    fabricate.run(folder, config, [], state="failed", error=f"{Path.home()}/x is not there")
+    index = write_report(folder, console)
+    for path in index.parent.iterdir():
+        assert str(Path.cwd()).encode() not in path.read_bytes(), path.name
+        assert str(Path.home() / "x").encode() not in path.read_bytes(), path.name
+    assert "data.paths=books.txt" in index.read_text()
+
+
+def test_the_last_line_is_the_path_of_the_page(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent.parent)
+    console = Console(file=io.StringIO(), width=40)
+    write_report(Path("outputs/trial"), console)
+    assert printed(console).splitlines()[-1] == "outputs/trial/report/index.html"
+
+
+def test_runs_csv_has_every_row_and_every_run(reported: SimpleNamespace) -> None:
+    lines = (reported.folder / "report/runs.csv").read_text().splitlines()
+    files = reported.folder.glob("*/evaluation.json")
+    rows = sum(len(json.loads(file.read_text())["rows"]) for file in files)
+    assert len(lines) == 1 + rows + 2  # a header, and a line for each of two runs without rows
+    assert any(re.match(r"nope-L128-s1-\w+,failed,nope,128,1,-", line) for line in lines)
+
+
+def test_without_losses_by_position_the_page_says_so(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    rows = [fabricate.row(64, 3.0)]
+    fabricate.run(tmp_path / "short", fabricate.config("alibi", 64, 1), rows)
+    index = write_report(tmp_path / "short", console)
+    assert "Loss by position was not measured" in Page(index.read_text()).text
+    assert not list(index.parent.glob("loss_by_position*"))
+
+
+def test_rows_by_position_alone_make_the_table(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    rows = [fabricate.row(64, 3.0, protocol="by_position")]
+    fabricate.run(tmp_path / "only", fabricate.config("alibi", 64, 1), rows)
+    write_report(tmp_path / "only", console)
+    assert "20.09" in (tmp_path / "only/report/extrapolation.md").read_text()
+
+
+def test_a_folder_that_is_not_there_names_those_that_are(folder: Path, console: Console) -> None:
+    with pytest.raises(
+        ConfigError, match=r"trail: does not exist; there are trial.*nearest: trial"
+    ):
+        write_report(folder.with_name("trail"), console)
+
+
+def test_an_empty_outputs_folder_says_how_to_fill_it(tmp_path: Path, console: Console) -> None:
+    with pytest.raises(ConfigError, match=r"holds no runs; `posenc train` makes some"):
+        write_report(tmp_path, console)
+
+
+def test_nothing_evaluated_says_where_to_look(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    fabricate.run(tmp_path / "new", fabricate.config("rope", 64, 1), [], state="failed", tokens=1)
+    with pytest.raises(RunError, match=r"none of its 1 runs.*1 failed.*posenc status name=new"):
+        write_report(tmp_path / "new", console)
+    assert not (tmp_path / "new" / "report").exists()
