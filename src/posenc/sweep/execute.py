@@ -1,0 +1,125 @@
+"""What a run's process does: train to the budget, evaluate what is missing, say how it ended."""
+
+import logging
+import time
+import traceback
+
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.components import build
+from posenc.config.errors import PosencError, RunError
+from posenc.config.settings import check_settings, steps_of
+from posenc.data.build import build_data
+from posenc.data.tokenized import TokenizedData
+from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.rows import missing, requested
+from posenc.evaluation.work import training_share
+from posenc.model.kernels import resolve
+from posenc.record.evaluation import row_key
+from posenc.record.progress import Progress
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.facts import check_devices
+from posenc.sweep.process import INTERRUPTED
+from posenc.tracking.tracker import Tracker
+from posenc.training.fit import device_of, fit
+from posenc.training.stop import Stop
+
+log = logging.getLogger("posenc")
+FINISHED, FAILED = 0, 1
+
+
+def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> int:
+    """See a run to its end; the exit code. What goes wrong ends in `status.json` in one line."""
+    progress = Progress(run)
+    started = progress.status.started or time.time()
+    progress.settle(state="running", error=None, started=started)
+    try:
+        with stop.listening():
+            done = _run(run, modules, threads, progress, stop)
+    except PosencError as error:
+        log.error("%s", error)
+        progress.settle(state="failed", error=_one_line(str(error)))
+        return FAILED
+    except Exception as error:
+        log.error("%s", traceback.format_exc())
+        progress.settle(state="failed", error=_one_line(f"{type(error).__name__}: {error}"))
+        return FAILED
+    if not done:
+        progress.settle(state="interrupted", error=stop.reason())
+        return INTERRUPTED
+    progress.settle(state="finished", error=None, work_done=1.0)
+    return FINISHED
+
+
+def _run(
+    run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: Stop
+) -> bool:
+    config = run.config()
+    config.modules = modules
+    check_settings(config)
+    check_devices(config)
+    _resolve(config, progress, threads)
+    data = _data(config)
+    tracker: Tracker = build(config.logger, name="logger")
+    tracker.start(run, config)
+    failed = True
+    try:
+        done = _train_and_evaluate(run, config, data, progress, stop, tracker)
+        failed = False
+    finally:
+        tracker.finish(failed)
+    return done
+
+
+def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
+    """What may change the last bit is settled at the first start and kept from then on."""
+    resolved = progress.status.resolved or {
+        "threads": threads,
+        "device": device_of(config).type,
+        "kernel": resolve(config.kernel),
+        "parameters": config.frozen.parameters,
+    }
+    torch.set_num_threads(resolved["threads"])
+    config.kernel = resolved["kernel"]
+    log.info("posenc %s, %s", config.frozen.posenc, resolved)
+    progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
+
+
+def _data(config: DictConfig) -> TokenizedData:
+    data = build_data(config, log.info)
+    if data.fingerprint != config.frozen.fingerprint:
+        raise RunError(
+            f"the corpus or tokenizer is not what the run was planned on: fingerprint"
+            f" {data.fingerprint}, planned {config.frozen.fingerprint}; plan it again"
+        )
+    return data
+
+
+def _train_and_evaluate(
+    run: RunDirectory,
+    config: DictConfig,
+    data: TokenizedData,
+    progress: Progress,
+    stop: Stop,
+    tracker: Tracker,
+) -> bool:
+    tokens = len(data.stream(config.evaluation.split).tokens)
+    share = training_share(config, tokens)
+    if not fit(run, config, data, progress, stop, tracker, share):
+        return False
+    keys = missing(requested(config, data.fingerprint), run.rows())
+
+    def report(done: float, rate: float) -> None:
+        work = share + (1 - share) * done
+        progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
+
+    if keys:
+        evaluate(run, config, data, keys, report, stop.asked)
+    wanted = requested(config, data.fingerprint)
+    tracker.evaluation([row for row in run.rows() if row_key(row) in map(row_key, wanted)])
+    return not missing(wanted, run.rows())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,82 @@
+"""What must be true of a configuration before anything is trained."""
+
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from posenc.config.components import build
+from posenc.config.errors import ConfigError
+from posenc.config.settings import evaluation_lengths, steps_of
+from posenc.data.tokenized import TokenizedData
+from posenc.data.windows import TrainingWindows
+from posenc.model.build import build_encoding
+from posenc.model.kernels import kernel, resolve
+
+
+def check_components(config: DictConfig) -> None:
+    """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
+    modules = list(config.modules)
+    steps_of(config)
+    optimizer = build(config.optimizer, name="optimizer", modules=modules)
+    parameter = torch.nn.Linear(1, 1)
+    _refusal("optimizer", lambda: optimizer(parameter))
+    schedule = build(config.schedule, name="schedule", modules=modules)
+    _refusal("schedule", lambda: schedule(0, 1))
+    build(config.logger, name="logger", modules=modules)
+    _refusal("kernel", lambda: kernel(resolve(config.kernel)))
+    encoding = build_encoding(config, modules)
+    longest, limit = max(evaluation_lengths(config)), encoding.max_length()
+    if limit is not None and longest > limit:
+        raise ConfigError(
+            f"evaluation length {longest} is past the end of encoding={config.choices.encoding},"
+            f" which has {limit} positions; give encoding.length={longest} or shorter"
+            f" evaluation.lengths"
+        )
+    check_devices(config)
+
+
+def check_devices(config: DictConfig) -> None:
+    """ConfigError for a GPU, or a number of devices, that is not there."""
+    there = torch.cuda.device_count()
+    if config.trainer.accelerator == "gpu" and not there:
+        raise ConfigError("trainer=gpu, but no CUDA GPU is there; give trainer=cpu or trainer=auto")
+    if config.devices != 1:
+        raise ConfigError(
+            f"devices={config.devices}: one device a run is supported; give devices=1"
+        )
+
+
+def check_data(config: DictConfig, data: TokenizedData) -> int:
+    """Check that the data is long enough for every window; the model's number of parameters."""
+    TrainingWindows(data.stream("train"), config.train_length, config.seed)
+    if config.validation.every_tokens is not None:
+        _long_enough(config, data, "validation", config.train_length)
+    _long_enough(config, data, config.evaluation.split, max(evaluation_lengths(config)))
+    return count_parameters(config, data.vocabulary_size)
+
+
+def count_parameters(config: DictConfig, vocabulary: int) -> int:
+    """Trained numbers of the model, without allocating it."""
+    modules = list(config.modules)
+    encoding = build_encoding(config, modules)
+    attend = kernel(resolve(config.kernel))
+    with torch.device("meta"):
+        model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
+    return model.parameter_count()
+
+
+def _long_enough(config: DictConfig, data: TokenizedData, split: str, length: int) -> None:
+    tokens = len(data.stream(split).tokens)
+    if tokens < length:
+        raise ConfigError(
+            f"the {split} split of data={config.choices.data} has {tokens} tokens, fewer than one"
+            f" window of {length}; give more text or shorter lengths"
+        )
+
+
+def _refusal(name: str, call: Any) -> None:
+    try:
+        call()
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None

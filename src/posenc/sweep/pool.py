@@ -1,0 +1,215 @@
+"""The default launcher: processes on this machine, a few at a time."""
+
+import json
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from posenc.config.errors import ConfigError
+from posenc.record.rundir import RunDirectory
+from posenc.record.status import Status
+from posenc.sweep.estimate import Pace, run_time_left, time_left
+from posenc.sweep.interrupts import interruptions
+from posenc.sweep.machine import cores, gpus
+from posenc.sweep.process import JobProcess
+from posenc.sweep.progress import Row, Snapshot, View, clock, percent, view_on
+
+JOB = (sys.executable, "-m", "posenc.sweep.job")
+
+
+class Pool:
+    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores.
+
+    The cores are shared out among them as threads. `command` starts a run in place of the
+    module `posenc.sweep.job`.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        *,
+        console: Console | None = None,
+        command: Sequence[str] | None = None,
+        poll_seconds: float = 0.2,
+    ) -> None:
+        if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+            raise ConfigError(f"jobs={jobs} at a time; give hydra.launcher.jobs=1 or more, or null")
+        self.jobs = jobs
+        self.console = console or Console(stderr=True)
+        self.command = command or JOB
+        self.poll_seconds = poll_seconds
+
+    def launch(self, jobs: Sequence[Sequence[str]], finished: int = 0) -> dict[str, Status]:
+        """See every job to its end; how each run ended, by name.
+
+        A job is the arguments of its process, the run directory first. `finished` more runs of
+        the same sweep are done already and count in the view. A failure stops nothing else.
+        Ctrl-C (or SIGTERM) asks the runs to write a checkpoint and end, waits for them and then
+        raises KeyboardInterrupt; a second one kills them.
+        """
+        view = view_on(self.console)
+        try:
+            with interruptions() as interrupts:
+                launch = _Launch(self, jobs, finished, view)
+                launch.to_the_end(interrupts)
+        finally:
+            view.close()
+        if interrupts:
+            raise KeyboardInterrupt
+        return launch.outcomes
+
+
+class _Waiting(NamedTuple):
+    run: RunDirectory
+    arguments: Sequence[str]
+    work: float
+
+
+class _Launch:
+    """One call of `Pool.launch`: who waits, who runs where, who has ended."""
+
+    def __init__(
+        self, pool: Pool, jobs: Sequence[Sequence[str]], finished: int, view: View
+    ) -> None:
+        self.pool, self.view = pool, view
+        self.before, self.total = finished, finished + len(jobs)
+        self.waiting = deque(_waiting(job) for job in jobs)
+        self.gpus = gpus()
+        self.workers = min(pool.jobs or len(self.gpus) or cores(), max(1, len(jobs)))
+        self.threads = max(1, cores() // self.workers)
+        self.slots = list(range(self.workers))[::-1]
+        self.active: dict[JobProcess, tuple[int, Pace]] = {}
+        self.ended: list[Pace] = []
+        self.outcomes: dict[str, Status] = {}
+
+    def to_the_end(self, interrupts: Sequence[float]) -> None:
+        began, heeded = time.monotonic(), 0
+        self._say_plan()
+        try:
+            while self.waiting or self.active:
+                if len(interrupts) > heeded:
+                    heeded = len(interrupts)
+                    self._stop(kill=heeded > 1)
+                self._fill()
+                self.view.show(self._snapshot())
+                time.sleep(self.pool.poll_seconds)
+                self._reap()
+        finally:
+            for process in self.active:
+                process.terminate()
+            for process in self.active:
+                process.wait()
+        self._say_end(time.monotonic() - began)
+
+    def _fill(self) -> None:
+        while self.waiting and self.slots:
+            run, arguments, work = self.waiting.popleft()
+            slot = self.slots.pop()
+            gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
+            process = JobProcess(self.pool.command, run, arguments, threads=self.threads, gpu=gpu)
+            self.active[process] = (slot, Pace(time.monotonic(), work))
+            self.view.note(f"▶ {run.name}  started{f' at {percent(work)}' if work else ''}")
+
+    def _reap(self) -> None:
+        for process in [process for process in self.active if process.ended()]:
+            slot, pace = self.active.pop(process)
+            self.slots.append(slot)
+            self.ended.append(pace)
+            self.outcomes[process.run.name] = outcome = process.outcome()
+            self.view.say(*_farewell(process, outcome))
+
+    def _stop(self, *, kill: bool) -> None:
+        self.waiting.clear()
+        runs = f"{len(self.active)} run{'s' * (len(self.active) != 1)}"
+        if kill:
+            self.view.say(f"killing {runs}; what they did since their checkpoints is lost", "red")
+        else:
+            self.view.say(
+                f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again kills)", "yellow"
+            )
+        for process in self.active:
+            process.kill() if kill else process.terminate()
+
+    def _snapshot(self) -> Snapshot:
+        now = time.monotonic()
+        rows = [_row(process, pace, now) for process, (_, pace) in self.active.items()]
+        paces = [pace for _, pace in self.active.values()]
+        begun = [waiting.work for waiting in self.waiting]
+        work = self.before + len(self.ended) + sum(pace.work for pace in paces) + sum(begun)
+        return Snapshot(
+            rows,
+            counts=self._counts(),
+            work=work / self.total,
+            left=time_left(paces, self.ended, begun, self.workers, now),
+        )
+
+    def _counts(self) -> str:
+        """`3 of 8 finished, 1 failed`."""
+        ended = Counter(status.state for status in self.outcomes.values())
+        others = [
+            f", {ended[state]} {state}" for state in ("failed", "interrupted") if ended[state]
+        ]
+        return f"{self.before + ended['finished']} of {self.total} finished{''.join(others)}"
+
+    def _say_plan(self) -> None:
+        each = f"{self.threads} thread{'s' * (self.threads != 1)} each"
+        if self.gpus:
+            shared = f"{len(self.gpus)} GPUs between them"
+            each += f", {shared if self.workers > len(self.gpus) else 'one GPU each'}"
+        before = f" ({self.before} finished before)" if self.before else ""
+        runs = f"{self.total} run{'s' * (self.total != 1)}{before}"
+        self.view.say(f"{runs}: {self.workers} at a time, {each}")
+
+    def _say_end(self, seconds: float) -> None:
+        self.view.say(f"{self._counts()}, in {clock(seconds)}")
+        states = {status.state for status in self.outcomes.values()}
+        if states != {"finished"} or self.before + len(self.outcomes) < self.total:
+            again = "; with retry=true it runs what failed again, too" if "failed" in states else ""
+            self.view.say(f"the same command goes on from here{again}")
+
+
+def _waiting(job: Sequence[str]) -> _Waiting:
+    run = RunDirectory(Path(job[0]))
+    return _Waiting(run, job[1:], Status.read(run.status_file).work_done)
+
+
+def _row(process: JobProcess, pace: Pace, now: float) -> Row:
+    status = process.status()
+    pace.observe(now, status.work_done)
+    starting = status.state == "pending"
+    return Row(
+        process.run.name,
+        "starting" if starting else status.phase,
+        status.work_done,
+        None if starting else _latest_loss(process.run.metrics_file),
+        None if starting else status.tokens_per_second,
+        run_time_left(pace),
+    )
+
+
+def _farewell(process: JobProcess, outcome: Status) -> tuple[str, str]:
+    name = process.run.name
+    if process.busy:
+        return f"· {name}  is being run by another process", "yellow"
+    if outcome.state == "finished":
+        return f"✓ {name}  finished in {clock(time.time() - process.started)}", "green"
+    if outcome.state == "failed":
+        return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
+    why = f": {outcome.error}" if outcome.error else ""
+    return f"■ {name}  interrupted at {percent(outcome.work_done)}{why}", "yellow"
+
+
+def _latest_loss(file: Path) -> float | None:
+    """The loss of the last whole line of `metrics.jsonl`, read from its end."""
+    if not file.exists():
+        return None
+    with file.open("rb") as metrics:
+        metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
+        lines = metrics.read().split(b"\n")[:-1]
+    return json.loads(lines[-1]).get("loss") if lines else None

@@ -1,0 +1,104 @@
+"""One run's process, as its launcher sees it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from posenc.record.rundir import RunDirectory
+from posenc.record.status import Status
+
+BUSY, INTERRUPTED = 3, 143
+"""Exit codes of a job: another process has the run; it was asked to stop and did."""
+
+
+class JobProcess:
+    """`command RUN_DIR --threads N ...`, its output appended to `run.log`.
+
+    It leads a session of its own, so that a terminal's Ctrl-C reaches the launcher alone. It has
+    one GPU, or sees those that the launcher sees, and may import from the current folder.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        run: RunDirectory,
+        arguments: Sequence[str],
+        *,
+        threads: int,
+        gpu: str | None,
+    ) -> None:
+        self.run = run
+        self.started = time.time()
+        self._before = Status.read(run.status_file)
+        self.threads: int = self._before.resolved.get("threads", threads)
+        own = [str(run.path), "--threads", str(self.threads), *arguments]
+        with run.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *own],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(self.threads, gpu),
+                start_new_session=True,
+            )
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def terminate(self) -> None:
+        """Ask it to write a checkpoint and end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it and whatever it started, now."""
+        if not self.ended():
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        self._process.wait()
+
+    def status(self) -> Status:
+        """What it has written; pending until it has written something."""
+        status = Status.read(self.run.status_file)
+        return (
+            status if (status.updated or 0) >= self.started else self._before.but(state="pending")
+        )
+
+    def outcome(self) -> Status:
+        """How it ended. One that gave up without a word is recorded as failed, in the run too."""
+        code = self._process.wait()
+        status = self.run.status()
+        if code == BUSY or (status != self._before and status.state in ("finished", "failed")):
+            return status
+        if code < 0:
+            error = f"its process was killed ({signal.Signals(-code).name})"
+            return status.but(state="interrupted", error=error)
+        if code not in (0, INTERRUPTED):
+            error = f"its process ended with exit code {code}: {_last_line(self.run.log_file)}"
+            status = status.but(state="failed", error=error, updated=time.time())
+            status.write(self.run.status_file)
+        return status
+
+    @property
+    def busy(self) -> bool:
+        """Whether it ended because another process has the run."""
+        return self._process.returncode == BUSY
+
+
+def _environment(threads: int, gpu: str | None) -> dict[str, str]:
+    path = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
+    }
+
+
+def _last_line(file: Path) -> str:
+    lines = file.read_text(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
