@@ -1,8 +1,9 @@
 """Shared by all tests: small configurations, a made corpus, very small runs."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,22 +37,23 @@ def configured() -> Callable[..., DictConfig]:
 
 
 @pytest.fixture
-def small_run(corpus: Path, tmp_path: Path) -> Callable[..., RunDirectory]:
-    """Plans one very small run on the made corpus below `tmp_path`: 40 steps of 8 windows."""
+def small_run(small_job: list[str]) -> Callable[..., RunDirectory]:
+    """Plans one very small run on the made corpus: 40 steps of 8 windows."""
 
     def make(*overrides: str) -> RunDirectory:
-        return plan([[*small_overrides(corpus, tmp_path), *overrides]], [], "test", print)[0].run
+        return plan([[*small_job, *overrides]], [], "test", print)[0].run
 
     return make
 
 
-def small_overrides(corpus: Path, folder: Path) -> list[str]:
-    """A run that trains in seconds."""
+@pytest.fixture
+def small_job(corpus: Path, tmp_path: Path) -> list[str]:
+    """The overrides of a run that trains in seconds, below `tmp_path`."""
     return [
         *SMALL,
         "data=text",
         *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
-        "tokenizer.vocabulary=300",
+        "tokenizer=byte",
         "tokens=7680",
         "batch_tokens=192",
         "validation.every_tokens=1920",
@@ -59,7 +61,7 @@ def small_overrides(corpus: Path, folder: Path) -> list[str]:
         "evaluation.factors=[1,4]",
         "trainer=cpu",
         "logger=none",
-        f"outputs_dir={folder}/outputs",
+        f"outputs_dir={tmp_path}/outputs",
     ]
 
 
@@ -73,3 +75,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = (" ".join(draw.choices(words, k=draw.randint(4, 12))) for _ in range(sentences))
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="a skipped test is a failure")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    report = yield
+    if report.skipped and item.config.getoption("--no-skips"):
+        report.outcome = "failed"
+    return report

@@ -7,6 +7,7 @@ posenc's side is everything that a run does in a step: Lightning, the recorder, 
 """
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -126,7 +127,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     run = RunDirectory(folder)
     interleave = Interleave(PlainStep(drawn, length, size), steps)
     recorder = Recorder(
-        run, Progress(run), Stop(), Silent(), batch_tokens=config.batch_tokens,
+        run, Progress(run), Stop(os.getppid()), Silent(), batch_tokens=config.batch_tokens,
         total_steps=total.total, checkpoint_seconds=30.0, training_share=1.0,
         validate=None, validate_steps=1,
     )  # fmt: skip

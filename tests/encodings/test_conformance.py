@@ -38,9 +38,8 @@ def numeric_knobs(node: Any, path: str) -> Iterator[tuple[str, float]]:
     for key, value in node.items():
         if isinstance(value, DictConfig):
             yield from numeric_knobs(value, f"{path}.{key}")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            if not str(key).startswith("_"):
-                yield f"{path}.{key}", value
+        elif type(value) in (int, float):
+            yield f"{path}.{key}", value
 
 
 def test_the_yaml_describes_itself(name: str) -> None:
@@ -58,19 +57,17 @@ def test_shapes_and_precision(name: str, configured: Configured) -> None:
 @pytest.mark.parametrize("kernel", ["reference", "sdpa"])
 def test_no_token_sees_a_later_one(name: str, kernel: str, configured: Configured) -> None:
     model = model_of(configured(f"encoding={name}", f"kernel={kernel}"))
-    if "causal" in model.encoding.exceptions:
-        pytest.skip(model.encoding.exceptions["causal"])
     before, after = tokens(LENGTH), tokens(LENGTH)
     after[:, 15:] = tokens(LENGTH, seed=1)[:, 15:]
-    torch.testing.assert_close(model(before)[:, :15], model(after)[:, :15], rtol=0, atol=1e-12)
+    holds = torch.allclose(model(before)[:, :15], model(after)[:, :15], rtol=0, atol=1e-12)
+    assert holds == ("causal" not in model.encoding.exceptions)
 
 
 def test_a_prefix_does_not_know_how_long_the_sequence_is(name: str, configured: Configured) -> None:
     model = model_of(configured(f"encoding={name}"))
-    if "prefix" in model.encoding.exceptions:
-        pytest.skip(model.encoding.exceptions["prefix"])
     whole, part = model(tokens(LENGTH)), model(tokens(LENGTH)[:, :11])
-    torch.testing.assert_close(whole[:, :11], part, rtol=0, atol=1e-12)
+    holds = torch.allclose(whole[:, :11], part, rtol=0, atol=1e-12)
+    assert holds == ("prefix" not in model.encoding.exceptions)
 
 
 def test_eight_times_the_length_is_finite_or_refused_by_name(
@@ -120,16 +117,15 @@ def test_two_instances_do_not_touch_each_other(name: str, configured: Configured
     assert torch.equal(before, first(tokens(LENGTH)))
 
 
-def test_what_adds_nothing_to_the_stream_depends_on_differences_alone(
+def test_positions_count_by_their_differences_unless_added_to_the_stream(
     name: str, configured: Configured
 ) -> None:
-    model = model_of(configured(f"encoding={name}"))
-    if type(model.encoding).embed is not Encoding.embed:
-        pytest.skip("absolute positions are what it is about")
-    here = torch.arange(LENGTH)
-    torch.testing.assert_close(
-        model(tokens(LENGTH), here), model(tokens(LENGTH), here + 1000), rtol=0, atol=1e-9
+    model = model_of(configured(f"encoding={name}", "train_length=96"))
+    here, moved = torch.arange(LENGTH), torch.arange(LENGTH) + 50
+    holds = torch.allclose(
+        model(tokens(LENGTH), here), model(tokens(LENGTH), moved), rtol=0, atol=1e-9
     )
+    assert holds == (type(model.encoding).embed is Encoding.embed)
 
 
 def outputs(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> list[Tensor]:

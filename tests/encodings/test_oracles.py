@@ -2,6 +2,8 @@
 
 import cmath
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -10,9 +12,10 @@ from posenc.encodings.alibi import Alibi, slopes
 from posenc.encodings.base import Geometry
 from posenc.encodings.rope import Rope
 from posenc.encodings.sinusoidal import Sinusoidal
-from posenc.encodings.spectra import geometric
+from posenc.encodings.spectra import Spectrum, geometric
 from posenc.encodings.t5 import T5
 
+Layout = Literal["interleaved", "concatenated"]
 HEADS = [1, 2, 3, 6, 8, 12, 20]
 
 
@@ -20,13 +23,13 @@ def geometry(width: int = 64, heads: int = 4) -> Geometry:
     return Geometry(width=width, heads=heads, layers=1, train_length=32)
 
 
-def of_base(base: float):
+def of_base(base: float) -> Callable[[int], Spectrum]:
     return lambda width: geometric(width, base=base)
 
 
 @pytest.mark.parametrize("base", [10.0, 1e4, 1e7])
 @pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
-def test_sinusoidal_is_the_papers_formula(base: float, layout: str) -> None:
+def test_sinusoidal_is_the_papers_formula(base: float, layout: Layout) -> None:
     encoding = Sinusoidal(geometry(), spectrum=of_base(base), layout=layout)
     pos = torch.tensor([0, 1, 7, 511, 100_000])
     code = encoding.embed(torch.zeros(1, 5, 64, dtype=torch.float64), pos)[0]
@@ -40,7 +43,7 @@ def test_sinusoidal_is_the_papers_formula(base: float, layout: str) -> None:
 
 @pytest.mark.parametrize("width", [16, 64, 256])
 @pytest.mark.parametrize("layout", ["interleaved", "concatenated"])
-def test_rope_turns_complex_numbers(width: int, layout: str) -> None:
+def test_rope_turns_complex_numbers(width: int, layout: Layout) -> None:
     """R(m) as multiplication by exp(i m f), in Python's complex numbers."""
     encoding = Rope(geometry(width, heads=1), spectrum=of_base(1e4), layout=layout)
     q, k = torch.randn(2, 1, 1, 3, width, dtype=torch.float64).unbind(0)
@@ -62,7 +65,7 @@ def test_rope_turns_complex_numbers(width: int, layout: str) -> None:
         ("concatenated", [-1.984110649, 1.959900667, 2.462377902, 4.019799668]),
     ],
 )
-def test_rope_golden_values(layout: str, wanted: list[float]) -> None:
+def test_rope_golden_values(layout: Layout, wanted: list[float]) -> None:
     encoding = Rope(geometry(4, heads=1), spectrum=of_base(1e4), layout=layout)
     x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).view(1, 1, 1, 4)
     turned, _ = encoding.rotate(x, x, x, torch.tensor([1]))

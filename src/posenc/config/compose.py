@@ -44,11 +44,29 @@ def compose(
         except MissingConfigException as error:
             raise _unknown_option(error, overrides) from None
         except ConfigCompositionException as error:
-            raise _unknown_key(error, command, config_dirs) from None
+            raise _unknown_key(error, command, overrides, config_dirs) from None
         except OverrideParseException as error:
             raise _unreadable(error) from None
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(_first_line(error)) from None
+
+
+def refuse_strangers(config: DictConfig, command: str, config_dirs: Sequence[Path] = ()) -> None:
+    """ConfigError for keys that `+key=` has added where nothing reads them."""
+    known = compose(command, [], config_dirs)
+    for key in _strangers(config, known):
+        raise ConfigError(f"{key}: nothing reads this key{did_you_mean(key, _leaves(known))}")
+
+
+def _strangers(config: DictConfig, known: DictConfig, prefix: str = "") -> Iterator[str]:
+    for key in config:
+        if key not in known:
+            yield f"{prefix}{key}"
+            continue
+        inner, wanted = config[key], known[key]
+        if isinstance(inner, DictConfig) and isinstance(wanted, DictConfig):
+            components = {"_target_"} & {*inner, *wanted}
+            yield from [] if components else _strangers(inner, wanted, f"{prefix}{key}.")
 
 
 @contextmanager
@@ -86,25 +104,22 @@ def _unknown_option(error: MissingConfigException, overrides: Sequence[str]) -> 
 
 
 def _unknown_key(
-    error: ConfigCompositionException, command: str, config_dirs: Sequence[Path]
+    error: ConfigCompositionException,
+    command: str,
+    overrides: Sequence[str],
+    config_dirs: Sequence[Path],
 ) -> ConfigError:
     match = re.search(
-        r"Could not (?:override|append to|delete from config\.?) '([^']+)'", str(error)
+        r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
     if match is None:
         return ConfigError(_first_line(error))
     key = match.group(1)
-    known = [*groups(), *_leaves(compose(command, [], config_dirs))]
-    hint = did_you_mean(key, known)
-    cause = error.__cause__
-    if (
-        cause is not None
-        and "ConfigAttributeError" not in type(cause).__name__
-        and "KeyError" not in type(cause).__name__
-    ):
-        return ConfigError(f"{key}: {_first_line(cause)}{hint}")
+    chosen = [o for o in overrides if key_of(o) in groups() and o.partition("=")[0] != key]
+    hint = did_you_mean(key, [*groups(), *_leaves(compose(command, chosen, config_dirs))])
+    under = next((f" under {o}" for o in chosen if key.startswith(f"{key_of(o)}.")), "")
     return ConfigError(
-        f"{key}: there is no such key{hint}; `posenc {command} --cfg` prints all keys"
+        f"{key}: there is no such key{under}{hint}; `posenc {command} --cfg` prints all keys"
     )
 
 

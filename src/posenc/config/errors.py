@@ -22,5 +22,5 @@ class RunError(PosencError):
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """` (nearest: a, b)` for the options that look like `name`, or an empty string."""
-    nearest = get_close_matches(name, list(options), n=3, cutoff=0.5)
+    nearest = get_close_matches(name, list(dict.fromkeys(options)), n=3, cutoff=0.5)
     return f" (nearest: {', '.join(nearest)})" if nearest else ""

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 
 class Stop:
-    """Set by SIGTERM or SIGINT, and by the death of the process that started this one."""
+    """Set by SIGTERM or SIGINT, and by the death of `parent`, the process that started this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, parent: int) -> None:
         self._signalled = False
-        self._parent = os.getppid()
+        self._parent = parent
 
     def asked(self) -> bool:
         return self._signalled or os.getppid() != self._parent

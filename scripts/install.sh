@@ -1,0 +1,32 @@
+# Makes or reuses .venv with posenc and the exact versions of constraints.txt; sourced by the others.
+# Usage: source scripts/install.sh [EXTRA]
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+extra="${1:+[$1]}"
+
+find_python() {
+    local name
+    for name in python3.11 python3.12 python3.13 python3.14 python3 python; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    echo "posenc needs Python 3.11 or newer with venv; none was found on the PATH" >&2
+    return 1
+}
+
+if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    rm -rf .venv
+    python="$(find_python)"
+    echo "making .venv with $("$python" --version)"
+    "$python" -m venv .venv
+fi
+
+stamp=".venv/.installed${1:+-$1}"
+wanted="$(cat pyproject.toml constraints.txt | cksum) $PWD"
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    echo "installing posenc$extra (minutes the first time)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        --constraint constraints.txt --editable ".$extra"
+    echo "$wanted" > "$stamp"
+fi

@@ -1,0 +1,7 @@
+"""`python -m posenc`, the same as `posenc`."""
+
+import sys
+
+from posenc.cli import main
+
+sys.exit(main())

@@ -1,0 +1,132 @@
+"""`posenc evaluate`: more rows for a run that is there."""
+
+import sys
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from posenc.cli.arguments import Arguments
+from posenc.config.components import build
+from posenc.config.compose import LENGTH_KEYS, compose, key_of
+from posenc.config.errors import ConfigError
+from posenc.config.settings import check_settings, evaluation_lengths
+from posenc.data.build import build_data
+from posenc.data.prepare import prepare
+from posenc.data.tokenized import TokenizedData
+from posenc.data.tokenizers import load_tokenizer
+from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.rows import requested
+from posenc.model.build import build_encoding
+from posenc.record.lock import lock
+from posenc.record.rundir import RunDirectory
+from posenc.tracking.tracker import Tracker
+
+
+def run(arguments: Arguments) -> int:
+    sys.path.insert(0, str(Path.cwd()))
+    asked = compose("evaluate", arguments.overrides, arguments.config_dirs)
+    target = _run_directory(asked.run)
+    config = _config(target, asked, arguments)
+    with lock(target.lock_file, wait=False) as obtained:
+        if not obtained:
+            raise ConfigError(f"{target.name} is being run by another process; wait for it")
+        rows = _evaluate(target, config, asked, arguments)
+    _print(target, rows)
+    return 0
+
+
+def _run_directory(path: str | None) -> RunDirectory:
+    if path is None:
+        raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
+    target = RunDirectory(Path(path))
+    if not target.config_file.is_file():
+        raise ConfigError(f"run={path} is no run directory: it has no config.yaml")
+    return target
+
+
+def _config(target: RunDirectory, asked: DictConfig, arguments: Arguments) -> DictConfig:
+    """The run's own configuration with what is asked of this evaluation."""
+    config = target.config()
+    named = {key_of(override) for override in arguments.overrides}
+    if not named & set(LENGTH_KEYS):
+        asked.evaluation.lengths = list(config.frozen.lengths)
+    config.evaluation = asked.evaluation
+    config.modules = asked.modules
+    config.kernel = target.status().resolved.get("kernel", config.kernel)
+    check_settings(config)
+    limit = build_encoding(config, list(config.modules)).max_length()
+    longest = max(evaluation_lengths(config))
+    if limit is not None and longest > limit:
+        raise ConfigError(f"evaluation length {longest} is past the {limit} positions of the run")
+    return config
+
+
+def _evaluate(
+    target: RunDirectory, config: DictConfig, asked: DictConfig, arguments: Arguments
+) -> list[dict]:
+    console = Console(stderr=True)
+    tracker: Tracker = build(config.logger, name="logger")
+    torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
+    data = _data(target, config, asked, console)
+    _choose_split(config, data, arguments)
+    keys = requested(config, data.fingerprint)
+    with console.status("evaluating") as status:
+        rows = evaluate(
+            target,
+            config,
+            data,
+            keys,
+            lambda done, rate: status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s"),
+            lambda: False,
+        )
+    tracker.start(target, config)
+    tracker.evaluation(rows)
+    tracker.finish(False)
+    return rows
+
+
+def _data(
+    target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console
+) -> TokenizedData:
+    """The run's own data, or another corpus in the run's own tokens."""
+    if asked.get("data") is None:
+        return build_data(config, console.print)
+    corpus = build(asked.data, name="data", modules=list(config.modules))
+    tokenizer = load_tokenizer(target.tokenizer_file)
+    return prepare(corpus, tokenizer, Path(config.cache_dir), console.print)
+
+
+def _choose_split(config: DictConfig, data: TokenizedData, arguments: Arguments) -> None:
+    """A corpus of one split is evaluated on it, unless another was asked for by name."""
+    named = {key_of(override) for override in arguments.overrides}
+    if "evaluation.split" not in named and len(data.splits) == 1:
+        config.evaluation.split = data.splits[0]
+    longest, there = (
+        max(evaluation_lengths(config)),
+        len(data.stream(config.evaluation.split).tokens),
+    )
+    if there < longest:
+        raise ConfigError(
+            f"the {config.evaluation.split} split has {there} tokens, fewer than one window of"
+            f" {longest}; give more text or shorter lengths"
+        )
+
+
+def _print(target: RunDirectory, rows: list[dict]) -> None:
+    table = Table(title=f"{target.name} on {rows[0]['data_name']} ({rows[0]['split']})")
+    for column in ("protocol", "length", "tokens", "loss", "perplexity", "per word", "per byte"):
+        table.add_column(column, justify="left" if column == "protocol" else "right")
+    for row in rows:
+        table.add_row(
+            row["protocol"],
+            str(row["length"]),
+            f"{row['count']:,}",
+            f"{row['loss']:.6f}",
+            f"{row['perplexity']:.3f}",
+            f"{row['perplexity_per_word']:.2f}",
+            f"{row['perplexity_per_byte']:.4f}",
+        )
+    Console().print(table)

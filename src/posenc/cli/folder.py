@@ -1,0 +1,23 @@
+"""The experiment folder that `report` and `status` are about."""
+
+from pathlib import Path
+
+from posenc.cli.arguments import Arguments
+from posenc.config.compose import compose, key_of
+from posenc.config.errors import ConfigError
+
+KEYS = ("experiment", "size", "name", "outputs_dir")
+
+
+def folder_of(arguments: Arguments) -> Path:
+    """`outputs_dir/name`; ConfigError for other keys, or where the folder is not there."""
+    foreign = [o for o in arguments.overrides if key_of(o) not in KEYS]
+    if foreign:
+        raise ConfigError(f"{foreign[0]}: this command knows the keys {', '.join(KEYS)} alone")
+    config = compose("train", arguments.overrides, arguments.config_dirs)
+    folder = Path(config.outputs_dir) / config.name
+    if not folder.is_dir():
+        there = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))
+        names = f"there are {', '.join(there)}" if there else "nothing has been trained there yet"
+        raise ConfigError(f"{folder}: there is no such folder; {names}")
+    return folder

@@ -1,0 +1,94 @@
+"""What `--help` says, ready at once."""
+
+from textwrap import dedent
+
+COMMANDS = {
+    "train": "train models, one or a sweep, and evaluate them beyond their training length",
+    "evaluate": "measure a trained run at more lengths or on another corpus",
+    "report": "tables, figures and a page of an experiment's results",
+    "status": "every run of an experiment, how far it is, and what would finish it",
+    "list": "every config group and option",
+}
+
+TEXTS = {
+    "train": """
+        usage: posenc train [key=value ...] [--config-dir DIR] [--cfg]
+
+        Commas make a sweep. A finished run is skipped, a cut-off one goes on from its last
+        checkpoint, a failed one is run again with retry=true.
+
+          posenc train experiment=quickstart
+          posenc train encoding=alibi,rope train_length=256,512 seed=1,2,3
+          posenc train encoding=rope encoding.spectrum.base=1e4,5e5
+          posenc train encoding=alibi model=tiny data=text data.paths='[a.txt,b.parquet]' \\
+              train_length=512 tokens=5e6 seed=1 evaluation.extra='[0,10,100,1000]'
+          posenc train experiment=alibi_extrapolation size=laptop hydra.launcher.jobs=2
+
+        keys (`posenc list` names the options of the groups)
+          encoding, encoding/spectrum, model, data, tokenizer, optimizer, schedule, trainer,
+          logger, evaluation, experiment, size                             config groups
+          train_length, tokens, batch_tokens, seed     L, token budget, tokens per step, seed
+          evaluation.lengths | .extra | .factors       absolute, the k of L+k, or times L
+          precision, kernel, compile, gradient_clip    numerics
+          name, outputs_dir                            the folder is outputs_dir/name
+          hydra.launcher.jobs                          processes at a time
+          retry                                        run failed runs again
+
+        flags
+          --config-dir DIR   a folder with your own YAMLs, such as encoding/mine.yaml
+          --cfg              print the configuration of every job and stop
+    """,
+    "evaluate": """
+        usage: posenc evaluate run=PATH [key=value ...]
+
+        Adds rows to the run's evaluation.json; a row that is there already is replaced.
+
+          posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
+          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt
+
+        keys
+          run                                     a run directory
+          evaluation.lengths | .extra | .factors  the run's own lengths if none is given
+          evaluation.split, .protocols, .batch_tokens
+          data                                    another corpus, in the run's own tokenizer
+          modules                                 modules outside posenc that the run's config
+                                                  may build objects from, if you trust it
+    """,
+    "report": """
+        usage: posenc report experiment=NAME [size=laptop] | name=NAME [outputs_dir=outputs]
+
+        Prints the table and writes outputs/NAME/report/: index.html, csv, md, png and svg.
+
+          posenc report experiment=quickstart
+          posenc report name=scratch
+    """,
+    "status": """
+        usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json]
+
+          posenc status experiment=quickstart
+          posenc status name=scratch --json
+    """,
+    "list": """
+        usage: posenc list [GROUP] [--config-dir DIR]
+
+          posenc list
+          posenc list encoding
+          posenc list encoding --config-dir my_conf
+    """,
+}
+
+
+def overview() -> str:
+    """What `posenc` alone prints."""
+    commands = "\n".join(f"  {name:9} {text}" for name, text in COMMANDS.items())
+    return (
+        "posenc: what does a positional encoding do to a Transformer language model,\n"
+        "at the length it was trained on and beyond it?\n\n"
+        f"usage: posenc COMMAND [key=value ...]\n\n{commands}\n\n"
+        "Start with `posenc train experiment=quickstart`; `posenc COMMAND --help` has examples."
+    )
+
+
+def help_of(command: str) -> str:
+    """What `posenc COMMAND --help` prints."""
+    return dedent(TEXTS[command]).strip()

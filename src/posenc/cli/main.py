@@ -1,0 +1,40 @@
+"""Which command was asked for; errors become one message and an exit code."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from posenc.cli.arguments import parse
+from posenc.cli.help import COMMANDS, help_of, overview
+from posenc.config.errors import ConfigError, PosencError, did_you_mean
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when all went well, 2 for a bad request, 1 for a failed run."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    try:
+        return _run(words[0], words[1:])
+    except PosencError as error:
+        print(f"posenc {words[0]}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _run(command: str, words: list[str]) -> int:
+    if command not in COMMANDS:
+        hint = did_you_mean(command, COMMANDS)
+        raise ConfigError(f"there is no such command{hint}; there are {', '.join(COMMANDS)}")
+    if "--help" in words or "-h" in words:
+        print(help_of(command))
+        return 0
+    module = importlib.import_module(f"posenc.cli.{command}")
+    return module.run(parse(command, words))

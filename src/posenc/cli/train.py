@@ -1,0 +1,64 @@
+"""`posenc train`: plan all runs, then see each of them to its end."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from posenc.cli.arguments import Arguments
+from posenc.config.compose import compose, hydra_at_conf
+from posenc.record.status import Status
+from posenc.sweep.overrides import steering
+
+
+def run(arguments: Arguments) -> int:
+    # A console script does not have the current folder on its path; a user's own module is there.
+    sys.path.insert(0, os.getcwd())
+    console = Console(stderr=True)
+    config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
+
+    def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
+        return _plan(jobs, arguments, console)
+
+    with hydra_at_conf():
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
+        sweeper: Any = Plugins.instance().instantiate_sweeper(
+            config=config, hydra_context=context, task_function=planned
+        )
+        outcomes: dict[str, Status] = sweeper.sweep(list(arguments.overrides))
+    return _conclude(outcomes, config, console)
+
+
+def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console) -> list[list[str]]:
+    """The arguments of every job's process: its run directory, and the modules it may import."""
+    from posenc.sweep.plan import plan, resolved
+
+    if "--cfg" in arguments.flags:
+        for overrides in jobs:
+            print(OmegaConf.to_yaml(resolved(overrides, arguments.config_dirs)))
+        return []
+    with console.status("checking every configuration and preparing the data") as status:
+        planned = plan(jobs, arguments.config_dirs, arguments.typed(), status.update)
+    return [
+        [str(job.run.path), *(word for name in job.config.modules for word in ("--module", name))]
+        for job in planned
+    ]
+
+
+def _conclude(outcomes: dict[str, Status], config: DictConfig, console: Console) -> int:
+    """0 when every run is finished; the launcher's view has said how each one ended."""
+    if any(status.state != "finished" for status in outcomes.values()):
+        return 1
+    if outcomes:
+        folder = Path(config.outputs_dir) / config.name
+        console.print(f"all {len(outcomes)} runs are finished in {folder}", highlight=False)
+        console.print(f"see them: posenc report name={config.name}", highlight=False)
+    return 0

@@ -1,0 +1,137 @@
+"""What bad input gets: one message with value, limit and remedy, exit code 2, nothing written."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from posenc.cli import main
+from posenc.record.rundir import RunDirectory
+
+Told = Callable[..., str]
+
+
+@pytest.fixture
+def told(
+    small_job: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Told:
+    """Runs `posenc train` with a mistake in it; gives the one message that came."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*overrides: str, command: str = "train") -> str:
+        small = small_job if command == "train" else []
+        code = main([command, *small, *overrides])
+        error = capsys.readouterr().err
+        assert code == 2, error
+        assert "Traceback" not in error
+        message = error[error.index(f"posenc {command}: ") :]
+        runs = list((tmp_path / "outputs").glob("*/*/config.yaml"))
+        assert not runs, f"{runs} written"
+        return message
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["encoding=alibbi"], ["encoding=alibbi", "alibi", "rope"]),
+        (["encodng=alibi"], ["encodng", "nearest: encoding"]),
+        (["train_length=long"], ["train_length='long'", "whole number"]),
+        (["model.heads=5"], ["heads=5 do not divide width=32"]),
+        (["model.heads=32", "encoding=rope"], ["even head width", "model.heads"]),
+        (["encoding=learned"], ["evaluation length 96", "24 positions", "encoding.length=96"]),
+        (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
+        (["devices=2"], ["devices=2", "devices=1"]),
+        (["batch_tokens=100"], ["batch_tokens=100", "96"]),
+        (["evaluation.factors=[1000]"], ["24000", "validation split"]),
+        (["train_length=200000", "batch_tokens=200000"], ["200000"]),
+        (["schedule.warmup=7"], ["schedule", "warmup=7"]),
+        (["precision=fp8"], ["precision='fp8'", "float32, bf16"]),
+        (["encoding.layout=3", "encoding=rope"], ["encoding.layout=3"]),
+        (["tokenizer=bpe", "tokenizer.vocabulary=3"], ["vocabulary", "3", "257"]),
+        (["data.validation=nothing.txt"], ["nothing.txt"]),
+        (["data.train=*.nothing"], ["*.nothing"]),
+        (["tokenizer=pretrained", "tokenizer.path=no.json"], ["no.json"]),
+        (["+speed=3"], ["speed: nothing reads this key (nearest: seed)"]),
+        (["+evaluation.length=3"], ["evaluation.length: nothing reads", "evaluation.lengths"]),
+        (["grids=3"], ["grids", "list of mappings"]),
+    ],
+)
+def test_a_mistake_on_the_command_line(told: Told, overrides: list[str], parts: list[str]) -> None:
+    message = told(*overrides)
+    for part in parts:
+        assert part in message
+
+
+def test_files_that_are_no_text(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary.txt").write_bytes(b"fine so far \xff\xfe")
+    pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
+    assert "empty.txt" in told("data.train=empty.txt")
+    assert "binary.txt" in (message := told("data.train=binary.txt")) and "12" in message
+    assert "body" in told("data.train=other.parquet")
+    np.save(tmp_path / "x.npy", np.ones(3))
+    assert "x.npy" in told("data.train=x.npy")
+
+
+def test_an_output_folder_that_cannot_be_written(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert "file" in told("outputs_dir=file", "cache_dir=cache")
+    if os.getuid() != 0:
+        (tmp_path / "locked").mkdir(mode=0o500)
+        assert "locked" in told("outputs_dir=locked", "cache_dir=cache")
+
+
+def test_one_bad_job_stops_the_whole_sweep_before_it_starts(told: Told) -> None:
+    message = told("encoding=alibi,rope", "model.heads=4,5,32")
+    assert "heads=5" in message and "even head width" in message
+
+
+def test_a_directory_of_another_config_is_refused(
+    small_run: Callable[..., RunDirectory],
+    small_job: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = small_run()
+    others = run.config_file.read_text().replace("train_length: 24", "train_length: 48")
+    run.config_file.write_text(others)
+    assert main(["train", *small_job]) == 2
+    assert "belongs to another configuration" in capsys.readouterr().err
+    assert run.config_file.read_text() == others
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["report", "name=nothing"], "outputs/nothing"),
+        (["status", "experiment=nothing"], "quickstart"),
+        (["report", "train_length=5"], "train_length=5"),
+        (["evaluate"], "run is missing"),
+        (["evaluate", "run=nowhere"], "run=nowhere is no run directory"),
+        (["trian"], "nearest: train"),
+        (["list", "encodings"], "nearest: encoding"),
+        (["train", "--verbose"], "--verbose is not a flag"),
+        (["train", "--config-dir", "nowhere"], "nowhere"),
+        (["train", "encoding"], "encoding"),
+    ],
+)
+def test_a_mistake_in_any_command(
+    words: list[str],
+    part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert part in error and "Traceback" not in error
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,158 @@
+"""What `posenc evaluate` says equals an independent computation from the same checkpoint.
+
+The oracle shares no line with posenc: it reads the checkpoint file with torch alone, computes the
+Transformer in float64 from the formulas, and cuts the tokens into blocks itself.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.cli import main
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.execute import FINISHED
+from posenc.sweep.job import main as job
+
+WIKITEXT = Path(__file__).parents[3] / "shared" / "data" / "wikitext103"
+HEADS = 4
+
+
+def weights_of(run: RunDirectory) -> dict[str, Tensor]:
+    (newest, *_) = sorted(run.checkpoints.glob("step-*.ckpt"), reverse=True)
+    state = torch.load(newest, weights_only=True)["state_dict"]
+    return {key.removeprefix("model."): value.double() for key, value in state.items()}
+
+
+def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+
+
+def rotated(x: Tensor) -> Tensor:
+    """RoPE by complex numbers, pairs i and i + d/2, base 10000."""
+    half = x.shape[-1] // 2
+    frequencies = torch.tensor([10000.0 ** (-i / half) for i in range(half)], dtype=torch.float64)
+    turn = torch.polar(
+        torch.ones(x.shape[1], half, dtype=torch.float64),
+        torch.arange(x.shape[1], dtype=torch.float64)[:, None] * frequencies,
+    )
+    turned = torch.complex(x[..., :half], x[..., half:]) * turn
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+def block_losses(
+    weights: dict[str, Tensor], encoding: str, inputs: Tensor, wanted: Tensor
+) -> Tensor:
+    """Losses [T] of one block, head by head."""
+    length, embedding = len(inputs), weights["embedding.weight"]
+    width = embedding.shape[1]
+    x = embedding[inputs] * math.sqrt(width)
+    hidden = torch.ones(length, length).triu(1).bool()
+    distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
+    for layer in range(2):
+        w = {k.split(".", 2)[2]: v for k, v in weights.items() if k.startswith(f"blocks.{layer}.")}
+        normed = layer_norm(x, w["attention_norm.weight"])
+        q, k, v = (
+            part.view(length, HEADS, -1).transpose(0, 1)
+            for part in (normed @ w["attention.qkv.weight"].T).chunk(3, dim=-1)
+        )
+        if encoding == "rope":
+            q, k = rotated(q), rotated(k)
+        scores = q @ k.mT / math.sqrt(width / HEADS)
+        if encoding == "alibi":
+            slopes = torch.tensor([2.0 ** (-2 * (h + 1)) for h in range(HEADS)]).double()
+            scores = scores - slopes[:, None, None] * distance
+        attended = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+        x = x + attended.transpose(0, 1).reshape(length, width) @ w["attention.out.weight"].T
+        up = layer_norm(x, w["feed_forward_norm.weight"]) @ w["feed_forward.up.weight"].T
+        x = x + (up * 0.5 * (1 + torch.erf(up / math.sqrt(2)))) @ w["feed_forward.out.weight"].T
+    logits = layer_norm(x, weights["norm.weight"]) @ embedding.T
+    return logits.logsumexp(-1) - logits.gather(-1, wanted[:, None])[:, 0]
+
+
+def oracle(
+    weights: dict[str, Tensor], encoding: str, tokens: Tensor, first: int, length: int
+) -> tuple[float, int]:
+    """Sum and count over blocks of `length`; `first` is the token before the stream."""
+    total, count = 0.0, 0
+    before = torch.cat([torch.tensor([first]), tokens[:-1]])
+    for start in range(0, len(tokens), length):
+        stop = min(start + length, len(tokens))
+        losses = block_losses(weights, encoding, before[start:stop], tokens[start:stop])
+        total, count = total + losses.sum().item(), count + len(losses)
+    return total, count
+
+
+def trained(run: RunDirectory) -> RunDirectory:
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    return run
+
+
+@pytest.mark.parametrize("encoding", ["rope", "alibi", "nope"])
+def test_every_row_of_a_run_equals_the_oracle(
+    small_run: Callable[..., RunDirectory], corpus: Path, encoding: str
+) -> None:
+    run = trained(small_run(f"encoding={encoding}", "evaluation.factors=[1,2.5,7]"))
+    text = np.frombuffer((corpus / "validation.txt").read_bytes(), dtype=np.uint8)
+    tokens = torch.cat([torch.from_numpy(text.astype(np.int64)), torch.tensor([256])])
+    weights = weights_of(run)
+    rows = {row["length"]: row for row in run.rows() if row["protocol"] == "nonoverlapping"}
+    assert sorted(rows) == [24, 60, 168]
+    for length, row in rows.items():
+        total, count = oracle(weights, encoding, tokens, 256, length)
+        assert row["count"] == count == len(tokens)
+        assert row["loss"] == pytest.approx(total / count, abs=1e-6)
+        assert row["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
+        assert row["bytes"] == len(text)
+        assert row["perplexity_per_byte"] == pytest.approx(math.exp(total / len(text)), rel=1e-5)
+        assert row["words"] == len((corpus / "validation.txt").read_text().split())
+
+
+def test_positions_add_up_to_the_row(small_run: Callable[..., RunDirectory]) -> None:
+    run = trained(small_run())
+    arrays = np.load(run.positions_file)
+    for row in run.rows():
+        prefix = f"{row['data']}.{row['split']}.{row['length']}"
+        assert arrays[f"{prefix}.sum"].sum() == pytest.approx(row["sum"], rel=1e-12)
+        assert arrays[f"{prefix}.count"].sum() == row["count"]
+        assert len(arrays[f"{prefix}.sum"]) == row["length"]
+        assert (np.diff(arrays[f"{prefix}.count"]) <= 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["rope"])
+def test_wikitext_validation_through_the_command(
+    small_run: Callable[..., RunDirectory],
+    encoding: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """WikiText-103's validation set in words: 217,646 tokens, each once, at every length."""
+    train = f"data.train={WIKITEXT}/test.txt"
+    run = trained(small_run(f"encoding={encoding}", "tokenizer=word", train))
+    monkeypatch.chdir(tmp_path)
+    words = [f"run={run.path}", "data=text", f"data.validation={WIKITEXT}/validation.txt"]
+    assert main(["evaluate", *words, "evaluation.lengths=[100,1000]"]) == 0
+
+    vocabulary = json.loads(run.tokenizer_file.read_text())["state"]["words"]
+    number = {word: place for place, word in enumerate(vocabulary)}
+    tokens = [
+        number.get(word, number["<unk>"])
+        for line in (WIKITEXT / "validation.txt").read_text().split("\n")[:-1]
+        for word in [*line.split(), "<eos>"]
+    ]
+    weights = weights_of(run)
+    measured = [row for row in run.rows() if row["data"] != run.config().frozen.fingerprint]
+    assert sorted({row["length"] for row in measured}) == [100, 1000]
+    for row in measured:
+        total, count = oracle(
+            weights, encoding, torch.tensor(tokens), number["<eos>"], row["length"]
+        )
+        assert row["count"] == count == 217_646
+        assert row["loss"] == pytest.approx(total / count, abs=1e-6)

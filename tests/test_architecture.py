@@ -1,0 +1,82 @@
+"""Imports flow one way, what is light stays light, and files and functions stay small."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "posenc"
+LAYERS = [
+    {"config"},
+    {"record"},
+    {"data", "encodings"},
+    {"model"},
+    {"training"},
+    {"evaluation"},
+    {"tracking", "report"},
+    {"sweep"},
+    {"cli"},
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(file: Path) -> set[str]:
+    """Full names of the modules of posenc that a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return {name for name in names if name.split(".")[0] == "posenc" and "." in name}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(SOURCE).as_posix())
+def test_imports_flow_one_way(file: Path) -> None:
+    package = file.relative_to(SOURCE).parts[0]
+    if package not in RANK:
+        return
+    for name in imported(file):
+        other = name.split(".")[1]
+        assert other == package or RANK[other] < RANK[package], f"{file.name} imports {name}"
+
+
+def test_every_package_has_its_place() -> None:
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages == set(RANK)
+
+
+@pytest.mark.parametrize("file", sorted((SOURCE / "encodings").glob("*.py")), ids=lambda f: f.stem)
+def test_encodings_know_torch_and_their_own_package_alone(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            root = name.split(".")[0]
+            ours = name.startswith("posenc.encodings")
+            assert ours or root == "torch" or root in sys.stdlib_module_names, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(SOURCE).as_posix())
+def test_files_and_functions_stay_small(file: Path) -> None:
+    assert len(file.read_text().splitlines()) <= 250
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < 48, f"{file.name}: {node.name}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["--help"], ["train", "--help"], ["evaluate", "--help"], ["report", "--help"], ["list"]],
+)
+def test_help_and_list_import_no_torch(command: list[str]) -> None:
+    code = (
+        "import sys; from posenc.cli import main; main(sys.argv[1:]);"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'pytorch_lightning', 'wandb', 'hydra')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "posenc" in done.stdout or "encoding" in done.stdout
