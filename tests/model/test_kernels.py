@@ -20,6 +20,11 @@ class Windowed(Alibi):
         return 7
 
 
+class SameInEveryHead(NoPE):
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance.clamp(min=0).sqrt()
+
+
 class Content(NoPE):
     """A gate per key, summed between key and query."""
 
@@ -43,7 +48,7 @@ class Widened(NoPE):
         return torch.cat([q, q * turn], dim=-1), torch.cat([k, k * turn], dim=-1)
 
 
-ENCODINGS = [NoPE, Alibi, T5, Windowed, Content, Mixed, Widened]
+ENCODINGS = [NoPE, Alibi, T5, Windowed, SameInEveryHead, Content, Mixed, Widened]
 
 
 def inputs(length: int, dtype: torch.dtype) -> list[Tensor]:

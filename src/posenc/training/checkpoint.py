@@ -40,7 +40,9 @@ class Checkpoint:
 def save(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
     """Let `write` fill a file, give it its name once it is on disk, and keep the newest two."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".writing-{os.getpid()}"
+    for left in folder.glob("writing-*.ckpt"):  # by a process that was killed
+        left.unlink()
+    temporary = folder / f"writing-{os.getpid()}.ckpt"
     try:
         write(temporary)
         with temporary.open("rb") as file:

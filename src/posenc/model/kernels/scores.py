@@ -39,10 +39,14 @@ def bias(
     head = torch.arange(q.shape[1], device=q.device)[:, None, None]
     pos_q = at(pos, rows)
     query = pos_q[:, None] if pos.ndim == 1 else pos_q.to(dtype).norm(dim=-1)[:, None, :, None]
-    positional = encoding.bias(head, distances(pos_q, at(pos, keys), dtype), query)
+    distance = distances(pos_q, at(pos, keys), dtype)
+    positional = encoding.bias(head, distance, query)
+    if positional is not None:
+        batch = 1 if pos.ndim == 1 else len(pos)
+        positional = positional.expand(batch, len(head), *distance.shape[-2:])
     end = keys.stop
     content = encoding.content_bias(x[:, :end], q[:, :, :end], k[:, :, :end], rows)
     if content is None:
-        return positional if positional is None or positional.ndim == 4 else positional[None]
+        return positional
     content = content[..., keys].to(dtype)
     return content if positional is None else content + positional

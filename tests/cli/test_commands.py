@@ -1,0 +1,133 @@
+"""The commands end to end, as a person types them."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from posenc.record.rundir import runs_of
+
+POSENC = str(Path(sys.executable).with_name("posenc"))
+
+
+def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([POSENC, *words], cwd=cwd, capture_output=True, text=True)
+
+
+def test_train_status_evaluate_report_and_again(tmp_path: Path, small_job: list[str]) -> None:
+    train = ["train", *small_job, "encoding=alibi,nope", "logger=wandb", "name=both"]
+    first = posenc(*train, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    runs = runs_of(tmp_path / "outputs" / "both")
+    assert [run.name.split("-")[0] for run in runs] == ["alibi", "nope"]
+    assert len(list((tmp_path / "outputs" / "both" / "wandb").glob("offline-run-*"))) == 2
+
+    metrics = [run.metrics_file.read_text() for run in runs]
+    before = [run.status_file.read_text() for run in runs]
+    again = posenc(*train, cwd=tmp_path)
+    assert again.returncode == 0
+    assert [run.status_file.read_text() for run in runs] == before
+
+    states = json.loads(posenc("status", "name=both", "--json", cwd=tmp_path).stdout)
+    assert [entry["state"] for entry in states] == ["finished", "finished"]
+    assert "finished" in posenc("status", "name=both", cwd=tmp_path).stdout
+
+    more = posenc("evaluate", f"run={runs[0].path}", "evaluation.lengths=[48]", cwd=tmp_path)
+    assert more.returncode == 0, more.stderr
+    assert sorted({row["length"] for row in runs[0].rows()}) == [24, 48, 96]
+    assert [run.metrics_file.read_text() for run in runs] == metrics
+
+    report = posenc("report", "name=both", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    page = tmp_path / report.stdout.strip().splitlines()[-1]
+    assert page.name == "index.html" and page.is_file()
+
+
+def test_one_failure_stops_no_other_run_and_is_retried_when_asked(
+    tmp_path: Path, small_job: list[str]
+) -> None:
+    rates = "optimizer.learning_rate=1e-3,1e30"
+    train = ["train", *small_job, rates, "gradient_clip=null", "evaluation.factors=[1]"]
+    assert posenc(*train, cwd=tmp_path).returncode == 1
+    states = {
+        r.config().optimizer.learning_rate: r.status()
+        for r in runs_of(tmp_path / "outputs" / "scratch")
+    }
+    assert states[0.001].state == "finished"
+    failed = states[max(states)]
+    assert failed.state == "failed" and "not a number" in str(failed.error)
+    posenc(*train, cwd=tmp_path)
+    started = [r.status().started for r in runs_of(tmp_path / "outputs" / "scratch")]
+    again = posenc(*train, "retry=true", cwd=tmp_path)
+    assert again.returncode == 1 and "not a number" in again.stderr
+    assert [r.status().started for r in runs_of(tmp_path / "outputs" / "scratch")] == started
+
+
+def test_cfg_prints_every_job_and_starts_none(tmp_path: Path) -> None:
+    done = posenc("train", "--cfg", "encoding=alibi,rope", "seed=1,2", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.count("train_length: 256") == 4
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_its_configs_and_plugins(
+    tmp_path: Path, small_job: list[str]
+) -> None:
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(root)],
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("posenc-*.whl")
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    zipfile.ZipFile(wheel).extractall(site)
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r}); import posenc.cli as c; sys.exit(c.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", *small_job, "encoding=alibi"],
+        cwd=empty,
+        env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (site / "posenc" / "conf" / "train.yaml").is_file()
+    listed = subprocess.run(
+        [sys.executable, "-c", code + "; print(c.__file__)", "list", "encoding"],
+        cwd=empty,
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+    )
+    assert "alibi" in listed.stdout
+
+
+@pytest.mark.slow
+def test_the_quickstart_as_a_newcomer_types_it(tmp_path: Path) -> None:
+    """The script from a copy of the project, with few tokens; the page's path comes last."""
+    root = Path(__file__).parents[2]
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, files):
+        copy = tmp_path / "copy" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((root / name).read_bytes())
+        copy.chmod((root / name).stat().st_mode)
+    done = subprocess.run(
+        ["scripts/quickstart.sh", "tokens=2e4", "logger=none"],
+        cwd=tmp_path / "copy",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "copy" / done.stdout.strip().splitlines()[-1]
+    assert page.name == "index.html" and page.is_file()
+    for name in ("sinusoidal", "rope", "alibi", "nope"):
+        assert name in done.stdout

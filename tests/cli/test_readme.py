@@ -1,0 +1,43 @@
+"""The README's example of an encoding of one's own, copied into an empty folder and run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from posenc.record.rundir import runs_of
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_runs_as_written(tmp_path: Path, small_job: list[str]) -> None:
+    (tmp_path / "mine.py").write_text(block("python"))
+    (tmp_path / "my_conf" / "encoding").mkdir(parents=True)
+    (tmp_path / "my_conf" / "encoding" / "square_root.yaml").write_text(block("yaml"))
+    (command,) = re.findall(r"^posenc (train --config-dir .*)$", README, re.MULTILINE)
+    words = [*command.split(), *small_job, "train_length=24", "tokens=1920"]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("posenc")), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    runs = runs_of(tmp_path / "outputs" / "scratch")
+    assert [run.config().encoding.rate for run in runs] != [0.5] * 3
+    assert {run.config().encoding.rate for run in runs} == {0.25, 0.5, 1}
+    assert all(run.status().state == "finished" for run in runs)
+    losses = {row["loss"] for run in runs for row in run.rows() if row["length"] == 24}
+    assert len(losses) == 3
+
+
+def test_every_file_and_page_that_the_readme_names_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if not target.startswith("http"):
+            assert (Path(__file__).parents[2] / target).exists(), target

@@ -1,0 +1,135 @@
+"""Schedules, optimizer groups, checkpoints, the validation loss and mixed precision."""
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from torch import nn
+
+from posenc.data.tokenized import TokenStream
+from posenc.model.build import build_model
+from posenc.training import checkpoint
+from posenc.training.module import LanguageModel
+from posenc.training.optimizer import adamw
+from posenc.training.schedule import constant, cosine
+from posenc.training.validation import validation_loss
+
+Configured = Callable[..., DictConfig]
+
+
+def test_cosine_rises_then_falls_to_its_floor() -> None:
+    factors = [cosine(step, 100, warmup=0.1, floor=0.2) for step in range(101)]
+    assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert factors[10] == 1.0
+    assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi / 2)))
+    assert factors[100] == pytest.approx(0.2)
+    assert factors[10:] == sorted(factors[10:], reverse=True)
+
+
+def test_constant_rises_and_stays() -> None:
+    assert [constant(step, 10, warmup=0.2) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_weight_decay_is_for_matrices() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    optimizer = adamw(model, learning_rate=1e-3, betas=[0.9, 0.95], weight_decay=0.1)
+    decayed = [group["weight_decay"] for group in optimizer.param_groups for _ in group["params"]]
+    shapes = [p.ndim for group in optimizer.param_groups for p in group["params"]]
+    assert dict(zip(shapes, decayed, strict=True)) == {2: 0.1, 1: 0.0}
+    assert len(shapes) == 4
+
+
+def write(value: float) -> Callable[[Path], None]:
+    return lambda path: torch.save({"state_dict": {"model.w": torch.tensor(value)}}, path)
+
+
+def test_the_newest_two_checkpoints_are_kept_and_named_by_content(tmp_path: Path) -> None:
+    for step in (5, 10, 15):
+        checkpoint.save(tmp_path, step, write(step))
+    assert [c.step for c in checkpoint.found(tmp_path)] == [15, 10]
+    newest = checkpoint.latest(tmp_path)
+    assert newest is not None and newest.weights()["w"].item() == 15.0
+
+
+def test_a_failed_write_leaves_the_checkpoints_there(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 5, write(5))
+
+    def full(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 10, full)
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.found(tmp_path)[0].path.name]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_a_damaged_checkpoint_is_passed_over_and_named(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (5, 10):
+        checkpoint.save(tmp_path, step, write(step))
+    newest = checkpoint.found(tmp_path)[0].path
+    data = newest.read_bytes()
+    flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
+    newest.write_bytes({"cut": data[:-10], "flip": flipped, "empty": b""}[damage])
+    with caplog.at_level(logging.WARNING):
+        found = checkpoint.latest(tmp_path)
+    assert found is not None and found.step == 5
+    assert newest.name in caplog.text
+
+
+def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (print, ("code was run",))
+
+    saved = checkpoint.save(tmp_path, 1, lambda path: torch.save({"x": Evil()}, path))
+    with pytest.raises(Exception, match="Weights only load failed"):
+        saved.state()
+
+
+def stream_of(count: int) -> TokenStream:
+    drawn = torch.randint(0, 50, (count,), generator=torch.Generator().manual_seed(4))
+    return TokenStream(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0)
+
+
+def test_validation_loss_is_the_mean_over_the_windows_it_took(configured: Configured) -> None:
+    model = build_model(configured(), 50).double()
+    stream = stream_of(200)
+    whole = [0, *stream.tokens.astype(int).tolist()]
+    inputs = torch.tensor([whole[n * 24 : n * 24 + 24] for n in range(8)])
+    targets = torch.tensor([whole[n * 24 + 1 : n * 24 + 25] for n in range(8)])
+    wanted = model.losses(inputs, targets).mean().item()
+    found = validation_loss(model, stream, 24, tokens=10_000, batch_tokens=72, precision="float32")
+    assert found == pytest.approx(wanted, abs=1e-12)
+    assert model.training
+
+
+def test_bf16_keeps_weights_and_losses_wide(configured: Configured) -> None:
+    model = build_model(configured("encoding=t5"), 50)
+    tokens = torch.randint(0, 50, (2, 24))
+    exact = model.losses(tokens, tokens)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = model.losses(tokens, tokens)
+    losses.mean().backward()
+    assert losses.dtype == torch.float32
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    assert not torch.equal(losses, exact)
+    assert (losses - exact).abs().max() < 0.3
+
+
+def test_dropout_is_a_function_of_seed_and_batch(configured: Configured) -> None:
+    model = build_model(configured("model.dropout=0.5"), 50)
+    tokens = torch.randint(0, 50, (2, 24))
+    module = LanguageModel(model, lambda m: torch.optim.SGD(m.parameters()), lambda *_: 1.0, 1, 7)
+
+    def loss(number: int) -> float:
+        module.on_train_batch_start((tokens, tokens), number)
+        return module.training_step((tokens, tokens), number).item()
+
+    assert loss(3) == loss(3) != loss(4)
