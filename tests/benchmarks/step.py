@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -28,6 +29,7 @@ from posenc.tracking.silent import Silent
 from posenc.training.batches import loader
 from posenc.training.fit import language_model, trainer_of
 from posenc.training.recorder import Recorder
+from posenc.training.session import Session
 from posenc.training.stop import Stop
 
 VOCABULARY, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
@@ -126,11 +128,9 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     )
     run = RunDirectory(folder)
     interleave = Interleave(PlainStep(drawn, length, size), steps)
-    recorder = Recorder(
-        run, Progress(run), Stop(os.getppid()), Silent(), batch_tokens=config.batch_tokens,
-        total_steps=total.total, checkpoint_seconds=30.0, training_share=1.0,
-        validate=None, validate_steps=1,
-    )  # fmt: skip
+    data: Any = None  # the recorder needs none without validation
+    session = Session(run, config, data, Progress(run), Stop(os.getppid()), Silent())
+    recorder = Recorder(session, total, training_share=1.0, validate=None)
     trainer = trainer_of(config, total, [recorder, interleave])
     batches = loader(TrainingWindows(stream, length, 1), size, 0, total.total)
     trainer.fit(language_model(config, VOCABULARY, total), batches)

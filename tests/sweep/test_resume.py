@@ -157,3 +157,12 @@ def test_an_exception_in_the_run_ends_in_its_status(small_run: SmallRun) -> None
     assert status.state == "failed"
     assert status.error is not None and "the loss is not a number at step" in status.error
     assert "\n" not in status.error
+
+
+def test_accumulated_micro_batches_make_the_steps_of_whole_batches(small_run: SmallRun) -> None:
+    whole, parts = small_run("name=whole"), small_run("name=parts", "micro_batch_tokens=48")
+    assert main([str(whole.path)]) == main([str(parts.path)]) == FINISHED
+    for a, b in zip(whole.metrics(), parts.metrics(), strict=True):
+        assert a["step"] == b["step"] and a["learning_rate"] == b["learning_rate"]
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-4)
+    assert whole.rows()[0]["loss"] == pytest.approx(parts.rows()[0]["loss"], abs=1e-4)

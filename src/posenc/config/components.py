@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, get_type_hints
 
 from hydra.utils import instantiate
@@ -23,7 +23,7 @@ def build(
     named by a `_target_`. Every target, knob and type is checked before anything is imported
     or built; a ValueError from a constructor becomes a ConfigError.
     """
-    check(node, name=name, modules=modules, given=len(facts), more=set(more))
+    check(node, name=name, modules=modules, given=len(facts), more=more)
     try:
         return instantiate(node, *facts, _convert_="all", **more)
     except Exception as error:
@@ -41,7 +41,7 @@ def check(
     name: str,
     modules: Sequence[str] = (),
     given: int = 0,
-    more: set[str] = frozenset(),  # type: ignore[assignment]
+    more: Collection[str] = (),
 ) -> None:
     """Refuse targets of others, unknown knobs, missing knobs and values of a wrong type."""
     knobs = {key: node[key] for key in node if key not in RESERVED}

@@ -130,17 +130,16 @@ def _unreadable(error: OverrideParseException) -> ConfigError:
     )
 
 
-def _leaves(config: DictConfig, prefix: str = "") -> list[str]:
-    paths: list[str] = []
-    for key, node in OmegaConf.to_container(config, resolve=False).items():  # type: ignore[union-attr]
-        paths += _paths(f"{prefix}{key}", node)
-    return paths
+def _leaves(config: DictConfig) -> list[str]:
+    """Every key in a configuration, as dotted paths."""
+    return _paths("", OmegaConf.to_container(config, resolve=False))[1:]
 
 
 def _paths(path: str, node: object) -> list[str]:
     if not isinstance(node, dict):
         return [path]
-    return [path, *(leaf for key, child in node.items() for leaf in _paths(f"{path}.{key}", child))]
+    inner = [_paths(f"{path}.{key}".lstrip("."), child) for key, child in node.items()]
+    return [path, *(leaf for leaves in inner for leaf in leaves)]
 
 
 def _first_line(error: BaseException) -> str:

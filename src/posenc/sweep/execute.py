@@ -23,6 +23,7 @@ from posenc.sweep.facts import check_devices
 from posenc.sweep.process import INTERRUPTED
 from posenc.tracking.tracker import Tracker
 from posenc.training.fit import device_of, fit
+from posenc.training.session import Session
 from posenc.training.stop import Stop
 
 log = logging.getLogger("posenc")
@@ -65,7 +66,7 @@ def _run(
     tracker.start(run, config)
     failed = True
     try:
-        done = _train_and_evaluate(run, config, data, progress, stop, tracker)
+        done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker), tracker)
         failed = False
     finally:
         tracker.finish(failed)
@@ -96,27 +97,19 @@ def _data(config: DictConfig) -> TokenizedData:
     return data
 
 
-def _train_and_evaluate(
-    run: RunDirectory,
-    config: DictConfig,
-    data: TokenizedData,
-    progress: Progress,
-    stop: Stop,
-    tracker: Tracker,
-) -> bool:
-    tokens = len(data.stream(config.evaluation.split).tokens)
-    share = training_share(config, tokens)
-    if not fit(run, config, data, progress, stop, tracker, share):
+def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
+    run, config, data = session.run, session.config, session.data
+    share = training_share(config, len(data.stream(config.evaluation.split).tokens))
+    if not fit(session, share):
         return False
-    keys = missing(requested(config, data.fingerprint), run.rows())
+    wanted = requested(config, data.fingerprint)
 
     def report(done: float, rate: float) -> None:
         work = share + (1 - share) * done
-        progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
+        session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
 
-    if keys:
-        evaluate(run, config, data, keys, report, stop.asked)
-    wanted = requested(config, data.fingerprint)
+    if keys := missing(wanted, run.rows()):
+        evaluate(run, config, data, keys, report, session.stop.asked)
     tracker.evaluation([row for row in run.rows() if row_key(row) in map(row_key, wanted)])
     return not missing(wanted, run.rows())
 

@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,19 +12,16 @@ from omegaconf import DictConfig
 
 from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
-from posenc.data.tokenized import TokenizedData
 from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.precision import LIGHTNING
 from posenc.model.transformer import Transformer
 from posenc.record.metrics import MetricsLog
-from posenc.record.progress import Progress
-from posenc.record.rundir import RunDirectory
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest
 from posenc.training.module import LanguageModel
-from posenc.training.recorder import Recorder, Sink
-from posenc.training.stop import Stop
+from posenc.training.recorder import Recorder
+from posenc.training.session import Session
 from posenc.training.validation import validation_loss
 
 ADVICE = (
@@ -33,19 +31,12 @@ ADVICE = (
 )
 
 
-def fit(
-    run: RunDirectory,
-    config: DictConfig,
-    data: TokenizedData,
-    progress: Progress,
-    stop: Stop,
-    sink: Sink,
-    training_share: float,
-) -> bool:
-    """Train until the token budget is reached; False if `stop` was asked for before that.
+def fit(session: Session, training_share: float) -> bool:
+    """Train until the token budget is reached; False if the session was stopped before that.
 
     `training_share` is training's part of the run's whole work, for the progress.
     """
+    run, config, data = session.run, session.config, session.data
     steps = steps_of(config)
     checkpoint = latest(run.checkpoints)
     done = checkpoint.step if checkpoint else 0
@@ -53,14 +44,12 @@ def fit(
         return True
     MetricsLog(run.metrics_file).cut_back(done)
     module = language_model(config, data.vocabulary_size, steps)
-    recorder = _recorder(
-        run, config, data, progress, stop, sink, steps, module.model, training_share
-    )
+    recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
     windows = TrainingWindows(data.stream("train"), config.train_length, config.seed)
-    accumulate = steps.accumulate
-    batches = loader(windows, steps.micro_sequences, done * accumulate, steps.total * accumulate)
-    with stop.listening():
+    first, last = done * steps.accumulate, steps.total * steps.accumulate
+    batches = loader(windows, steps.micro_sequences, first, last)
+    with session.stop.listening():
         trainer.fit(module, batches, ckpt_path=_path(checkpoint), weights_only=True)
     return trainer.global_step >= steps.total
 
@@ -76,40 +65,19 @@ def language_model(config: DictConfig, vocabulary: int, steps: Steps) -> Languag
     )
 
 
-def _recorder(
-    run: RunDirectory,
-    config: DictConfig,
-    data: TokenizedData,
-    progress: Progress,
-    stop: Stop,
-    sink: Sink,
-    steps: Steps,
-    model: Transformer,
-    training_share: float,
-) -> Recorder:
-    every = config.validation.every_tokens
-
-    def validate() -> float:
-        return validation_loss(
-            model,
-            data.stream("validation"),
-            config.train_length,
-            config.validation.tokens,
-            config.evaluation.batch_tokens,
-            config.precision,
-        )
-
-    return Recorder(
-        run,
-        progress,
-        stop,
-        sink,
-        batch_tokens=config.batch_tokens,
-        total_steps=steps.total,
-        checkpoint_seconds=config.checkpoint.every_seconds,
-        training_share=training_share,
-        validate=validate if every and "validation" in data.splits else None,
-        validate_steps=max(1, round((every or 0) / config.batch_tokens)),
+def _validation(session: Session, model: Transformer) -> Callable[[], float] | None:
+    """The validation loss, where it is asked for."""
+    config = session.config
+    if config.validation.every_tokens is None:
+        return None
+    return partial(
+        validation_loss,
+        model,
+        session.data.stream("validation"),
+        config.train_length,
+        config.validation.tokens,
+        config.evaluation.batch_tokens,
+        config.precision,
     )
 
 

@@ -3,25 +3,18 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
 
 from posenc.config.errors import RunError
+from posenc.config.settings import Steps
 from posenc.record.files import append_line
 from posenc.record.memory import peak_megabytes
 from posenc.record.metrics import MetricsLog
-from posenc.record.progress import Progress
-from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import save
-from posenc.training.stop import Stop
-
-
-class Sink(Protocol):
-    """Whoever mirrors the metrics; rows come once a checkpoint covers them."""
-
-    def log(self, rows: list[dict[str, Any]]) -> None: ...
+from posenc.training.session import Session
 
 
 class Recorder(pl.Callback):
@@ -29,28 +22,23 @@ class Recorder(pl.Callback):
 
     def __init__(
         self,
-        run: RunDirectory,
-        progress: Progress,
-        stop: Stop,
-        sink: Sink,
-        *,
-        batch_tokens: int,
-        total_steps: int,
-        checkpoint_seconds: float,
+        session: Session,
+        steps: Steps,
         training_share: float,
         validate: Callable[[], float] | None,
-        validate_steps: int,
     ) -> None:
-        self.run, self.progress, self.stop, self.sink = run, progress, stop, sink
-        self.metrics = MetricsLog(run.metrics_file)
-        self.batch_tokens, self.total_steps = batch_tokens, total_steps
-        self.checkpoint_seconds, self.training_share = checkpoint_seconds, training_share
-        self.validate, self.validate_steps = validate, validate_steps
+        self.session, self.steps, self.training_share = session, steps, training_share
+        self.validate = validate
+        config = session.config
+        self.batch_tokens: int = config.batch_tokens
+        every = config.validation.every_tokens or 0
+        self.validate_steps = max(1, round(every / self.batch_tokens))
+        self.metrics = MetricsLog(session.run.metrics_file)
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.stop.listen()
+        self.session.stop.listen()
         self._saved = self._timed = time.monotonic()
         self._timed_step = trainer.global_step
 
@@ -72,14 +60,14 @@ class Recorder(pl.Callback):
             return
         step = trainer.global_step
         self._log(step)
-        asked = self.stop.asked()
-        due = time.monotonic() - self._saved >= self.checkpoint_seconds
-        if due or asked or step == self.total_steps:
+        asked = self.session.stop.asked()
+        due = time.monotonic() - self._saved >= self.session.config.checkpoint.every_seconds
+        if due or asked or step == self.steps.total:
             self._checkpoint(trainer, step)
         if asked:
             trainer.should_stop = True
-        share = self.training_share * step / self.total_steps
-        self.progress.update(step=step, tokens=step * self.batch_tokens, work_done=share)
+        share = self.training_share * step / self.steps.total
+        self.session.progress.update(step=step, tokens=step * self.batch_tokens, work_done=share)
 
     def _log(self, step: int) -> None:
         loss = sum(loss.item() for loss in self._losses)  # each already divided by their number
@@ -95,7 +83,7 @@ class Recorder(pl.Callback):
             "loss": loss,
             "learning_rate": self._learning_rate,
         }
-        last = step == self.total_steps
+        last = step == self.steps.total
         if self.validate is not None and (step % self.validate_steps == 0 or last):
             row["validation_loss"] = self.validate()
         self.metrics.append(row)
@@ -104,7 +92,7 @@ class Recorder(pl.Callback):
 
     def _time(self, step: int) -> None:
         now = time.monotonic()
-        if now - self._timed < 1.0 and step < self.total_steps:
+        if now - self._timed < 1.0 and step < self.steps.total:
             return
         rate = (step - self._timed_step) * self.batch_tokens / (now - self._timed)
         row = {
@@ -113,15 +101,15 @@ class Recorder(pl.Callback):
             "tokens_per_second": round(rate, 1),
             "memory_mb": round(peak_megabytes(), 1),
         }
-        append_line(self.run.timing_file, row)
-        self.progress.update(tokens_per_second=rate)
+        append_line(self.session.run.timing_file, row)
+        self.session.progress.update(tokens_per_second=rate)
         self._timed, self._timed_step = now, step
 
     def _checkpoint(self, trainer: pl.Trainer, step: int) -> None:
         def write(path: Path) -> None:
             trainer.save_checkpoint(path, weights_only=False)
 
-        save(self.run.checkpoints, step, write)
+        save(self.session.run.checkpoints, step, write)
         self._saved = time.monotonic()
-        self.sink.log(self._unsent)
+        self.session.sink.log(self._unsent)
         self._unsent = []

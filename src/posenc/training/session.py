@@ -1,0 +1,29 @@
+"""What a run's process works with."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from omegaconf import DictConfig
+
+from posenc.data.tokenized import TokenizedData
+from posenc.record.progress import Progress
+from posenc.record.rundir import RunDirectory
+from posenc.training.stop import Stop
+
+
+class Sink(Protocol):
+    """Whoever mirrors the metrics; rows come once a checkpoint covers them."""
+
+    def log(self, rows: list[dict[str, Any]]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run's directory, configuration and data, who asks it to stop, and who is told of it."""
+
+    run: RunDirectory
+    config: DictConfig
+    data: TokenizedData
+    progress: Progress
+    stop: Stop
+    sink: Sink
