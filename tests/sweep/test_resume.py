@@ -166,3 +166,12 @@ def test_accumulated_micro_batches_make_the_steps_of_whole_batches(small_run: Sm
         assert a["step"] == b["step"] and a["learning_rate"] == b["learning_rate"]
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-4)
     assert whole.rows()[0]["loss"] == pytest.approx(parts.rows()[0]["loss"], abs=1e-4)
+
+
+def test_bf16_trains_and_is_evaluated(small_run: SmallRun) -> None:
+    exact, half = small_run(), small_run("precision=bf16")
+    assert exact.name != half.name
+    assert main([str(exact.path)]) == main([str(half.path)]) == FINISHED
+    for a, b in zip(exact.rows(), half.rows(), strict=True):
+        assert a["loss"] != b["loss"]
+        assert a["loss"] == pytest.approx(b["loss"], abs=0.1)

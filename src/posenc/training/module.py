@@ -36,6 +36,16 @@ class LanguageModel(pl.LightningModule):
         inputs, targets = batch
         return self.losses(inputs, targets).mean()
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        # Lightning refuses a fused optimizer under bf16, although nothing is scaled there.
+        if gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = self.optimizer(self.model)
         scheduler = torch.optim.lr_scheduler.LambdaLR(

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Install posenc, run an experiment (again: what is missing of it) and report on it.
+# Usage: scripts/experiment.sh NAME [size=laptop] [seed=1,2,3] [key=value ...]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/install.sh"
+
+name="${1:?give the name of an experiment; posenc list experiment names them}"
+shift
+folder=()
+for word in "$@"; do
+    case "$word" in size=* | name=* | outputs_dir=*) folder+=("$word") ;; esac
+done
+
+code=0
+.venv/bin/posenc train "experiment=$name" "$@" || code=$?
+[ "$code" -le 1 ] || exit "$code"
+.venv/bin/posenc report "experiment=$name" ${folder[@]+"${folder[@]}"}
+exit "$code"
