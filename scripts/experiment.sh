@@ -2,7 +2,7 @@
 # Install posenc, run an experiment (again: what is missing of it) and report on it.
 # Usage: scripts/experiment.sh NAME [size=laptop] [seed=1,2,3] [key=value ...]
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/install.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 
 name="${1:?give the name of an experiment; posenc list experiment names them}"
 shift

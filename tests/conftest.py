@@ -77,6 +77,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def wikitext() -> Path:
+    """The folder of WikiText-103's validation.txt and test.txt, beside the checkout."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikitext103"
+    if not folder.is_dir():
+        pytest.skip("no shared/data/wikitext103 beside the checkout")
+    return folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test is a failure")
 

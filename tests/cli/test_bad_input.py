@@ -60,6 +60,38 @@ def told(
         (["data.validation=nothing.txt"], ["nothing.txt"]),
         (["data.train=*.nothing"], ["*.nothing"]),
         (["tokenizer=pretrained", "tokenizer.path=no.json"], ["no.json"]),
+        (["logger=null"], ["logger"]),
+        (["encoding/spectrum=null", "encoding=rope"], ["spectrum"]),
+        (["encoding=[alibi]"], ["encoding"]),
+        (["~encoding"], ["encoding"]),
+        (["~tokens"], ["tokens is missing"]),
+        (["validation=null"], ["validation.every_tokens is missing"]),
+        (["checkpoint=null"], ["checkpoint.every_seconds is missing"]),
+        (["train_length=${nothing}"], ["nothing"]),
+        (["evaluation.factors=[1,x]"], ["evaluation.factors=[1, 'x']", "numbers"]),
+        (["evaluation.factors=[nan]"], ["evaluation.factors"]),
+        (["logger=wandb", "logger.tags=[a,3]"], ["logger.tags"]),
+        (["model.heads=0"], ["heads=0 must be 1 or more"]),
+        (["model.layers=-1"], ["layers=-1 must be 1 or more"]),
+        (["model.layers=true"], ["model.layers=True"]),
+        (["model.feed_forward=-3"], ["feed_forward=-3"]),
+        (["model.dropout=nan"], ["model.dropout=nan"]),
+        (["model.norm=batch_norm"], ["model.norm='batch_norm'", "layer_norm", "rms_norm"]),
+        (["seed=-1"], ["seed=-1 must be 0 or above"]),
+        (["optimizer.betas=[0.9]"], ["betas=[0.9] must be two numbers"]),
+        (["optimizer.betas=[0.9,b]"], ["optimizer.betas"]),
+        (["schedule.floor=2"], ["floor=2"]),
+        (["trainer.accelerator=tpu"], ["trainer.accelerator='tpu'", "auto, cpu, gpu"]),
+        (["encoding._target_=os.system"], ["os"]),
+        (["data._target_=foo"], ["foo"]),
+        (["name=../x"], ["name='../x'"]),
+        (["name=.data"], ["name='.data'"]),
+        (["about=3"], ["about=3"]),
+        (["retry=maybe"], ["retry=maybe must be true or false"]),
+        (["evaluation.split=validation,test"], ["twice", "evaluation"]),
+        (["hydra/sweeper=basic"], ["hydra/sweeper"]),
+        (["hydra/launcher=basic"], ["hydra/launcher"]),
+        (["~data.validation"], ["no validation split", "validation.every_tokens=null"]),
         (["+speed=3"], ["speed: nothing reads this key (nearest: seed)"]),
         (["+evaluation.length=3"], ["evaluation.length: nothing reads", "evaluation.lengths"]),
         (["grids=3"], ["grids", "list of mappings"]),
@@ -85,6 +117,7 @@ def test_files_that_are_no_text(told: Told, tmp_path: Path) -> None:
 def test_an_output_folder_that_cannot_be_written(told: Told, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert "file" in told("outputs_dir=file", "cache_dir=cache")
+    assert "file" in told("outputs_dir=file")
     if os.getuid() != 0:
         (tmp_path / "locked").mkdir(mode=0o500)
         assert "locked" in told("outputs_dir=locked", "cache_dir=cache")

@@ -99,7 +99,7 @@ def test_an_installed_wheel_has_its_configs_and_plugins(
     assert done.returncode == 0, done.stderr
     assert (site / "posenc" / "conf" / "train.yaml").is_file()
     listed = subprocess.run(
-        [sys.executable, "-c", code + "; print(c.__file__)", "list", "encoding"],
+        [sys.executable, "-c", code, "list", "encoding"],
         cwd=empty,
         env={"PYTHONPATH": str(site)},
         capture_output=True,

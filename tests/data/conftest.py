@@ -1,15 +1,11 @@
 """Corpora small enough to know by heart."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from posenc.data.corpus import SPLITS, Corpus
 from posenc.data.digest import digest_of
-
-ROOT = Path(__file__).resolve().parents[2]
-WIKITEXT = ROOT.parent / "shared" / "data" / "wikitext103"
 
 
 class ListCorpus(Corpus):
@@ -36,11 +32,3 @@ class ListCorpus(Corpus):
 def list_corpus() -> Callable[..., ListCorpus]:
     """Makes a corpus of lists of documents, one per split."""
     return ListCorpus
-
-
-@pytest.fixture
-def wikitext() -> Path:
-    """The folder of WikiText-103's validation.txt and test.txt, beside the checkout."""
-    if not WIKITEXT.is_dir():
-        pytest.skip("no shared/data/wikitext103 beside the checkout")
-    return WIKITEXT

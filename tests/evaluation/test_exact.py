@@ -19,7 +19,6 @@ from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
 from posenc.sweep.job import main as job
 
-WIKITEXT = Path(__file__).parents[3] / "shared" / "data" / "wikitext103"
 HEADS = 4
 
 
@@ -130,21 +129,22 @@ def test_positions_add_up_to_the_row(small_run: Callable[..., RunDirectory]) -> 
 def test_wikitext_validation_through_the_command(
     small_run: Callable[..., RunDirectory],
     encoding: str,
+    wikitext: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     """WikiText-103's validation set in words: 217,646 tokens, each once, at every length."""
-    train = f"data.train={WIKITEXT}/test.txt"
+    train = f"data.train={wikitext}/test.txt"
     run = trained(small_run(f"encoding={encoding}", "tokenizer=word", train))
     monkeypatch.chdir(tmp_path)
-    words = [f"run={run.path}", "data=text", f"data.validation={WIKITEXT}/validation.txt"]
+    words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
     assert main(["evaluate", *words, "evaluation.lengths=[100,1000]"]) == 0
 
     vocabulary = json.loads(run.tokenizer_file.read_text())["state"]["words"]
     number = {word: place for place, word in enumerate(vocabulary)}
     tokens = [
         number.get(word, number["<unk>"])
-        for line in (WIKITEXT / "validation.txt").read_text().split("\n")[:-1]
+        for line in (wikitext / "validation.txt").read_text().split("\n")[:-1]
         for word in [*line.split(), "<eos>"]
     ]
     weights = weights_of(run)

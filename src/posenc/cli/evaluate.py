@@ -2,15 +2,16 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
-from posenc.config.compose import LENGTH_KEYS, compose, key_of
+from posenc.config.compose import LENGTH_KEYS, compose, key_of, refuse_strangers, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.data.build import build_data
@@ -20,17 +21,20 @@ from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
 from posenc.model.build import build_encoding
-from posenc.record.lock import lock
+from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.tracker import Tracker
+
+RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
 
 
 def run(arguments: Arguments) -> int:
     sys.path.insert(0, str(Path.cwd()))
     asked = compose("evaluate", arguments.overrides, arguments.config_dirs)
+    refuse_strangers(OmegaConf.create(resolve(asked)), "evaluate", arguments.config_dirs)
     target = _run_directory(asked.run)
     config = _config(target, asked, arguments)
-    with lock(target.lock_file, wait=False) as obtained:
+    with lock(target.lock_file, wait=False, patience=INSTANT) as obtained:
         if not obtained:
             raise ConfigError(f"{target.name} is being run by another process; wait for it")
         rows = _evaluate(target, config, asked, arguments)
@@ -38,9 +42,11 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _run_directory(path: str | None) -> RunDirectory:
+def _run_directory(path: Any) -> RunDirectory:
     if path is None:
         raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
+    if not isinstance(path, str):
+        raise ConfigError(f"run={path} is no path; give run=outputs/<experiment>/<run>")
     target = RunDirectory(Path(path))
     if not target.config_file.is_file():
         raise ConfigError(f"run={path} is no run directory: it has no config.yaml")
@@ -68,20 +74,18 @@ def _evaluate(
     target: RunDirectory, config: DictConfig, asked: DictConfig, arguments: Arguments
 ) -> list[dict]:
     console = Console(stderr=True)
-    tracker: Tracker = build(config.logger, name="logger")
+    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
     data = _data(target, config, asked, console)
     _choose_split(config, data, arguments)
     keys = requested(config, data.fingerprint)
     with console.status("evaluating") as status:
-        rows = evaluate(
-            target,
-            config,
-            data,
-            keys,
-            lambda done, rate: status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s"),
-            lambda: False,
-        )
+
+        def go_on(done: float, rate: float) -> bool:
+            status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
+            return True
+
+        rows = evaluate(target, config, data, keys, go_on)
     tracker.start(target, config)
     tracker.evaluation(rows)
     tracker.finish(False)
@@ -93,7 +97,14 @@ def _data(
 ) -> TokenizedData:
     """The run's own data, or another corpus in the run's own tokens."""
     if asked.get("data") is None:
-        return build_data(config, console.print)
+        data = build_data(config, console.print)
+        if data.fingerprint != config.frozen.fingerprint:
+            raise ConfigError(
+                f"the corpus is no longer what the run was trained on (fingerprint"
+                f" {data.fingerprint}, then {config.frozen.fingerprint}); name it as another"
+                f" corpus, in the run's own tokenizer: data=... evaluation.split=..."
+            )
+        return data
     corpus = build(asked.data, name="data", modules=list(config.modules))
     tokenizer = load_tokenizer(target.tokenizer_file)
     return prepare(corpus, tokenizer, Path(config.cache_dir), console.print)
@@ -125,8 +136,9 @@ def _print(target: RunDirectory, rows: list[dict]) -> None:
             str(row["length"]),
             f"{row['count']:,}",
             f"{row['loss']:.6f}",
-            f"{row['perplexity']:.3f}",
-            f"{row['perplexity_per_word']:.2f}",
-            f"{row['perplexity_per_byte']:.4f}",
+            *(
+                "-" if row[rate] is None else f"{row[rate]:.{digits}f}"
+                for rate, digits in RATES.items()
+            ),
         )
     Console().print(table)

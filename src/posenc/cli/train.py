@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,27 @@ from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, hydra_at_conf
+from posenc.config.errors import ConfigError
 from posenc.record.status import Status
 from posenc.sweep.overrides import steering
+
+OWN_PLUGINS = {
+    "sweeper": ["hydra_plugins.posenc.sweeper.PosencSweeper"],
+    "launcher": ["hydra_plugins.posenc.launcher.PoolLauncher"],
+}
 
 
 def run(arguments: Arguments) -> int:
     # A console script does not have the current folder on its path; a user's own module is there.
     sys.path.insert(0, os.getcwd())
-    console = Console(stderr=True)
+    console, begun = Console(stderr=True), time.time()
     config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
+
+    if not isinstance(config.retry, bool):
+        raise ConfigError(f"retry={config.retry} must be true or false")
+    for part, plugins in OWN_PLUGINS.items():
+        if config.hydra[part].get("_target_") not in plugins:
+            raise ConfigError(f"hydra/{part}: posenc has its own; leave it, or give one of conf/")
 
     def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
         return _plan(jobs, arguments, console)
@@ -34,7 +47,7 @@ def run(arguments: Arguments) -> int:
             config=config, hydra_context=context, task_function=planned
         )
         outcomes: dict[str, Status] = sweeper.sweep(list(arguments.overrides))
-    return _conclude(outcomes, config, console)
+    return _conclude(outcomes, config, console, begun)
 
 
 def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console) -> list[list[str]]:
@@ -46,15 +59,27 @@ def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console)
             print(OmegaConf.to_yaml(resolved(overrides, arguments.config_dirs)))
         return []
     with console.status("checking every configuration and preparing the data") as status:
-        planned = plan(jobs, arguments.config_dirs, arguments.typed(), status.update)
+        try:
+            planned = plan(jobs, arguments.config_dirs, arguments.typed(), status.update)
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename or 'a file'}: {error.strerror or error}; give another path"
+                f" (runs go to outputs_dir, prepared data to cache_dir)"
+            ) from None
     return [
         [str(job.run.path), *(word for name in job.config.modules for word in ("--module", name))]
         for job in planned
     ]
 
 
-def _conclude(outcomes: dict[str, Status], config: DictConfig, console: Console) -> int:
-    """0 when every run is finished; the launcher's view has said how each one ended."""
+def _conclude(
+    outcomes: dict[str, Status], config: DictConfig, console: Console, begun: float
+) -> int:
+    """0 when every run is finished; the launcher's view has said how those ended that it ran."""
+    for name, status in outcomes.items():
+        if status.state == "failed" and (status.updated or 0) < begun:
+            console.print(f"left alone: {name}, which failed: {status.error}", markup=False)
+            console.print("retry=true runs it again")
     if any(status.state != "finished" for status in outcomes.values()):
         return 1
     if outcomes:

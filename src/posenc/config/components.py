@@ -2,16 +2,16 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, get_type_hints
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from typeguard import TypeCheckError, check_type
 
 from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.types import fits
 
-RESERVED = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
+DIRECTIVES = {"_target_", "_partial_"}
 
 
 def build(
@@ -20,8 +20,8 @@ def build(
     """The object that `node` describes, with `facts` of the host as its first arguments.
 
     `name` is the node's key, for messages; `modules` the modules outside posenc that may be
-    named by a `_target_`. Every target, knob and type is checked before anything is imported
-    or built; a ValueError from a constructor becomes a ConfigError.
+    named by a `_target_`. Every target, at any depth, is checked before anything is imported,
+    every knob and type before anything is built. What a constructor refuses becomes a ConfigError.
     """
     check(node, name=name, modules=modules, given=len(facts), more=more)
     try:
@@ -30,13 +30,12 @@ def build(
         cause = error.__cause__ or error
         if isinstance(cause, ConfigError):
             raise cause from None
-        if isinstance(cause, ValueError):
-            raise ConfigError(f"{name}: {cause}") from None
-        raise
+        kind = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
+        raise ConfigError(f"{name}: {kind}{cause}") from error
 
 
 def check(
-    node: DictConfig,
+    node: Any,
     *,
     name: str,
     modules: Sequence[str] = (),
@@ -44,53 +43,78 @@ def check(
     more: Collection[str] = (),
 ) -> None:
     """Refuse targets of others, unknown knobs, missing knobs and values of a wrong type."""
-    knobs = {key: node[key] for key in node if key not in RESERVED}
+    if not isinstance(node, DictConfig):
+        raise ConfigError(f"{name}={node!r} says nothing to build; give one of the group's options")
+    _refuse_strangers(node, name, modules)
+    knobs = {key: node[key] for key in node if key not in DIRECTIVES}
     for key, child in knobs.items():
         if isinstance(child, DictConfig) and "_target_" in child:
             check(child, name=f"{name}.{key}", modules=modules)
-    parameters = _parameters(node, name, modules)
+    parameters = _parameters(node, name)
     free = list(parameters)[given:]
     for key, value in knobs.items():
         if key not in free:
-            hint = did_you_mean(key, free)
+            there = f"there are {', '.join(free)}" if free else "it takes none"
             raise ConfigError(
-                f"{name}.{key}: there is no such knob{hint}; there are {', '.join(free)}"
+                f"{name}.{key}: there is no such knob{did_you_mean(str(key), free)}; {there}"
             )
         _check_value(f"{name}.{key}", value, parameters[key][1])
-    if not node.get("_partial_", False):
-        missing = [
-            key for key in free if parameters[key][0] and key not in knobs | dict.fromkeys(more)
-        ]
-        if missing:
-            raise ConfigError(f"{name}: {', '.join(missing)} missing; give {name}.{missing[0]}=...")
+    given_by_name = knobs.keys() | set(more)
+    missing = [key for key in free if parameters[key][0] and key not in given_by_name]
+    if missing and not node.get("_partial_", False):
+        raise ConfigError(f"{name}: {', '.join(missing)} missing; give {name}.{missing[0]}=...")
 
 
-def target(node: DictConfig, *, name: str, modules: Sequence[str] = ()) -> Callable[..., Any]:
-    """The class or function that a node's `_target_` names, once it is known to be allowed."""
-    path = node.get("_target_")
-    if not isinstance(path, str):
-        raise ConfigError(f"{name}: no _target_ says what to build")
+def target(node: DictConfig, name: str) -> Callable[..., Any]:
+    """The class or function that a node's `_target_` names; ConfigError where it is not there."""
+    path = str(node["_target_"])
     module, _, attribute = path.rpartition(".")
-    allowed = ["posenc", *modules]
-    if not any(module == root or module.startswith(f"{root}.") for root in allowed):
-        raise ConfigError(
-            f"{name}._target_={path} lies outside {', '.join(allowed)}; if you trust the module,"
-            f" name it: modules='[{module.split('.')[0]}]'"
-        )
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{name}._target_={path} cannot be imported: {error}") from None
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a module of the user's own raises while it is imported
+        raise ConfigError(
+            f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(found):
+        raise ConfigError(f"{name}._target_={path} is no class or function")
+    return found
 
 
-def _parameters(node: DictConfig, name: str, modules: Sequence[str]) -> dict[str, tuple[bool, Any]]:
+def targets(node: Any) -> Iterator[str]:
+    """Every `_target_` in a node, in mappings and lists of any depth."""
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield str(node["_target_"])
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            yield from targets(child)
+
+
+def _refuse_strangers(node: DictConfig, name: str, modules: Sequence[str]) -> None:
+    plain = OmegaConf.to_container(node, resolve=True)
+    if "_target_" not in node:
+        raise ConfigError(f"{name}: no _target_ says what to build")
+    if "'_args_'" in repr(plain):
+        raise ConfigError(f"{name}: _args_ is not supported; name the knobs")
+    allowed = ["posenc", *modules]
+    for path in targets(plain):
+        module = path.rpartition(".")[0]
+        if not any(module == root or module.startswith(f"{root}.") for root in allowed):
+            remedy = f"modules='[{module.split('.')[0]}]'" if module else "module.Class"
+            raise ConfigError(
+                f"{name}: _target_={path} lies outside {', '.join(allowed)}; if you trust it,"
+                f" give {remedy}"
+            )
+
+
+def _parameters(node: DictConfig, name: str) -> dict[str, tuple[bool, Any]]:
     """Name -> (required, annotation) of what the target takes."""
-    function = target(node, name=name, modules=modules)
+    function = target(node, name)
     hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
-    signature = inspect.signature(function)
     return {
         key: (parameter.default is parameter.empty, hints.get(key, Any))
-        for key, parameter in signature.parameters.items()
+        for key, parameter in inspect.signature(function).parameters.items()
     }
 
 
@@ -98,8 +122,11 @@ def _check_value(key: str, value: Any, annotation: Any) -> None:
     if isinstance(value, DictConfig) and "_target_" in value:
         return
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    try:
-        check_type(plain, annotation)
-    except TypeCheckError:
-        wanted = getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
-        raise ConfigError(f"{key}={plain!r} must be of type {wanted}") from None
+    if fits(plain, annotation):
+        return
+    if get_origin(annotation) is Literal:
+        choices = [str(choice) for choice in get_args(annotation)]
+        hint = did_you_mean(str(plain), choices)
+        raise ConfigError(f"{key}={plain!r} must be one of {', '.join(choices)}{hint}")
+    wanted = getattr(annotation, "__name__", None) or str(annotation)
+    raise ConfigError(f"{key}={plain!r} must be of type {wanted}")

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -19,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.paths import conf_dir, groups
+from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
 
@@ -38,6 +40,7 @@ def compose(
     """
     search = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
     complete = [*(search if config_dirs else []), *_one_length_key(overrides)]
+    _refuse_no_option(overrides, config_dirs)
     with hydra_at_conf():
         try:
             return hydra_compose(command, overrides=complete, return_hydra_config=with_hydra)
@@ -47,14 +50,24 @@ def compose(
             raise _unknown_key(error, command, overrides, config_dirs) from None
         except OverrideParseException as error:
             raise _unreadable(error) from None
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(_first_line(error)) from None
+
+
+def resolve(config: DictConfig) -> Any:
+    """A configuration as plain mappings and lists, its interpolations resolved."""
+    try:
+        return OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {_first_line(error)}") from None
 
 
 def refuse_strangers(config: DictConfig, command: str, config_dirs: Sequence[Path] = ()) -> None:
     """ConfigError for keys that `+key=` has added where nothing reads them."""
     known = compose(command, [], config_dirs)
     for key in _strangers(config, known):
+        if key in groups():
+            continue
         raise ConfigError(f"{key}: nothing reads this key{did_you_mean(key, _leaves(known))}")
 
 
@@ -80,6 +93,15 @@ def hydra_at_conf() -> Iterator[None]:
 def key_of(override: str) -> str:
     """The key that an override of Hydra's grammar sets, without package or prefix."""
     return override.partition("=")[0].lstrip("+~").partition("@")[0]
+
+
+def _refuse_no_option(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
+    """ConfigError for a group that is given what cannot be the name of an option."""
+    for override in parse(overrides):
+        group, named = override.key_or_group, isinstance(override.value(), str | list)
+        if group in groups() and not named and not override.is_delete():
+            there = ", ".join(options(group, list(config_dirs)))
+            raise ConfigError(f"{override.input_line}: give one of {there}")
 
 
 def _one_length_key(overrides: Sequence[str]) -> list[str]:
@@ -116,10 +138,11 @@ def _unknown_key(
         return ConfigError(_first_line(error))
     key = match.group(1)
     chosen = [o for o in overrides if key_of(o) in groups() and o.partition("=")[0] != key]
-    hint = did_you_mean(key, [*groups(), *_leaves(compose(command, chosen, config_dirs))])
+    known = [*groups(), *_leaves(compose(command, chosen, config_dirs))]
+    hint = did_you_mean(key, [name for name in known if name != key])
     under = next((f" under {o}" for o in chosen if key.startswith(f"{key_of(o)}.")), "")
     return ConfigError(
-        f"{key}: there is no such key{under}{hint}; `posenc {command} --cfg` prints all keys"
+        f"{key}: there is no such key{under}{hint}; `posenc train --cfg` prints all of train's"
     )
 
 

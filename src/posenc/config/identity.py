@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -28,7 +27,7 @@ SCIENCE = (
 def science(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """What identifies a run: its scientific settings, its data, and its author's own code."""
     chosen: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, list(SCIENCE)), resolve=True)
-    sources = _foreign_sources(config.encoding, list(config.get("modules") or []))
+    sources = _foreign_sources(config.encoding)
     return canonical({**chosen, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
@@ -43,14 +42,14 @@ def run_name(config: DictConfig, encoding: str, digest: str) -> str:
     return f"{encoding}-L{config.train_length}-s{config.seed}-{digest}"
 
 
-def _foreign_sources(node: DictConfig, modules: Sequence[str]) -> dict[str, str]:
+def _foreign_sources(node: DictConfig) -> dict[str, str]:
     """Hashes of the source of each class outside posenc that a node is built from."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and not path.startswith("posenc."):
-        source = inspect.getsource(target(node, name="encoding", modules=modules))
+        source = inspect.getsource(target(node, "encoding"))
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
         if isinstance(child, DictConfig):
-            sources.update(_foreign_sources(child, modules))
+            sources.update(_foreign_sources(child))
     return sources

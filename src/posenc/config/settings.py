@@ -1,18 +1,20 @@
 """The settings that cross components: their types, their limits, and what follows from them."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from typeguard import TypeCheckError, check_type
 
 from posenc.config.errors import ConfigError
 from posenc.config.numbers import canonical
+from posenc.config.types import fits
 
 PRECISIONS = ("float32", "bf16")
 KERNELS = ("auto", "reference", "sdpa")
 PROTOCOLS = ("nonoverlapping", "by_position")
 SPLITS = ("train", "validation", "test")
+NAME = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
 
 TYPES: dict[str, Any] = {
@@ -22,6 +24,7 @@ TYPES: dict[str, Any] = {
     "batch_tokens": int,
     "micro_batch_tokens": int | None,
     "seed": int,
+    "trainer.accelerator": str,
     "precision": str,
     "kernel": str,
     "devices": int,
@@ -30,9 +33,9 @@ TYPES: dict[str, Any] = {
     "validation.every_tokens": int | None,
     "validation.tokens": int,
     "checkpoint.every_seconds": float,
+    "about": dict | None,
     "outputs_dir": str,
     "cache_dir": str,
-    "retry": bool,
     "modules": list[str],
     "evaluation.lengths": list[int] | None,
     "evaluation.extra": list[int] | None,
@@ -43,6 +46,7 @@ TYPES: dict[str, Any] = {
 }
 CHOICES = {
     "precision": PRECISIONS,
+    "trainer.accelerator": ("auto", "cpu", "gpu"),
     "kernel": KERNELS,
     "evaluation.split": SPLITS,
 }
@@ -72,16 +76,17 @@ class Steps:
         return self.sequences // self.micro_sequences
 
 
-def check_settings(config: DictConfig, keys: tuple[str, ...] = ()) -> None:
-    """Check types, choices and limits of the cross-cutting settings that `config` has.
+def check_settings(config: DictConfig) -> None:
+    """Check that the cross-cutting settings are there, with their types, choices and limits.
 
-    All complaints come in one ConfigError. `keys` are required to be there.
+    All complaints come in one ConfigError.
     """
-    complaints = [f"{key} is missing" for key in keys if OmegaConf.select(config, key) is None]
+    complaints: list[str] = []
     for key, annotation in TYPES.items():
-        value = canonical(_plain(OmegaConf.select(config, key, default=None)))
-        if value is None and not _present(config, key):
+        if not _present(config, key):
+            complaints.append(f"{key} is missing; give {key}=...")
             continue
+        value = canonical(_plain(OmegaConf.select(config, key)))
         complaints += _complaints(key, value, annotation)
     if complaints:
         raise ConfigError("; ".join(complaints))
@@ -124,16 +129,16 @@ def steps_of(config: DictConfig) -> Steps:
 
 
 def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
-    try:
-        check_type(value, annotation)
-    except TypeCheckError:
-        return [f"{key}={value!r} must be {_in_words(annotation)}"]
-    if isinstance(value, bool) and annotation in (int, int | None):
+    if not fits(value, annotation):
         return [f"{key}={value!r} must be {_in_words(annotation)}"]
     if key in CHOICES and value not in CHOICES[key]:
         return [f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"]
     if key == "evaluation.protocols" and (unknown := set(value) - set(PROTOCOLS)):
         return [f"{key}: {', '.join(sorted(unknown))} unknown; there are {', '.join(PROTOCOLS)}"]
+    if key == "name" and not NAME.fullmatch(value):
+        return [f"{key}={value!r} must be letters, digits, and - _ . + after the first"]
+    if key == "seed" and value < 0:
+        return [f"{key}={value!r} must be 0 or above"]
     if key in POSITIVE and value is not None and value <= 0:
         return [f"{key}={value!r} must be above 0"]
     return []
@@ -141,6 +146,8 @@ def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
 
 def _in_words(annotation: Any) -> str:
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    if annotation == dict | None:
+        return "a mapping of texts or null"
     if annotation in words:
         return words[annotation]
     text = str(annotation)
@@ -157,4 +164,4 @@ def _plain(value: Any) -> Any:
 def _present(config: DictConfig, key: str) -> bool:
     parent, _, leaf = key.rpartition(".")
     node = OmegaConf.select(config, parent) if parent else config
-    return node is not None and leaf in node
+    return isinstance(node, DictConfig) and leaf in node

@@ -136,7 +136,7 @@ class ParquetFile(DocumentFile):
         super().__init__(path, key, column)
         try:
             schema = pq.read_schema(path)
-        except pa.ArrowInvalid:
+        except (pa.ArrowException, OSError):
             raise ConfigError(f"{self.named} is not a Parquet file; give one that is") from None
         if column not in schema.names:
             raise self._no_column(schema.names)
@@ -145,9 +145,12 @@ class ParquetFile(DocumentFile):
             raise ConfigError(f"{self.named}: column '{column}' holds {kind}, not text (string)")
 
     def documents(self) -> Iterator[str]:
-        with pq.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, columns=[self.column]):
-                yield from (text for text in self._texts(batch) if text is not None)
+        try:
+            with pq.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(batch_size=_ROWS, columns=[self.column]):
+                    yield from (text for text in self._texts(batch) if text is not None)
+        except (pa.ArrowException, OSError) as error:
+            raise ConfigError(f"{self.named} is damaged ({error}); give a whole one") from None
 
     def _texts(self, batch: pa.RecordBatch) -> list[str | None]:
         try:

@@ -21,6 +21,9 @@ class Geometry:
     train_length: int
 
     def __post_init__(self) -> None:
+        for name in ("width", "heads", "layers", "train_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
         if self.width % self.heads:
             raise ValueError(
                 f"heads={self.heads} do not divide width={self.width};"

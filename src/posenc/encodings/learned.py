@@ -19,6 +19,8 @@ class Learned(Encoding):
     def __init__(self, geometry: Geometry, *, length: int | None = None, std: float = 0.02) -> None:
         super().__init__(geometry)
         self.length = geometry.train_length if length is None else length
+        if std < 0:
+            raise ValueError(f"std={std} must be 0 or above")
         if self.length < geometry.train_length:
             raise ValueError(
                 f"length={self.length} is below train_length={geometry.train_length};"

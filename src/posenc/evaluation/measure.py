@@ -29,12 +29,13 @@ def measure(
     *,
     batch_tokens: int,
     precision: str,
-    after_batch: Callable[[int, float], None],
-) -> Measurement:
+    after_batch: Callable[[int, float], bool],
+) -> Measurement | None:
     """Score every token of `stream` in blocks of `length`, the short tail included.
 
     About `batch_tokens` tokens go through the model at once. `after_batch` is told how many
-    tokens are done, in how many seconds. The model is put into evaluation mode.
+    tokens are done, in how many seconds; where it says False, nothing is measured. The model is
+    put into evaluation mode.
     """
     device = model.embedding.weight.device
     sums, counts = np.zeros(length), np.zeros(length, dtype=np.int64)
@@ -47,7 +48,8 @@ def measure(
             sums[:width] += losses.sum(dim=0, dtype=torch.float64).cpu().numpy()
             counts[:width] += targets.shape[0]
             done += targets.numel()
-            after_batch(done, time.perf_counter() - started)
+            if not after_batch(done, time.perf_counter() - started):
+                return None
     return Measurement(sums, counts, time.perf_counter() - started)
 
 

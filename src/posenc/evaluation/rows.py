@@ -43,12 +43,17 @@ def row(key: dict[str, Any], result: Measurement, stream: TokenStream, name: str
         "sum": total,
         "count": count,
         "loss": total / count,
-        "perplexity": math.exp(total / count),
+        "perplexity": _exp(total / count),
         "words": stream.words,
         "bytes": stream.bytes,
-        "perplexity_per_word": math.exp(total / max(1, stream.words)),
-        "perplexity_per_byte": math.exp(total / max(1, stream.bytes)),
+        "perplexity_per_word": _exp(total / max(1, stream.words)),
+        "perplexity_per_byte": _exp(total / max(1, stream.bytes)),
         "seconds": round(result.seconds, 3),
         "tokens_per_second": round(count / result.seconds, 1),
         "peak_memory_mb": round(peak_megabytes(), 1),
     }
+
+
+def _exp(loss: float) -> float | None:
+    """None past the largest float, as where a text has hardly any white space to tell its words."""
+    return math.exp(loss) if loss < 700 else None

@@ -38,4 +38,9 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
         raise ConfigError(f"model: {error}") from None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config.seed, "encoding"))
-        return build(config.encoding, geometry, name="encoding", modules=modules)
+        encoding = build(config.encoding, geometry, name="encoding", modules=modules)
+    if not isinstance(encoding, Encoding):
+        raise ConfigError(
+            f"encoding: {type(encoding).__name__} is no posenc.encodings.base.Encoding"
+        )
+    return encoding

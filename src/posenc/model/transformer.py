@@ -53,6 +53,10 @@ class Transformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if feed_forward < 1 or not 0 <= dropout < 1:
+            raise ValueError(
+                f"feed_forward={feed_forward} must be 1 or more and dropout={dropout} from 0 to 1"
+            )
         self.encoding = encoding
         self.embedding_scale = width**0.5 if embedding_scale is None else embedding_scale
         self.embedding = nn.Embedding(vocabulary, width)

@@ -1,11 +1,13 @@
 """`evaluation.json` and `loss_by_position.npz`: what was measured on a checkpoint."""
 
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posenc.config.errors import RunError
 from posenc.record.files import read_json, write_atomic, write_json
 from posenc.record.lock import lock
 
@@ -35,8 +37,11 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 def read_positions(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise RunError(f"{path} is damaged ({error}); move it away and evaluate again") from None
 
 
 def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:

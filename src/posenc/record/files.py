@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from posenc.config.errors import RunError
+
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:
     """Write `data` to `path` so that a reader, or a crash, sees the old file or the new one.
@@ -35,7 +37,11 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text())
+    """The content of a JSON file; RunError where it is damaged."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise RunError(f"{path} is damaged ({error}); move it away") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from posenc.config.errors import RunError
 from posenc.record.evaluation import read_rows
 from posenc.record.files import read_lines
 from posenc.record.lock import is_locked
@@ -29,8 +32,14 @@ class RunDirectory:
         self.lock_file = path / ".lock"
 
     def config(self) -> DictConfig:
-        config = OmegaConf.load(self.config_file)
-        assert isinstance(config, DictConfig)
+        """The frozen configuration; RunError where the file is damaged or none of posenc's."""
+        try:
+            config = OmegaConf.load(self.config_file)
+        except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
+            first = str(error).split("\n", 1)[0]
+            raise RunError(f"{self.config_file} cannot be read ({first})") from None
+        if not isinstance(config, DictConfig) or "frozen" not in config:
+            raise RunError(f"{self.config_file} is no configuration of a planned run")
         return config
 
     def status(self) -> Status:

@@ -43,10 +43,14 @@ def cautions(experiment: Experiment, panels: Sequence[Panel]) -> list[str]:
 
 def missing(experiment: Experiment) -> list[str]:
     """How many runs have no results, then a line for each of them; nothing where all have."""
-    lines = [f"{run.name}: {state_of(run)}" for run in experiment.runs if not run.rows]
+    lines = [f"{run.name}: {state_of(run)}" for run in experiment.runs if not _complete(run)]
     lines += [f"{name}: planned, not started" for name in experiment.absent]
     total = len(experiment.runs) + len(experiment.absent)
     return [f"{len(lines)} of {total} runs missing:", *lines] if lines else []
+
+
+def _complete(run: Run) -> bool:
+    return bool(run.rows) and run.status.state == "finished"
 
 
 def state_of(run: Run) -> str:

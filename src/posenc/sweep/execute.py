@@ -16,7 +16,6 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
 from posenc.model.kernels import resolve
-from posenc.record.evaluation import row_key
 from posenc.record.progress import Progress
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_devices
@@ -59,10 +58,9 @@ def _run(
     config = run.config()
     config.modules = modules
     check_settings(config)
-    check_devices(config)
     _resolve(config, progress, threads)
     data = _data(config)
-    tracker: Tracker = build(config.logger, name="logger")
+    tracker: Tracker = build(config.logger, name="logger", modules=modules)
     tracker.start(run, config)
     failed = True
     try:
@@ -79,10 +77,14 @@ def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
         "threads": threads,
         "device": device_of(config).type,
         "kernel": resolve(config.kernel),
+        "micro_batch_tokens": config.micro_batch_tokens,
         "parameters": config.frozen.parameters,
     }
     torch.set_num_threads(resolved["threads"])
     config.kernel = resolved["kernel"]
+    config.micro_batch_tokens = resolved["micro_batch_tokens"]
+    config.trainer.accelerator = {"cpu": "cpu", "cuda": "gpu"}[resolved["device"]]
+    check_devices(config)
     log.info("posenc %s, %s", config.frozen.posenc, resolved)
     progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
 
@@ -104,13 +106,13 @@ def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
         return False
     wanted = requested(config, data.fingerprint)
 
-    def report(done: float, rate: float) -> None:
+    def go_on(done: float, rate: float) -> bool:
         work = share + (1 - share) * done
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
+        return not session.stop.asked()
 
     if keys := missing(wanted, run.rows()):
-        evaluate(run, config, data, keys, report, session.stop.asked)
-    tracker.evaluation([row for row in run.rows() if row_key(row) in map(row_key, wanted)])
+        tracker.evaluation(evaluate(run, config, data, keys, go_on))
     return not missing(wanted, run.rows())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from posenc.config.components import build
+from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
 from posenc.data.tokenized import TokenizedData
@@ -13,10 +13,23 @@ from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, resolve
 
+COMPONENTS = {
+    "data": 0,
+    "tokenizer": 0,
+    "model": 3,
+    "encoding": 1,
+    "optimizer": 0,
+    "schedule": 0,
+    "logger": 0,
+}
+"""Config group -> how many arguments the host gives what it builds."""
+
 
 def check_components(config: DictConfig) -> None:
     """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
     modules = list(config.modules)
+    for name, facts in COMPONENTS.items():
+        check(config.get(name), name=name, modules=modules, given=facts)
     steps_of(config)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
     parameter = torch.nn.Linear(1, 1)
@@ -51,6 +64,11 @@ def check_data(config: DictConfig, data: TokenizedData) -> int:
     """Check that the data is long enough for every window; the model's number of parameters."""
     TrainingWindows(data.stream("train"), config.train_length, config.seed)
     if config.validation.every_tokens is not None:
+        if "validation" not in data.splits:
+            raise ConfigError(
+                f"data={config.choices.data} has no validation split; give one, or"
+                f" validation.every_tokens=null and evaluation.split=..."
+            )
         _long_enough(config, data, "validation", config.train_length)
     _long_enough(config, data, config.evaluation.split, max(evaluation_lengths(config)))
     return count_parameters(config, data.vocabulary_size)

@@ -7,15 +7,12 @@ import argparse
 import logging
 import os
 import sys
-import time
 from pathlib import Path
 
-from posenc.record.lock import lock
+from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.process import BUSY
 from posenc.training.stop import Stop
-
-PATIENCE = 2.0  # seconds; a reader of states may hold the lock for an instant
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,17 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     run = RunDirectory(arguments.run)
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        with lock(run.lock_file, wait=False) as obtained:
-            if obtained:
-                # The launcher may die during these seconds of imports; `stop` watches already.
-                from posenc.sweep.execute import execute
+    with lock(run.lock_file, wait=False, patience=INSTANT) as obtained:
+        if not obtained:
+            print(f"{run.name} is being run by another process")
+            return BUSY
+        # The launcher may die during these seconds of imports; `stop` watches already.
+        from posenc.sweep.execute import execute
 
-                return execute(run, arguments.threads, arguments.module, stop)
-        time.sleep(0.1)
-    print(f"{run.name} is being run by another process")
-    return BUSY
+        return execute(run, arguments.threads, arguments.module, stop)
 
 
 if __name__ == "__main__":

@@ -8,20 +8,22 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
-from posenc.config.compose import compose, refuse_strangers
+from posenc.config.components import targets
+from posenc.config.compose import compose, refuse_strangers, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.identity import run_hash, run_name, science
 from posenc.config.numbers import canonical
+from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.data.build import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.rows import missing, requested
 from posenc.record.files import read_json, write_atomic, write_json
-from posenc.record.lock import is_locked
+from posenc.record.lock import is_locked, lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.facts import check_components, check_data
+from posenc.sweep.facts import COMPONENTS, check_components, check_data
 
-NOT_OF_A_RUN = ("grids", "sizes", "retry", "hydra")
+NOT_OF_A_RUN = ("grids", "sizes", "retry")
 Report = Callable[[str], None]
 
 
@@ -44,7 +46,7 @@ def plan(
     configs = [resolved(overrides, config_dirs) for overrides in jobs]
     _all_or_nothing(configs, check_components)
     datasets = _datasets(configs, report)
-    planned = [_job(config, datasets[_data_key(config)]) for config in configs]
+    planned = _distinct([_job(config, datasets[_data_key(config)]) for config in configs])
     for job in planned:
         _check_directory(job)
     for job in planned:
@@ -56,33 +58,29 @@ def plan(
 def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
     """One job's configuration, interpolations resolved, group choices noted, settings checked."""
     composed = compose("train", overrides, config_dirs, with_hydra=True)
-    plain = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
-    refuse_strangers(plain, "train", config_dirs)
+    plain = canonical(
+        resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
+    )
+    refuse_strangers(OmegaConf.create(plain), "train", config_dirs)
     choices = {
         group: option
         for group, option in composed.hydra.runtime.choices.items()
         if option is not None and not group.startswith("hydra/")
     }
-    with_choices = {key: composed[key] for key in composed if key not in NOT_OF_A_RUN}
-    whole: Any = OmegaConf.to_container(
-        OmegaConf.create({**with_choices, "choices": choices}), resolve=True
-    )
-    config = OmegaConf.create(canonical(whole))
+    for group in COMPONENTS:
+        if group not in choices:
+            there = ", ".join(options(group, list(config_dirs)))
+            raise ConfigError(f"{group} is missing; give {group}= one of {there}")
+    of_a_run = {key: value for key, value in plain.items() if key not in NOT_OF_A_RUN}
+    config = OmegaConf.create({**of_a_run, "choices": choices})
     check_settings(config)
-    config.modules = sorted({*config.modules, *_foreign_modules(config)})
+    config.modules = sorted({*config.modules, *_own_modules(plain)})
     return config
 
 
-def _foreign_modules(node: Any) -> set[str]:
+def _own_modules(config: Any) -> set[str]:
     """Modules outside posenc that the person's own overrides or YAMLs build from."""
-    if not OmegaConf.is_config(node):
-        return set()
-    children = node.values() if isinstance(node, DictConfig) else node
-    found = {module for child in children for module in _foreign_modules(child)}
-    target = node.get("_target_") if isinstance(node, DictConfig) else None
-    if isinstance(target, str) and not target.startswith("posenc."):
-        found.add(target.split(".")[0])
-    return found
+    return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
 
 
 def _all_or_nothing(configs: Sequence[DictConfig], check: Callable[[DictConfig], None]) -> None:
@@ -125,6 +123,20 @@ def _job(config: DictConfig, data: TokenizedData) -> Job:
     return Job(RunDirectory(Path(config.outputs_dir) / config.name / name), config, data)
 
 
+def _distinct(jobs: list[Job]) -> list[Job]:
+    """Each run once; ConfigError for two that differ in what does not name a run."""
+    unique: dict[Path, Job] = {}
+    for job in jobs:
+        other = unique.setdefault(job.run.path, job)
+        for key in job.config:
+            if job.config[key] != other.config[key]:
+                raise ConfigError(
+                    f"the sweep has {job.run.name} twice, with another {key}, which is not part of"
+                    f" what a run is; sweep it in commands of its own, with another name=..."
+                )
+    return list(unique.values())
+
+
 def _check_directory(job: Job) -> None:
     """Refuse a directory of that name whose configuration is another's."""
     path = job.run.path
@@ -149,14 +161,15 @@ def _write(job: Job) -> None:
     run = job.run
     if is_locked(run.lock_file):
         return
-    try:
-        write_atomic(run.config_file, OmegaConf.to_yaml(job.config))
-        job.data.tokenizer.save(run.tokenizer_file)
-        _set_pending(job)
-    except OSError as error:
-        raise ConfigError(
-            f"{run.path} cannot be written ({error.strerror}); give another outputs_dir=..."
-        ) from None
+    config = job.config
+    if run.metrics_file.exists():  # what it was trained with so far stays as it was
+        config = run.config()
+        for key in ("evaluation", "logger", "about"):
+            config[key] = job.config[key]
+        config.frozen.lengths = job.config.frozen.lengths
+    write_atomic(run.config_file, OmegaConf.to_yaml(config))
+    job.data.tokenizer.save(run.tokenizer_file)
+    _set_pending(job)
 
 
 def _set_pending(job: Job) -> None:
@@ -170,16 +183,15 @@ def _set_pending(job: Job) -> None:
 def _write_plan(jobs: Sequence[Job], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
     file = folder / "plan.json"
-    before = read_json(file)["runs"] if file.exists() else []
-    runs = [*before, *(job.run.name for job in jobs if job.run.name not in before)]
-    write_json(
-        file,
-        {
+    with lock(folder / ".plan.lock", wait=True):
+        before = read_json(file)["runs"] if file.exists() else []
+        runs = [*before, *(job.run.name for job in jobs)]
+        told = {
             "name": config.name,
             "experiment": config.choices.get("experiment"),
             "size": config.get("size"),
             "command": command,
             "about": OmegaConf.to_container(config.about) if config.about else None,
             "runs": list(dict.fromkeys(runs)),
-        },
-    )
+        }
+        write_json(file, told)

@@ -1,5 +1,6 @@
 """The callback that writes a run's record: metrics, timing, checkpoints, progress."""
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,10 +73,10 @@ class Recorder(pl.Callback):
     def _log(self, step: int) -> None:
         loss = sum(loss.item() for loss in self._losses)  # each already divided by their number
         self._losses.clear()
-        if loss != loss:
+        if not math.isfinite(loss):
             raise RunError(
-                f"the loss is not a number at step {step}; the checkpoint before it is kept;"
-                f" lower optimizer.learning_rate or set gradient_clip"
+                f"the loss is not a number at step {step} ({loss}); the checkpoint before it is"
+                f" kept; lower optimizer.learning_rate or set gradient_clip"
             )
         row: dict[str, Any] = {
             "step": step,

@@ -8,6 +8,8 @@ import math
 
 def cosine(step: int, total: int, *, warmup: float, floor: float) -> float:
     """Linear warm-up, then half a cosine from 1 down to `floor` (Loshchilov & Hutter 2017)."""
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor={floor} is a share of the peak; give 0 to 1")
     rising = _warmup_steps(total, warmup)
     if step < rising:
         return (step + 1) / rising

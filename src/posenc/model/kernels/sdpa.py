@@ -16,7 +16,7 @@ from posenc.model.kernels.scores import bias, seen
 
 ROWS = 256
 BLOCK_BUDGET = 2**24  # scores of one block
-SAVED_BUDGET = 2**27  # scores kept for the backward pass
+SAVED_BUDGET = 2**27  # scores kept for the backward pass, in all layers
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
@@ -55,7 +55,8 @@ def _blocked(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos
     batch, heads, length, _ = q.shape
     rows = max(16, min(ROWS, BLOCK_BUDGET // (batch * heads * length)))
     window = encoding.window() or length
-    recompute = torch.is_grad_enabled() and batch * heads * length * length > SAVED_BUDGET
+    saved = encoding.geometry.layers * batch * heads * length * length
+    recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
     blocks = []
     for start in range(0, length, rows):
         block = slice(start, min(start + rows, length))

@@ -1,0 +1,121 @@
+"""What lies on disk is data: it is checked before it is believed, and runs no code."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from posenc.cli import main
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.execute import FINISHED
+from posenc.sweep.job import main as job
+
+SmallRun = Callable[..., RunDirectory]
+Told = Callable[..., str]
+EVIL = {"_target_": "evil.go"}
+
+
+@pytest.fixture
+def finished(small_run: SmallRun) -> RunDirectory:
+    run = small_run("encoding=rope")
+    assert job([str(run.path)]) == FINISHED
+    return run
+
+
+@pytest.fixture
+def evaluated(capsys: pytest.CaptureFixture[str]) -> Told:
+    """Runs `posenc evaluate` on a run; gives what it said when it refused."""
+
+    def evaluate(run: RunDirectory, *words: str) -> str:
+        assert main(["evaluate", f"run={run.path}", *words]) in (1, 2)
+        return capsys.readouterr().err
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("encoding._target_", "evil.go"),
+        ("encoding.spectrum._target_", "evil.go"),
+        ("encoding._args_", [EVIL]),
+        ("encoding.spectrum._args_", [EVIL]),
+        ("encoding.layout", EVIL),
+        ("logger", {"_target_": "posenc.tracking.silent.Silent", "_args_": [EVIL]}),
+        ("logger", {"_target_": "posenc.tracking.wandb_run.Wandb", "tags": ["a", EVIL]}),
+        ("model.width", {"a": [EVIL]}),
+        ("data._target_", "os.system"),
+    ],
+)
+def test_a_config_of_others_runs_no_code(
+    finished: RunDirectory,
+    evaluated: Told,
+    key: str,
+    value: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.load(finished.config_file)
+    OmegaConf.update(config, key, value, merge=False)
+    finished.config_file.write_text(OmegaConf.to_yaml(config))
+    before = finished.evaluation_file.read_text()
+    message = evaluated(finished)
+    assert "lies outside posenc" in message or "_args_ is not supported" in message
+    assert "evil" not in sys.modules
+    assert finished.evaluation_file.read_text() == before
+
+
+def test_an_unfinished_run_is_not_evaluated_as_if_it_were(
+    small_run: SmallRun, evaluated: Told
+) -> None:
+    run = small_run()
+    assert "step 0 of 40" in evaluated(run)
+    assert run.rows() == []
+
+
+def test_another_corpus_does_not_pass_for_the_runs_own(
+    finished: RunDirectory, evaluated: Told, tmp_path: Path
+) -> None:
+    config = OmegaConf.load(finished.config_file)
+    shorter = tmp_path / "shorter.txt"
+    shorter.write_text(Path(config.data.train).read_text()[:5000])
+    config.data.train = str(shorter)
+    finished.config_file.write_text(OmegaConf.to_yaml(config))
+    assert "no longer what the run was trained on" in evaluated(finished)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- a\n- b\n", "encoding: 3\n"])
+def test_a_damaged_config_is_named(finished: RunDirectory, evaluated: Told, text: str) -> None:
+    finished.config_file.write_text(text)
+    message = evaluated(finished)
+    assert "config.yaml" in message and "Traceback" not in message
+
+
+@pytest.mark.parametrize(("file", "command"), [("status.json", "status"), ("plan.json", "report")])
+def test_a_damaged_record_is_named(
+    finished: RunDirectory,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    command: str,
+) -> None:
+    folder = finished.path if file == "status.json" else finished.path.parent
+    (folder / file).write_text("{")
+    outputs = finished.path.parents[1]
+    assert main([command, f"outputs_dir={outputs}", "name=scratch"]) == 1
+    assert f"{file} is damaged" in capsys.readouterr().err
+
+
+def test_a_corpus_of_one_split_is_evaluated_on_it(
+    finished: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.txt").write_text("a few words, then no more\n" * 40)
+    words = ["data=text", f"data.test={tmp_path}/other.txt", "evaluation.lengths=[30]"]
+    assert main(["evaluate", f"run={finished.path}", *words]) == 0
+    (row, _) = [row for row in finished.rows() if row["length"] == 30]
+    assert row["split"] == "test"
+    assert row["count"] == row["bytes"] + 1
+    assert "(test)" in capsys.readouterr().out
