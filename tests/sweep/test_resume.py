@@ -43,9 +43,17 @@ def finish(run: RunDirectory) -> RunDirectory:
     return run
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+DROPOUT, PARTS = ("encoding=t5", "model.dropout=0.2"), ("encoding=alibi", "micro_batch_tokens=48")
+
+
 @pytest.mark.parametrize(
-    "overrides", [("encoding=t5", "model.dropout=0.2"), ("micro_batch_tokens=48",)]
+    ("number", "overrides"),
+    [
+        (signal.SIGKILL, DROPOUT),
+        pytest.param(signal.SIGTERM, DROPOUT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, PARTS, marks=pytest.mark.slow),
+        (signal.SIGTERM, PARTS),
+    ],
 )
 def test_a_stopped_run_ends_as_an_undisturbed_one(
     small_run: SmallRun, tmp_path: Path, number: signal.Signals, overrides: tuple[str, ...]
