@@ -11,8 +11,10 @@ from rich.table import Table
 
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
-from posenc.config.compose import LENGTH_KEYS, compose, key_of, refuse_strangers, resolve
+from posenc.config.compose import LENGTH_KEYS, compose, resolve
 from posenc.config.errors import ConfigError
+from posenc.config.explain import key_of
+from posenc.config.keys import refuse_strangers
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.data.build import build_data
 from posenc.data.prepare import prepare
@@ -31,7 +33,8 @@ RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
 def run(arguments: Arguments) -> int:
     sys.path.insert(0, str(Path.cwd()))
     asked = compose("evaluate", arguments.overrides, arguments.config_dirs)
-    refuse_strangers(OmegaConf.create(resolve(asked)), "evaluate", arguments.config_dirs)
+    known = compose("evaluate", [], arguments.config_dirs)
+    refuse_strangers(OmegaConf.create(resolve(asked)), known)
     target = _run_directory(asked.run)
     config = _config(target, asked, arguments)
     with lock(target.lock_file, wait=False, patience=INSTANT) as obtained:

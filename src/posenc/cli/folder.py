@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from posenc.cli.arguments import Arguments
-from posenc.config.compose import compose, key_of
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
+from posenc.config.explain import key_of
 
 KEYS = ("experiment", "size", "name", "outputs_dir")
 

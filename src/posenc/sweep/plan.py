@@ -9,9 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
 from posenc.config.components import targets
-from posenc.config.compose import compose, refuse_strangers, resolve
+from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.identity import run_hash, run_name, science
+from posenc.config.keys import refuse_strangers
 from posenc.config.numbers import canonical
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
@@ -61,7 +62,7 @@ def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfi
     plain = canonical(
         resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
     )
-    refuse_strangers(OmegaConf.create(plain), "train", config_dirs)
+    refuse_strangers(OmegaConf.create(plain), compose("train", [], config_dirs))
     choices = {
         group: option
         for group, option in composed.hydra.runtime.choices.items()
