@@ -2,7 +2,7 @@
 
 import cmath
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -23,8 +23,8 @@ def geometry(width: int = 64, heads: int = 4) -> Geometry:
     return Geometry(width=width, heads=heads, layers=1, train_length=32)
 
 
-def of_base(base: float) -> Callable[[int], Spectrum]:
-    return lambda width: geometric(width, base=base)
+def of_base(base: float) -> Spectrum:
+    return partial(geometric, base=base)
 
 
 @pytest.mark.parametrize("base", [10.0, 1e4, 1e7])

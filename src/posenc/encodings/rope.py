@@ -4,7 +4,6 @@ q_m -> R(m) q_m,  k_n -> R(n) k_n,  R(m) turns the i-th pair of channels by m f_
 so that the score (R(m) q_m) . (R(n) k_n) depends on positions through m - n alone.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -22,7 +21,7 @@ class Rope(Encoding):
         self,
         geometry: Geometry,
         *,
-        spectrum: Callable[[int], Spectrum],
+        spectrum: Spectrum,
         layout: Literal["interleaved", "concatenated"] = "concatenated",
     ) -> None:
         super().__init__(geometry)
@@ -32,12 +31,14 @@ class Rope(Encoding):
                 f" / heads={geometry.heads} = {geometry.head_width};"
                 f" change model.width or model.heads"
             )
-        self.frequencies, self.magnitude = spectrum(geometry.head_width)
-        self.layout = layout
+        self.spectrum, self.layout = spectrum, layout
+        spectrum(geometry.head_width, geometry.train_length, geometry.train_length)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        cos, sin = cos_sin(pos, self.frequencies, self.magnitude, wide)
+        geometry = self.geometry
+        found = self.spectrum(geometry.head_width, geometry.train_length, q.shape[2])
+        cos, sin = cos_sin(pos, *found, wide)
         return self._turn(q, cos, sin), self._turn(k, cos, sin)
 
     def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -21,16 +20,18 @@ class Sinusoidal(Encoding):
         self,
         geometry: Geometry,
         *,
-        spectrum: Callable[[int], Spectrum],
+        spectrum: Spectrum,
         layout: Literal["interleaved", "concatenated"] = "interleaved",
     ) -> None:
         super().__init__(geometry)
-        self.frequencies, self.magnitude = spectrum(geometry.width)
-        self.layout = layout
+        self.spectrum, self.layout = spectrum, layout
+        spectrum(geometry.width, geometry.train_length, geometry.train_length)
 
     def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         """p [T, D] for the positions pos [T]."""
-        cos, sin = cos_sin(pos, self.frequencies, self.magnitude, dtype)
+        geometry = self.geometry
+        found = self.spectrum(geometry.width, geometry.train_length, len(pos))
+        cos, sin = cos_sin(pos, *found, dtype)
         if self.layout == "concatenated":
             return torch.cat([sin, cos], dim=-1)
         return torch.stack([sin, cos], dim=-1).flatten(-2)

@@ -1,0 +1,30 @@
+"""Spectra of the width alone."""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.spectra.base import Frequencies
+
+
+def bands(width: int) -> Tensor:
+    """The numbers 0 .. width/2 - 1 of the pairs, in float64; ValueError for an odd width."""
+    if width % 2:
+        raise ValueError(f"a spectrum needs an even width, not {width}")
+    return torch.arange(width // 2, dtype=torch.float64)
+
+
+def geometric(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
+    if base <= 0:
+        raise ValueError(f"base={base} must be above 0")
+    return float(base) ** (-2 * bands(width) / width), 1.0
+
+
+def power(width: int, train_length: int, length: int, *, exponent: float = 1.0) -> Frequencies:
+    """((i + 1) / (width/2))^exponent: frequencies that fall as a power of the band's number."""
+    return ((bands(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
+
+
+def powers_of_two(width: int, train_length: int, length: int) -> Frequencies:
+    """2^-i: each band turns half as fast as the one before, as the digits of a binary counter."""
+    return 2.0 ** -bands(width), 1.0

@@ -1,0 +1,89 @@
+"""Spectra for sequences longer, by a factor s, than those of training; geometric at s = 1."""
+
+import math
+
+from torch import Tensor
+
+from posenc.encodings.spectra.base import Frequencies
+from posenc.encodings.spectra.plain import geometric
+
+
+def interpolated(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+) -> Frequencies:
+    """Position interpolation: every frequency over s (Chen et al. 2023, 2306.15595, eq. 4)."""
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    return frequencies / checked(factor), magnitude
+
+
+def ntk(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+) -> Frequencies:
+    """NTK-aware: base s^(d/(d-2)), so that the lowest frequency alone is divided by s.
+
+    (Peng et al. 2023, YaRN, 2309.00071, eq. 16)
+    """
+    return geometric(width, train_length, length, base=base * stretch(width, checked(factor)))
+
+
+def dynamic_ntk(
+    width: int, train_length: int, length: int, *, base: float = 10000.0
+) -> Frequencies:
+    """NTK-aware with s = max(1, length / L), as in the YaRN paper, section 3.3."""
+    factor = max(1.0, length / train_length)
+    return geometric(width, train_length, length, base=base * stretch(width, factor))
+
+
+def dynamic_ntk_hf(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+) -> Frequencies:
+    """Hugging Face's dynamic NTK: base (f max(length, L) / L - (f - 1))^(d/(d-2)).
+
+    Equals the paper's for a factor f of 1 alone.
+    """
+    grown = checked(factor) * max(length, train_length) / train_length - (factor - 1)
+    return geometric(width, train_length, length, base=base * stretch(width, grown))
+
+
+def by_parts(
+    width: int,
+    train_length: int,
+    length: int,
+    *,
+    base: float = 10000.0,
+    factor: float = 2.0,
+    slow: float = 1.0,
+    fast: float = 32.0,
+) -> Frequencies:
+    """NTK-by-parts (YaRN, eq. 17-20); Llama 3's rule is this with slow 1 and fast 4.
+
+    What turns fewer than `slow` times within L is divided by s, what turns more than `fast` times
+    is left alone, and between them the share of the two is linear in the number of turns.
+    """
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    return blend(frequencies, train_length, checked(factor), slow, fast), magnitude
+
+
+def blend(
+    frequencies: Tensor, train_length: int, factor: float, slow: float, fast: float
+) -> Tensor:
+    """Frequencies divided by s below `slow` turns in L, kept above `fast`, mixed between."""
+    if not 0 <= slow < fast:
+        raise ValueError(f"slow={slow} must be 0 or above and below fast={fast}")
+    turns = train_length * frequencies / (2 * math.pi)
+    kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
+    return (1 - kept) * frequencies / factor + kept * frequencies
+
+
+def checked(factor: float) -> float:
+    """A factor of 1 or more."""
+    if factor < 1:
+        raise ValueError(f"factor={factor} must be 1 or more")
+    return float(factor)
+
+
+def stretch(width: int, factor: float) -> float:
+    """What the base is multiplied by so that the lowest frequency is divided by `factor`."""
+    if width < 4:
+        raise ValueError(f"a rotary width of {width} has one band; NTK scaling needs 4 or more")
+    return factor ** (width / (width - 2))

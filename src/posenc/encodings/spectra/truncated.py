@@ -1,0 +1,44 @@
+"""Spectra of which a part stands still, its pairs carrying no position."""
+
+import math
+
+import torch
+
+from posenc.encodings.spectra.base import Frequencies
+from posenc.encodings.spectra.plain import geometric
+
+
+def highest(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, share: float = 0.75
+) -> Frequencies:
+    """p-RoPE: the int(share width/2) highest frequencies stay, the others become 0.
+
+    The spacing is unchanged (Barbero et al. 2024, 2410.06205, appendix D).
+    """
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    kept = _kept(width, share)
+    return frequencies.where(torch.arange(width // 2) < kept, 0.0), magnitude
+
+
+def lowest(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, share: float = 0.75
+) -> Frequencies:
+    """p-RoPE reversed: the int(share width/2) lowest frequencies stay, the others become 0."""
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    dropped = width // 2 - _kept(width, share)
+    return frequencies.where(torch.arange(width // 2) >= dropped, 0.0), magnitude
+
+
+def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """HoPE: what completes no turn within the training length becomes 0 (Chen et al. 2410.21216).
+
+    Kept are the frequencies of 2 pi / L and above; the rule is attested through DaRoPE's eq. 2.
+    """
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), magnitude
+
+
+def _kept(width: int, share: float) -> int:
+    if not 0 <= share <= 1:
+        raise ValueError(f"share={share} must be from 0 to 1")
+    return int(share * width / 2)

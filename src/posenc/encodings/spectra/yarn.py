@@ -1,0 +1,56 @@
+"""YaRN (Peng et al. 2023, 2309.00071): NTK-by-parts with a temperature, in its two forms.
+
+Paper and authors' code disagree: the paper's ramp is linear in the number of turns within L (eq.
+18), the code's, and Hugging Face's, in the number of the band between the bands of `fast` and
+`slow` turns. At d=64, L=512, s=4 they differ by up to a factor of 1.77. Both multiply cosine and
+sine by 0.1 ln s + 1 (eq. 22), which is squared on the scores.
+"""
+
+import math
+
+from posenc.encodings.spectra.base import Frequencies
+from posenc.encodings.spectra.plain import bands, geometric
+from posenc.encodings.spectra.scaled import blend, checked
+
+
+def yarn_paper(
+    width: int,
+    train_length: int,
+    length: int,
+    *,
+    base: float = 10000.0,
+    factor: float = 2.0,
+    slow: float = 1.0,
+    fast: float = 32.0,
+) -> Frequencies:
+    """The paper's ramp."""
+    frequencies, _ = geometric(width, train_length, length, base=base)
+    return blend(frequencies, train_length, checked(factor), slow, fast), temperature(factor)
+
+
+def yarn(
+    width: int,
+    train_length: int,
+    length: int,
+    *,
+    base: float = 10000.0,
+    factor: float = 2.0,
+    slow: float = 1.0,
+    fast: float = 32.0,
+) -> Frequencies:
+    """The ramp of the authors' code and of Hugging Face."""
+    frequencies, _ = geometric(width, train_length, length, base=base)
+
+    def band_of(turns: float) -> float:
+        return width * math.log(train_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    first = max(math.floor(band_of(fast)), 0)
+    last = min(math.ceil(band_of(slow)), width - 1)
+    ramp = ((bands(width) - first) / (last - first or 0.001)).clamp(0, 1)
+    scaled = frequencies / checked(factor) * ramp + frequencies * (1 - ramp)
+    return scaled, temperature(factor)
+
+
+def temperature(factor: float) -> float:
+    """What cosine and sine are multiplied by."""
+    return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0

@@ -1,0 +1,212 @@
+"""Every spectrum against values of its formula, and identities between them."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.config.components import build
+from posenc.config.compose import compose
+from posenc.config.paths import options
+from posenc.encodings.spectra import (
+    Spectrum,
+    by_parts,
+    dynamic_ntk,
+    dynamic_ntk_hf,
+    geometric,
+    highest,
+    hope,
+    interpolated,
+    lowest,
+    ntk,
+    power,
+    powers_of_two,
+    resonance,
+    yarn,
+    yarn_paper,
+)
+
+NAMES = sorted(options("encoding/spectrum"))
+
+
+def frequencies(spectrum: Spectrum, width: int = 64, length: int = 512) -> Tensor:
+    return spectrum(width, 512, length)[0]
+
+
+def of(name: str, *overrides: str) -> Spectrum:
+    config = compose("train", ["encoding=rope", f"encoding/spectrum={name}", *overrides])
+    return build(config.encoding.spectrum, name="encoding.spectrum")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_yaml_gives_finite_frequencies_in_float64(name: str) -> None:
+    found, magnitude = of(name)(32, 512, 1024)
+    assert found.shape == (16,) and found.dtype == torch.float64
+    assert found.isfinite().all() and (found >= 0).all()
+    assert magnitude >= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_numeric_knob_changes_it(name: str) -> None:
+    config = compose("train", ["encoding=rope", f"encoding/spectrum={name}"]).encoding.spectrum
+    before = of(name)(64, 512, 1024)
+    for key, value in config.items():
+        if type(value) in (int, float):
+            changed = value * (2 if key == "factor" else 0.5)
+            after = of(name, f"encoding.spectrum.{key}={changed}")(64, 512, 1024)
+            assert not torch.equal(before[0], after[0]) or before[1] != after[1], key
+
+
+@pytest.mark.parametrize(
+    ("p", "code", "paper", "llama3"),
+    [
+        (0, 1.0, 1.0, 1.0),
+        (3, 0.4216965034, 0.4216965034, 0.4216965034),
+        (4, 0.2979838564, 0.268553038, 0.316227766),
+        (6, 0.1470500281, 0.1024979784, 0.177827941),
+        (8, 0.07115384615, 0.04229532198, 0.1),
+        (10, 0.03352419439, 0.01893235813, 0.05623413252),
+        (12, 0.01520325798, 0.009112094657, 0.02037183272),
+        (14, 0.006497559383, 0.004638902456, 0.006442139149),
+        (15, 0.004103142868, 0.003361759466, 0.003622681066),
+        (16, 0.0025, 0.0025, 0.0025),
+        (31, 3.33380358e-05, 3.33380358e-05, 3.33380358e-05),
+    ],
+)
+def test_golden_yarn_and_llama3(p: int, code: float, paper: float, llama3: float) -> None:
+    """d=64, base 1e4, L=512, s=4."""
+    assert frequencies(partial(yarn, factor=4))[p].item() == pytest.approx(code, rel=1e-8)
+    assert frequencies(partial(yarn_paper, factor=4))[p].item() == pytest.approx(paper, rel=1e-8)
+    third = frequencies(partial(by_parts, factor=4, slow=1, fast=4))[p].item()
+    assert third == pytest.approx(llama3, rel=1e-8)
+
+
+def test_golden_yarn_at_a_short_training_length() -> None:
+    assert yarn_paper(64, 128, 128, factor=4)[0][0].item() == pytest.approx(0.7186733722)
+    assert yarn_paper(64, 128, 128, factor=4)[0][1].item() == pytest.approx(0.4464903877)
+    assert yarn(64, 128, 128, factor=4)[0][0].item() == 1.0
+    assert yarn(64, 128, 128, factor=4)[0][1].item() == pytest.approx(0.6987650587)
+
+
+@pytest.mark.parametrize(
+    ("p", "wanted"),
+    [
+        (1, 0.8146172339),
+        (28, 0.003211445995),
+        (29, 0.002166570764),
+        (30, 0.001371893568),
+        (32, 0.000524846161),
+        (34, 0.0001785078128),
+        (35, 9.556212354e-05),
+        (63, 3.068925989e-07),
+    ],
+)
+def test_golden_llama3_at_its_own_size(p: int, wanted: float) -> None:
+    found, _ = by_parts(128, 8192, 8192, base=5e5, factor=8, slow=1, fast=4)
+    assert found[p].item() == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("factor", "base", "temperature"),
+    [(2, 20452.22871, 1.069314718), (4, 41829.36593, 1.138629436), (8, 85550.37589, 1.207944154)],
+)
+def test_golden_ntk_base_and_temperature(factor: float, base: float, temperature: float) -> None:
+    wanted = geometric(64, 512, 512, base=base)[0]
+    torch.testing.assert_close(frequencies(partial(ntk, factor=factor)), wanted, rtol=1e-8, atol=0)
+    assert yarn(64, 512, 512, factor=factor)[1] == pytest.approx(temperature)
+    plain = geometric(64, 512, 512)[0]
+    assert wanted[0] == plain[0]
+    assert wanted[-1].item() == pytest.approx(plain[-1].item() / factor, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("factor", "length", "base"),
+    [
+        (1, 512, 10000),
+        (1, 513, 10020.16193),
+        (1, 2048, 41829.36593),
+        (2, 513, 10040.32512),
+        (2, 2048, 74534.83032),
+        (4, 1024, 52664.43434),
+    ],
+)
+def test_golden_dynamic_ntk(factor: float, length: int, base: float) -> None:
+    wanted = geometric(64, 512, 512, base=base)[0]
+    found = frequencies(partial(dynamic_ntk_hf, factor=factor), length=length)
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=0)
+    if factor == 1:
+        torch.testing.assert_close(
+            frequencies(dynamic_ntk, length=length), wanted, rtol=1e-8, atol=0
+        )
+
+
+def test_p_rope_keeps_the_highest_with_their_spacing() -> None:
+    found = frequencies(partial(highest, share=0.25))
+    assert found[0] == 1.0
+    assert found[7].item() == pytest.approx(0.1333521432)
+    assert (found[8:] == 0).all()
+    assert torch.equal(frequencies(partial(highest, share=1.0)), frequencies(geometric))
+    assert (frequencies(partial(highest, share=0.0)) == 0).all()
+    both = frequencies(partial(highest, share=0.25)) + frequencies(partial(lowest, share=0.75))
+    assert torch.equal(both, frequencies(geometric))
+
+
+@pytest.mark.parametrize(
+    ("width", "base", "length", "kept"),
+    [
+        (64, 1e4, 128, 11),
+        (64, 1e4, 512, 16),
+        (64, 1e4, 1024, 18),
+        (32, 1e4, 512, 8),
+        (128, 1e4, 4096, 46),
+        (128, 5e5, 4096, 32),
+    ],
+)
+def test_hope_keeps_what_completes_a_turn(width: int, base: float, length: int, kept: int) -> None:
+    found, _ = hope(width, length, length, base=base)
+    assert int((found > 0).sum()) == kept
+
+
+def test_resonance_has_whole_wavelengths() -> None:
+    waves = (2 * math.pi / frequencies(resonance)).round().long().tolist()
+    assert [waves[p] for p in (0, 1, 2, 3, 8, 16, 31)] == [6, 8, 11, 15, 63, 628, 47117]
+    found = frequencies(resonance)
+    wanted = {0: 1.0471975512, 1: 0.785398163397, 2: 0.571198664289, 8: 0.099733100114}
+    for p, value in wanted.items():
+        assert found[p].item() == pytest.approx(value, rel=1e-10)
+
+
+def test_interpolation_divides_every_frequency() -> None:
+    found = frequencies(partial(interpolated, factor=4))
+    torch.testing.assert_close(found * 4, frequencies(geometric), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, yarn_paper, dynamic_ntk_hf])
+def test_a_factor_of_one_scales_nothing(scaled: Spectrum) -> None:
+    found, magnitude = scaled(64, 512, 512, factor=1)  # type: ignore[call-arg]
+    torch.testing.assert_close(found, frequencies(geometric), rtol=1e-12, atol=0)
+    assert magnitude == 1.0
+
+
+def test_powers() -> None:
+    assert powers_of_two(8, 1, 1)[0].tolist() == [1.0, 0.5, 0.25, 0.125]
+    assert power(8, 1, 1, exponent=1.0)[0].tolist() == [1.0, 0.75, 0.5, 0.25]
+    assert power(8, 1, 1, exponent=2.0)[0].tolist() == [1.0, 0.5625, 0.25, 0.0625]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (partial(geometric, base=0.0), "base=0.0"),
+        (partial(highest, share=1.5), "share=1.5"),
+        (partial(interpolated, factor=0.5), "factor=0.5"),
+        (partial(by_parts, slow=5.0, fast=4.0), "slow=5.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Spectrum, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(64, 512, 512)
+    with pytest.raises(ValueError, match="even width"):
+        geometric(7, 512, 512)
