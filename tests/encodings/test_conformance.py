@@ -121,11 +121,13 @@ def test_positions_count_by_their_differences_unless_added_to_the_stream(
     name: str, configured: Configured
 ) -> None:
     model = model_of(configured(f"encoding={name}", "train_length=96"))
-    here, moved = torch.arange(LENGTH), torch.arange(LENGTH) + 50
+    offset = 1000 if model.encoding.max_length() is None else 50
+    here, moved = torch.arange(LENGTH), torch.arange(LENGTH) + offset
     holds = torch.allclose(
         model(tokens(LENGTH), here), model(tokens(LENGTH), moved), rtol=0, atol=1e-9
     )
-    assert holds == (type(model.encoding).embed is Encoding.embed)
+    claims = type(model.encoding).embed is Encoding.embed
+    assert holds == (claims and "shift" not in model.encoding.exceptions)
 
 
 def outputs(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> list[Tensor]:
@@ -140,7 +142,8 @@ def outputs(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> list[Tensor]
         encoding.embed(x, pos),
         *encoding.rotate(x, drawn[0].to(dtype), drawn[1].to(dtype), pos),
     ]
-    bias = encoding.bias(head, distance, pos[:, None])
+    with torch.autocast("cpu", enabled=False):  # as the host calls it
+        bias = encoding.bias(head, distance, pos[:, None])
     return [part.double() for part in [*found, bias] if part is not None]
 
 

@@ -10,7 +10,10 @@ import torch
 
 from posenc.encodings.alibi import Alibi, slopes
 from posenc.encodings.base import Geometry
+from posenc.encodings.fire import Fire
+from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.rope import Rope
+from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import Spectrum, geometric
 from posenc.encodings.t5 import T5
@@ -150,3 +153,118 @@ def test_t5_bias_is_the_tables_row(buckets: int, far: int) -> None:
             row = min(exact + int(steps), buckets - 1)
         wanted = encoding.table.detach().double()[row]
         torch.testing.assert_close(bias[:, 0, n].detach(), wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("r1", "r2", "wanted"),
+    [
+        (1.0, 1.0, [-0.6931471806, -2.397895273, -4.615120517, -6.908754779]),
+        (0.5, 0.01, [-0.004975165427, -0.0476550899, -0.3465735903, -1.198947636]),
+    ],
+)
+def test_kerple_log_golden_values(r1: float, r2: float, wanted: list[float]) -> None:
+    encoding = KerpleLog(geometry()).double()
+    encoding.r1.data.fill_(r1)
+    encoding.r2.data.fill_(r2)
+    distance = torch.tensor([1.0, 10.0, 100.0, 1000.0], dtype=torch.float64)
+    found = encoding.bias(torch.tensor(2), distance, torch.zeros(1))
+    assert found.tolist() == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("r1", "r2", "wanted"),
+    [(1.0, 0.5, [0, -1, -3.16227766, -10]), (0.01, 2.0, [0, -0.01, -1, -100])],
+)
+def test_kerple_power_golden_values(r1: float, r2: float, wanted: list[float]) -> None:
+    encoding = KerplePower(geometry()).double()
+    encoding.r1.data.fill_(r1)
+    encoding.r2.data.fill_(r2)
+    distance = torch.tensor([0.0, 1.0, 10.0, 100.0], dtype=torch.float64)
+    found = encoding.bias(torch.tensor(0), distance, torch.zeros(1))
+    assert found.tolist() == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize("make", [KerpleLog, KerplePower])
+def test_kerple_bounds_and_start(make: type[KerpleLog] | type[KerplePower]) -> None:
+    encoding = make(geometry(heads=64, width=64))
+    assert encoding.r1.max() <= 2 and encoding.r2.min() >= 0
+    encoding.r1.data[0], encoding.r2.data[1] = -1.0, -1.0
+    future = torch.tensor([[-3.0, 0.0, 5.0]])
+    bias = encoding.bias(torch.arange(64)[:, None, None], future, torch.zeros(1, 1))
+    bias.sum().backward()
+    assert encoding.r1[0].item() == encoding.r2[1].item() == pytest.approx(0.01)
+    for parameter in encoding.parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("width", "heads", "head", "distances", "wanted"),
+    [
+        (
+            64,
+            8,
+            0,
+            [0, 1, 10, 100, 1000],
+            [0, -0.623470649249, -9.10930014632, -13.9877000868, -22.6414081611],
+        ),
+        (64, 8, 7, [1, 10, 100], [-0.07793383116, -1.138662518, -1.748462511]),
+        (128, 8, 0, [1, 10, 100], [-1.446618505, -19.34090607, -33.31891417]),
+    ],
+)
+def test_sandwich_golden_values(
+    width: int, heads: int, head: int, distances: list[int], wanted: list[float]
+) -> None:
+    encoding = Sandwich(geometry(64, heads), bias_width=width)
+    found = encoding.bias(
+        torch.tensor(head), torch.tensor(distances, dtype=torch.float64), torch.zeros(1)
+    )
+    assert found.tolist() == pytest.approx(wanted, rel=1e-8, abs=1e-12)
+
+
+def test_sandwich_factors_are_its_bias_up_to_a_constant() -> None:
+    encoding, pos = Sandwich(geometry(64, 4), bias_width=16), torch.arange(40)
+    factors = encoding.bias_factors(torch.zeros(1, 40, 64), pos)
+    assert factors is not None
+    head = torch.arange(4)[:, None, None]
+    bias = encoding.bias(head, (pos[:, None] - pos[None, :]).double(), pos[:, None])
+    constant = encoding.rates[:, None, None] * 8
+    torch.testing.assert_close((factors[0] @ factors[1].mT)[0], bias + constant)
+
+
+@pytest.mark.parametrize(
+    ("i", "j", "wanted"),
+    [
+        (1, 0, 0.02409814608),
+        (100, 0, 0.6062818335),
+        (511, 411, 0.6062818335),
+        (511, 0, 0.9995149164),
+        (1023, 1022, 0.02055144711),
+        (1023, 0, 0.9999997844),
+        (4095, 4094, 0.01583915732),
+    ],
+)
+def test_fire_golden_input_and_its_perceptron(i: int, j: int, wanted: float) -> None:
+    encoding = Fire(geometry(64, 4)).double()
+    encoding.c.data.fill_(0.1)
+    found = encoding.bias(
+        torch.arange(4)[:, None, None],
+        torch.tensor([[float(i - j)]], dtype=torch.float64),
+        torch.tensor([[i]]),
+    )
+    hidden = encoding.inner(torch.tensor([wanted], dtype=torch.float64)).relu()
+    through = encoding.outer(hidden)
+    torch.testing.assert_close(found.flatten(), through, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("heads", "count"), [(8, 330), (12, 462), (16, 594)])
+def test_fire_has_66_and_33_parameters_a_head(heads: int, count: int) -> None:
+    assert sum(p.numel() for p in Fire(geometry(heads * 8, heads)).parameters()) == count
+
+
+def test_trainable_slopes_start_where_the_fixed_ones_are() -> None:
+    fixed, trained = Alibi(geometry()), Alibi(geometry(), trainable=True)
+    head, distance = torch.arange(4)[:, None, None], torch.arange(9.0)[None]
+    assert not list(fixed.parameters()) and len(list(trained.parameters())) == 1
+    torch.testing.assert_close(
+        trained.bias(head, distance, distance), fixed.bias(head, distance, distance)
+    )

@@ -9,7 +9,7 @@ of the power of two above (fairseq/models/transformer.py, get_slopes). Not divid
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
@@ -23,11 +23,15 @@ def slopes(heads: int) -> list[float]:
 
 
 class Alibi(Encoding):
-    """A penalty that grows with distance, at a fixed rate of its own in every head."""
+    """A penalty that grows with distance, at a rate of its own in every head.
 
-    def __init__(self, geometry: Geometry) -> None:
+    The rates are fixed, or start there and are `trainable` (footnote 11: slower, and no better).
+    """
+
+    def __init__(self, geometry: Geometry, *, trainable: bool = False) -> None:
         super().__init__(geometry)
-        self.slopes = torch.tensor(slopes(geometry.heads), dtype=torch.float64)
+        rates = torch.tensor(slopes(geometry.heads), dtype=torch.float64)
+        self.slopes = nn.Parameter(rates.float()) if trainable else rates
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -self.slopes.to(distance)[head] * distance

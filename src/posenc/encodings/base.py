@@ -40,7 +40,8 @@ class Encoding(nn.Module):
 
     A subclass takes a Geometry first, then its own knobs by keyword. `exceptions` declares which
     of the properties `causal`, `prefix` (a token's output does not depend on later tokens' being
-    there) and `extrapolates` it does not have, each with the reason.
+    there), `shift` (positions count by their differences; what adds to the stream claims nothing)
+    and `extrapolates` it does not have, each with the reason.
     """
 
     exceptions: ClassVar[Mapping[str, str]] = {}

@@ -1,0 +1,49 @@
+"""KERPLE (Chi et al. 2022, 2205.09921): kernels of distance with two trained numbers a head.
+
+    logarithmic: score_h(i, j) += -r1 ln(1 + r2 (i - j))
+    power:       score_h(i, j) += -r1 (i - j)^r2
+
+2H parameters in all, shared by the layers, initialised and clamped as in the authors' repository
+(chijames/KERPLE, `ParallelKerpleLog`, `ParallelKerplePower`): at least 0.01, an exponent at most 2.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc.encodings.base import Encoding, Geometry
+
+SMALLEST = 0.01
+
+
+class KerpleLog(Encoding):
+    """-r1 ln(1 + r2 distance); r1 ~ U(0, 2), r2 ~ U(0, 1)."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.r1 = nn.Parameter(2 * torch.rand(geometry.heads))
+        self.r2 = nn.Parameter(torch.rand(geometry.heads))
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        r1, r2 = (clamped(r).to(distance.dtype)[head] for r in (self.r1, self.r2))
+        return -r1 * torch.log1p(r2 * distance.clamp(min=0))
+
+
+class KerplePower(Encoding):
+    """-r1 distance^r2; r1 ~ U(0, 1), r2 ~ U(0, 2)."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.r1 = nn.Parameter(torch.rand(geometry.heads))
+        self.r2 = nn.Parameter(2 * torch.rand(geometry.heads))
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        r1 = clamped(self.r1).to(distance.dtype)[head]
+        r2 = clamped(self.r2, largest=2.0).to(distance.dtype)[head]
+        return -r1 * distance.clamp(min=0) ** r2
+
+
+def clamped(parameter: nn.Parameter, largest: float | None = None) -> nn.Parameter:
+    """The parameter, put back within its bounds in place, as the authors do: its gradient stays."""
+    with torch.no_grad():
+        parameter.clamp_(min=SMALLEST, max=largest)
+    return parameter

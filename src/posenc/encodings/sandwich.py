@@ -1,0 +1,39 @@
+"""Sandwich (Chi et al. 2023, 2212.10356): the inner product of sinusoids as a bias.
+
+    score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
+
+The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. Constants as in
+NVIDIA NeMo's implementation; w = 128 is the paper's by report.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding, Geometry
+
+
+class Sandwich(Encoding):
+    """A penalty that grows about as the logarithm of distance, slower in later heads."""
+
+    def __init__(self, geometry: Geometry, *, bias_width: int = 128, base: float = 10000.0) -> None:
+        super().__init__(geometry)
+        if bias_width < 2 or bias_width % 2 or base <= 0:
+            raise ValueError(f"bias_width={bias_width} must be even, base={base} above 0")
+        bands = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
+        self.frequencies = float(base) ** (-2 * bands / bias_width)
+        heads = torch.arange(1, geometry.heads + 1, dtype=torch.float64)
+        self.rates = geometry.heads / (8 * heads)
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        total = torch.zeros_like(distance, dtype=torch.float64)
+        for frequency in self.frequencies.tolist():
+            total += (distance.double() * frequency).cos() - 1
+        return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+        if pos.ndim > 1:  # a distance between coordinates has no factors
+            return None
+        angles = pos.double()[:, None] * self.frequencies.to(x.device)
+        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
+        rates = self.rates.to(x.device)[:, None, None]
+        return (rates * waves)[None], waves.expand(len(self.rates), -1, -1)[None]
