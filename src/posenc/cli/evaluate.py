@@ -22,9 +22,9 @@ from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
-from posenc.model.build import build_encoding
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
+from posenc.sweep.facts import check_long_enough, check_reach
 from posenc.tracking.tracker import Tracker
 
 RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
@@ -66,10 +66,7 @@ def _config(target: RunDirectory, asked: DictConfig, arguments: Arguments) -> Di
     config.modules = asked.modules
     config.kernel = target.status().resolved.get("kernel", config.kernel)
     check_settings(config)
-    limit = build_encoding(config, list(config.modules)).max_length()
-    longest = max(evaluation_lengths(config))
-    if limit is not None and longest > limit:
-        raise ConfigError(f"evaluation length {longest} is past the {limit} positions of the run")
+    check_reach(config)
     return config
 
 
@@ -118,15 +115,7 @@ def _choose_split(config: DictConfig, data: TokenizedData, arguments: Arguments)
     named = {key_of(override) for override in arguments.overrides}
     if "evaluation.split" not in named and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
-    longest, there = (
-        max(evaluation_lengths(config)),
-        len(data.stream(config.evaluation.split).tokens),
-    )
-    if there < longest:
-        raise ConfigError(
-            f"the {config.evaluation.split} split has {there} tokens, fewer than one window of"
-            f" {longest}; give more text or shorter lengths"
-        )
+    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
 
 
 def _print(target: RunDirectory, rows: list[dict]) -> None:

@@ -38,7 +38,13 @@ def check_components(config: DictConfig) -> None:
     _refusal("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
     _refusal("kernel", lambda: kernel(resolve(config.kernel)))
-    encoding = build_encoding(config, modules)
+    check_reach(config)
+    check_devices(config)
+
+
+def check_reach(config: DictConfig) -> None:
+    """ConfigError for an evaluation length that the encoding cannot reach."""
+    encoding = build_encoding(config, list(config.modules))
     longest, limit = max(evaluation_lengths(config)), encoding.max_length()
     if limit is not None and longest > limit:
         raise ConfigError(
@@ -46,7 +52,6 @@ def check_components(config: DictConfig) -> None:
             f" which has {limit} positions; give encoding.length={longest} or shorter"
             f" evaluation.lengths"
         )
-    check_devices(config)
 
 
 def check_devices(config: DictConfig) -> None:
@@ -69,8 +74,8 @@ def check_data(config: DictConfig, data: TokenizedData) -> int:
                 f"data={config.choices.data} has no validation split; give one, or"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
-        _long_enough(config, data, "validation", config.train_length)
-    _long_enough(config, data, config.evaluation.split, max(evaluation_lengths(config)))
+        check_long_enough(data, "validation", config.train_length)
+    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
     return count_parameters(config, data.vocabulary_size)
 
 
@@ -84,11 +89,12 @@ def count_parameters(config: DictConfig, vocabulary: int) -> int:
     return model.parameter_count()
 
 
-def _long_enough(config: DictConfig, data: TokenizedData, split: str, length: int) -> None:
+def check_long_enough(data: TokenizedData, split: str, length: int) -> None:
+    """ConfigError for a split shorter than one window."""
     tokens = len(data.stream(split).tokens)
     if tokens < length:
         raise ConfigError(
-            f"the {split} split of data={config.choices.data} has {tokens} tokens, fewer than one"
+            f"the {split} split of '{data.name}' has {tokens} tokens, fewer than one"
             f" window of {length}; give more text or shorter lengths"
         )
 

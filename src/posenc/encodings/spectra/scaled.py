@@ -2,8 +2,6 @@
 
 import math
 
-from torch import Tensor
-
 from posenc.encodings.spectra.base import Frequencies
 from posenc.encodings.spectra.plain import geometric
 
@@ -61,18 +59,11 @@ def by_parts(
     is left alone, and between them the share of the two is linear in the number of turns.
     """
     frequencies, magnitude = geometric(width, train_length, length, base=base)
-    return blend(frequencies, train_length, checked(factor), slow, fast), magnitude
-
-
-def blend(
-    frequencies: Tensor, train_length: int, factor: float, slow: float, fast: float
-) -> Tensor:
-    """Frequencies divided by s below `slow` turns in L, kept above `fast`, mixed between."""
     if not 0 <= slow < fast:
         raise ValueError(f"slow={slow} must be 0 or above and below fast={fast}")
     turns = train_length * frequencies / (2 * math.pi)
     kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
-    return (1 - kept) * frequencies / factor + kept * frequencies
+    return (1 - kept) * frequencies / checked(factor) + kept * frequencies, magnitude
 
 
 def checked(factor: float) -> float:

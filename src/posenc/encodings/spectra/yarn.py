@@ -10,7 +10,7 @@ import math
 
 from posenc.encodings.spectra.base import Frequencies
 from posenc.encodings.spectra.plain import bands, geometric
-from posenc.encodings.spectra.scaled import blend, checked
+from posenc.encodings.spectra.scaled import by_parts, checked
 
 
 def yarn_paper(
@@ -24,8 +24,8 @@ def yarn_paper(
     fast: float = 32.0,
 ) -> Frequencies:
     """The paper's ramp."""
-    frequencies, _ = geometric(width, train_length, length, base=base)
-    return blend(frequencies, train_length, checked(factor), slow, fast), temperature(factor)
+    knobs = {"base": base, "factor": factor, "slow": slow, "fast": fast}
+    return by_parts(width, train_length, length, **knobs)[0], temperature(factor)
 
 
 def yarn(
