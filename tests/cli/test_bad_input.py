@@ -46,7 +46,7 @@ def told(
         (["encodng=alibi"], ["encodng", "nearest: encoding"]),
         (["train_length=long"], ["train_length='long'", "whole number"]),
         (["model.heads=5"], ["heads=5 do not divide width=32"]),
-        (["model.heads=32", "encoding=rope"], ["even head width", "model.heads"]),
+        (["model.heads=32", "encoding=rope"], ["even number of channels", "model.heads"]),
         (["encoding=learned"], ["evaluation length 96", "24 positions", "encoding.length=96"]),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
         (["devices=2"], ["devices=2", "devices=1"]),
@@ -125,7 +125,7 @@ def test_an_output_folder_that_cannot_be_written(told: Told, tmp_path: Path) -> 
 
 def test_one_bad_job_stops_the_whole_sweep_before_it_starts(told: Told) -> None:
     message = told("encoding=alibi,rope", "model.heads=4,5,32")
-    assert "heads=5" in message and "even head width" in message
+    assert "heads=5" in message and "even number of channels" in message
 
 
 def test_a_directory_of_another_config_is_refused(

@@ -28,9 +28,12 @@ class SameInEveryHead(NoPE):
 class Content(NoPE):
     """A gate per key, summed between key and query."""
 
-    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, rows: slice) -> Tensor:
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor:
         gates = -x.mean(dim=-1).square().cumsum(dim=1)[:, None]
-        return (gates[:, :, rows, None] - gates[:, :, None, :]).expand(-1, 4, -1, -1)
+        rows = gates[:, :, -q.shape[2] :, None]
+        return (rows - gates[:, :, None, :]).expand(-1, 4, -1, -1)
 
 
 class Mixed(T5):

@@ -1,11 +1,13 @@
 """The places where position can enter a Transformer; each is a hook whose default is the identity.
 
-Shapes: B batch, T tokens, R query rows (a run of the T), H heads, d head width, D model width.
+Shapes: B batch, T tokens, K a run of them as keys, R the last of these as queries (R <= K), H
+heads, d head width, D model width.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +46,7 @@ class Encoding(nn.Module):
     and `extrapolates` it does not have, each with the reason.
     """
 
-    exceptions: ClassVar[Mapping[str, str]] = {}
+    exceptions: Mapping[str, str] = {}
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__()
@@ -70,8 +72,14 @@ class Encoding(nn.Module):
         """
         return None
 
-    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, rows: slice) -> Tensor | None:
-        """Score [B, H, R, T] added for the query `rows`, from what the tokens say."""
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor | None:
+        """Score [B, H, R, K] added from what the tokens say.
+
+        x [B, K, D] enters the layer, q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`;
+        `distance` [R, K] and `pos_q` [R, 1] are as in `bias`, and what lies ahead is negative.
+        """
         return None
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -79,7 +87,7 @@ class Encoding(nn.Module):
         return None
 
     def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        """What attention weights [B, H, R, T] add to the attention's output, [B, H, R, d]."""
+        """What attention weights [B, H, R, K] add to the attention's output, [B, H, R, d]."""
         return None
 
     def window(self) -> int | None:
@@ -93,3 +101,31 @@ class Encoding(nn.Module):
     def at_layer(self, index: int) -> "Encoding":
         """The encoding of layer `index`; the same in every layer unless overridden."""
         return self
+
+    def progress(self, share: float) -> None:
+        """Told by the host, before every step, which share of the training is done."""
+
+    def acts(self, hook: str) -> bool:
+        """Whether the hook of that name is more than the identity here."""
+        return getattr(type(self), hook) is not getattr(Encoding, hook)
+
+
+class PerLayer(Encoding):
+    """An encoding whose weights differ by layer, stacked as [layers, ...] and read at `layer`."""
+
+    layer = 0
+
+    def at_layer(self, index: int) -> Self:
+        view = copy.copy(self)  # shares the weights
+        view.layer = index
+        return view
+
+
+def along_sequence(pos: Tensor, name: str) -> Tensor:
+    """The positions [T] as they are; ValueError for coordinates [B, T, axes]."""
+    if pos.ndim > 1:
+        raise ValueError(
+            f"{name} takes one position for each token, not coordinates of {pos.shape[-1]} axes;"
+            f" rope and sinusoidal split their width between axes"
+        )
+    return pos

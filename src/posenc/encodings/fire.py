@@ -6,7 +6,7 @@ f is a perceptron 1 -> hidden -> H with ReLU; c, from 0.1, and T, from 512 throu
 of 1, are trained. One module, shared by the layers (the paper's FIRE-S, by report).
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,9 @@ from posenc.encodings.base import Encoding, Geometry
 class Fire(Encoding):
     """Distance relative to the query's position, past a trained threshold, through a perceptron."""
 
-    exceptions: ClassVar = {"shift": "distance is divided by a function of the query's position"}
+    exceptions: Mapping[str, str] = {
+        "shift": "distance is divided by a function of the query's position"
+    }
 
     def __init__(
         self,

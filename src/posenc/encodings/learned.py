@@ -3,7 +3,7 @@
 x_m + P[m],   P [length, D] ~ N(0, std^2)
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from posenc.encodings.base import Encoding, Geometry
 class Learned(Encoding):
     """One trained vector for each of `length` positions (the training length where null)."""
 
-    exceptions: ClassVar = {"extrapolates": "a table has no row past its end"}
+    exceptions: Mapping[str, str] = {"extrapolates": "a table has no row past its end"}
 
     def __init__(self, geometry: Geometry, *, length: int | None = None, std: float = 0.02) -> None:
         super().__init__(geometry)

@@ -1,6 +1,8 @@
 """Sinusoidal absolute positions (Vaswani et al. 2017, 1706.03762, section 3.5).
 
 p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
+
+Coordinates of several axes share the width: p = (p of the first axis, p of the second, ...).
 """
 
 from typing import Literal
@@ -8,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.encodings.angles import cos_sin
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.spectra import Spectrum
+from posenc.encodings.waves import Waves
 
 
 class Sinusoidal(Encoding):
@@ -22,19 +24,18 @@ class Sinusoidal(Encoding):
         *,
         spectrum: Spectrum,
         layout: Literal["interleaved", "concatenated"] = "interleaved",
+        trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
-        self.spectrum, self.layout = spectrum, layout
-        spectrum(geometry.width, geometry.train_length, geometry.train_length)
+        self.layout = layout
+        self.waves = Waves(spectrum, geometry.width, geometry.train_length, trainable=trainable)
 
     def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
-        """p [T, D] for the positions pos [T]."""
-        geometry = self.geometry
-        found = self.spectrum(geometry.width, geometry.train_length, len(pos))
-        cos, sin = cos_sin(pos, *found, dtype)
+        """p [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""
+        cos, sin = self.waves(pos, dtype)
         if self.layout == "concatenated":
-            return torch.cat([sin, cos], dim=-1)
-        return torch.stack([sin, cos], dim=-1).flatten(-2)
+            return torch.cat([sin, cos], dim=-1).flatten(-2)
+        return torch.stack([sin, cos], dim=-1).flatten(-3)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.code(pos, x.dtype)

@@ -32,5 +32,7 @@ def attend_rows(
     hidden = ~seen(rows, keys, encoding.window(), q.device)
     weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
     out = weights @ v[:, :, keys].to(dtype)
-    mixed = encoding.mix(weights, distances(at(pos, rows), at(pos, keys), dtype))
-    return (out if mixed is None else out + mixed).to(v.dtype)
+    if encoding.acts("mix"):
+        mixed = encoding.mix(weights, distances(at(pos, rows), at(pos, keys), dtype))
+        out = out if mixed is None else out + mixed
+    return out.to(v.dtype)

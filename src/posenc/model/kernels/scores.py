@@ -35,6 +35,8 @@ def bias(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
 ) -> Tensor | None:
     """Position and content bias [B|1, H, R, K] of a block, in float32 or wider; None for none."""
+    if not (encoding.acts("bias") or encoding.acts("content_bias")):
+        return None
     dtype = wide(q.dtype)
     head = torch.arange(q.shape[1], device=q.device)[:, None, None]
     pos_q = at(pos, rows)
@@ -44,9 +46,7 @@ def bias(
     if positional is not None:
         batch = 1 if pos.ndim == 1 else len(pos)
         positional = positional.expand(batch, len(head), *distance.shape[-2:])
-    end = keys.stop
-    content = encoding.content_bias(x[:, :end], q[:, :, :end], k[:, :, :end], rows)
-    if content is None:
-        return positional
-    content = content[..., keys].to(dtype)
-    return content if positional is None else content + positional
+    content = encoding.content_bias(x[:, keys], q[:, :, rows], k[:, :, keys], distance, query)
+    if content is None or positional is None:
+        return positional if content is None else content.to(dtype)
+    return content.to(dtype) + positional

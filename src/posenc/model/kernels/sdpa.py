@@ -21,18 +21,14 @@ SAVED_BUDGET = 2**27  # scores kept for the backward pass, in all layers
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
-    if _overrides(encoding, "mix") or encoding.window() is not None:
+    if encoding.acts("mix") or encoding.window() is not None:
         return _blocked(encoding, x, q, k, v, pos)
-    if not (_overrides(encoding, "bias") or _overrides(encoding, "content_bias")):
+    if not (encoding.acts("bias") or encoding.acts("content_bias")):
         return _causal(q, k, v, v.shape[-1] ** -0.5)
     factors = encoding.bias_factors(x, pos) if q.dtype == torch.float32 else None
     if factors is not None:
         return _factored(q, k, v, *factors)
     return _blocked(encoding, x, q, k, v, pos)
-
-
-def _overrides(encoding: Encoding, hook: str) -> bool:
-    return getattr(type(encoding), hook) is not getattr(Encoding, hook)
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
@@ -80,7 +76,7 @@ def _block(
 ) -> Tensor:
     """A block through SDPA, or by explicit softmax: no fast kernel has the bias's gradient."""
     added = bias(encoding, x, q, k, pos, rows, keys)
-    if _overrides(encoding, "mix") or (added is not None and added.requires_grad):
+    if encoding.acts("mix") or (added is not None and added.requires_grad):
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)
     hidden = ~seen(rows, keys, encoding.window(), q.device)
     mask = torch.zeros_like(hidden, dtype=torch.float32)[None, None] if added is None else added

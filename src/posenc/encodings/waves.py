@@ -1,0 +1,46 @@
+"""Cosines and sines of position times frequency, for one axis or several.
+
+Angles are formed in float64: in float32 they are off by 1e-3 at position 100,000.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc.encodings.spectra import Spectrum
+
+
+class Waves(nn.Module):
+    """The waves of a spectrum of `width`: width/2 frequencies, fixed or trained from there.
+
+    What is trained is an offset from the spectrum's frequencies, zero at first: as good as the
+    frequencies themselves, and exact at the start in any precision.
+    """
+
+    def __init__(
+        self, spectrum: Spectrum, width: int, train_length: int, *, trainable: bool = False
+    ) -> None:
+        super().__init__()
+        self.spectrum, self.width, self.train_length = spectrum, width, train_length
+        spectrum(width, train_length, train_length)  # refuses its knobs before anything runs
+        self.offset = nn.Parameter(torch.zeros(width // 2)) if trainable else None
+
+    def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:
+        """Frequencies [axes, width/2/axes] in float64, each axis a spectrum of its share."""
+        if self.width % (2 * axes):
+            raise ValueError(
+                f"{axes} axes cannot share a width of {self.width} in pairs;"
+                f" give one that {2 * axes} divides"
+            )
+        found, magnitude = self.spectrum(self.width // axes, self.train_length, length)
+        found = found.to(device).expand(axes, -1)
+        if self.offset is not None:
+            found = found + self.offset.to(device, torch.float64).view(axes, -1)
+        return found, magnitude
+
+    def forward(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, [T, 1, width/2] for positions [T], [B, T, axes, width/2/axes] for
+        coordinates [B, T, axes]; cast to `dtype` only at the end."""
+        points = (pos[:, None] if pos.ndim == 1 else pos).to(torch.float64)
+        found, magnitude = self.frequencies(points.shape[-1], points.shape[-2], pos.device)
+        angles = points[..., None] * found
+        return (magnitude * angles.cos()).to(dtype), (magnitude * angles.sin()).to(dtype)
