@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
-from posenc.encodings.alibi import Alibi, slopes
+from posenc.encodings.alibi import Alibi, authors_slopes, formula_slopes
 from posenc.encodings.base import Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.kerple import KerpleLog, KerplePower
@@ -97,15 +97,15 @@ def test_alibi_slopes_are_two_geometric_series(heads: int) -> None:
     wanted = [ratio**h for h in range(1, power + 1)]
     finer = math.sqrt(ratio)
     wanted += [finer ** (2 * n + 1) for n in range(heads - power)]
-    assert slopes(heads) == pytest.approx(wanted, rel=1e-12)
+    assert authors_slopes(heads) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_alibi_golden_slopes() -> None:
-    assert slopes(6) == pytest.approx([0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125])
-    assert slopes(12)[8:] == pytest.approx(
+    assert authors_slopes(6) == pytest.approx([0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125])
+    assert authors_slopes(12)[8:] == pytest.approx(
         [0.7071067812, 0.3535533906, 0.1767766953, 0.08838834765]
     )
-    assert slopes(20)[16:] == pytest.approx(
+    assert authors_slopes(20)[16:] == pytest.approx(
         [0.8408964153, 0.5946035575, 0.4204482076, 0.2973017788]
     )
 
@@ -121,7 +121,7 @@ def test_alibi_bias_and_its_factors(heads: int) -> None:
     assert factors is not None
     fq, fk = factors
     product = (fq @ fk.mT)[0]
-    for h, slope in enumerate(slopes(heads)):
+    for h, slope in enumerate(authors_slopes(heads)):
         for i in range(9):
             for j in range(i + 1):
                 assert bias[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
@@ -268,3 +268,12 @@ def test_trainable_slopes_start_where_the_fixed_ones_are() -> None:
     torch.testing.assert_close(
         trained.bias(head, distance, distance), fixed.bias(head, distance, distance)
     )
+
+
+def test_alibi_slopes_of_the_formula_itself() -> None:
+    """For 12 heads another set than the authors'; for a power of two the same."""
+    assert formula_slopes(12)[:3] == pytest.approx([0.6299605249, 0.396850263, 0.25], rel=1e-8)
+    assert formula_slopes(8) == authors_slopes(8)
+    encoding = Alibi(geometry(width=96, heads=12), slopes="formula")
+    found = encoding.bias(torch.tensor(1), torch.tensor(10.0).double(), torch.tensor(10))
+    assert found.item() == pytest.approx(-3.96850263, rel=1e-8)

@@ -16,6 +16,9 @@ from posenc.encodings.spectra import (
     dynamic_ntk,
     dynamic_ntk_hf,
     geometric,
+    geometric_d1,
+    geometric_t2t,
+    half_truncated,
     highest,
     hope,
     interpolated,
@@ -210,3 +213,47 @@ def test_what_makes_no_sense_is_refused(call: Spectrum, message: str) -> None:
         call(64, 512, 512)
     with pytest.raises(ValueError, match="even width"):
         geometric(7, 512, 512)
+
+
+@pytest.mark.parametrize(
+    ("p", "wanted"),
+    [
+        (4, 0.3014064785),
+        (6, 0.1473408823),
+        (8, 0.07039863663),
+        (10, 0.03258284719),
+        (14, 0.005873113728),
+        (15, 0.003573614792),
+        (16, 0.0025),
+    ],
+)
+def test_golden_yarn_between_bands_that_are_not_whole(p: int, wanted: float) -> None:
+    found = frequencies(partial(yarn, factor=4, truncate=False))
+    assert found[p].item() == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, yarn_paper])
+@pytest.mark.parametrize("length", [100, 512, 513, 3000])
+def test_without_a_factor_the_length_at_hand_gives_it(scaled: Spectrum, length: int) -> None:
+    found = scaled(64, 512, length, factor=None)  # type: ignore[call-arg]
+    wanted = scaled(64, 512, 512, factor=max(1.0, length / 512))  # type: ignore[call-arg]
+    assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1]
+
+
+def test_the_exponents_of_geometric_spectra() -> None:
+    """2i/d, i/(d-1) and i/(d/2-1), at d=8 and base 100."""
+    at = {"base": 100.0}
+    for spectrum, step in ((geometric, 2 / 8), (geometric_d1, 1 / 7), (geometric_t2t, 1 / 3)):
+        wanted = [math.pow(100.0, -step * i) for i in range(4)]
+        assert spectrum(8, 1, 1, **at)[0].tolist() == pytest.approx(wanted, rel=1e-12)
+        with pytest.raises(ValueError, match="base=0"):
+            spectrum(8, 1, 1, base=0.0)
+    assert geometric_t2t(8, 1, 1, **at)[0][-1].item() == pytest.approx(1 / 100)
+
+
+def test_half_of_the_pairs_stand_still() -> None:
+    found = half_truncated(16, 1, 1)[0].tolist()
+    assert found[:4] == pytest.approx([1, 1024 ** (-1 / 3), 1024 ** (-2 / 3), 1 / 1024])
+    assert found[4:] == [0.0] * 4
+    with pytest.raises(ValueError, match="width=6"):
+        half_truncated(6, 1, 1)

@@ -44,6 +44,13 @@ def finish(run: RunDirectory) -> RunDirectory:
 
 
 DROPOUT, PARTS = ("encoding=t5", "model.dropout=0.2"), ("encoding=alibi", "micro_batch_tokens=48")
+HALF = ("encoding.dropped=0.5",)
+DRAWN_THEN_DROPPED = (
+    "encoding=drope",
+    *HALF,
+    "encoding@encoding.inner=randomized",
+    "encoding.inner.longest=128",
+)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +60,7 @@ DROPOUT, PARTS = ("encoding=t5", "model.dropout=0.2"), ("encoding=alibi", "micro
         pytest.param(signal.SIGTERM, DROPOUT, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, PARTS, marks=pytest.mark.slow),
         (signal.SIGTERM, PARTS),
+        (signal.SIGKILL, DRAWN_THEN_DROPPED),
     ],
 )
 def test_a_stopped_run_ends_as_an_undisturbed_one(
@@ -73,6 +81,20 @@ def test_a_stopped_run_ends_as_an_undisturbed_one(
     assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
     assert sums(run) == sums(undisturbed)
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
+
+
+def test_an_encoding_is_dropped_in_training_and_stays_so_for_evaluation(
+    small_run: SmallRun,
+) -> None:
+    """Nothing differs from the inner encoding's run up to the drop at half of the 40 steps."""
+    plain = finish(small_run("encoding=alibi", "name=plain"))
+    run = finish(small_run("encoding=drope", "encoding@encoding.inner=alibi", *HALF))
+    losses = [[row["loss"] for row in r.metrics()] for r in (plain, run)]
+    assert losses[0][:20] == losses[1][:20]
+    assert all(a != b for a, b in zip(losses[0][20:], losses[1][20:], strict=True))
+    [saved] = [c for c in found(run.checkpoints) if c.step == 40]
+    assert bool(saved.weights()["encoding._extra_state"])
+    assert sums(plain) != sums(run)
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(small_run: SmallRun) -> None:

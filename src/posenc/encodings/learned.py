@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Geometry, along_sequence
 
 
 class Learned(Encoding):
@@ -30,7 +30,7 @@ class Learned(Encoding):
         nn.init.normal_(self.table, std=std)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        if len(pos) > self.length:
+        if len(along_sequence(pos, "learned")) > self.length:
             raise ValueError(f"{len(pos)} positions, but the table ends at length={self.length}")
         return x + self.table[pos].to(x.dtype)
 

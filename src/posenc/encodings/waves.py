@@ -37,10 +37,14 @@ class Waves(nn.Module):
             found = found + self.offset.to(device, torch.float64).view(axes, -1)
         return found, magnitude
 
-    def forward(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine, [T, 1, width/2] for positions [T], [B, T, axes, width/2/axes] for
-        coordinates [B, T, axes]; cast to `dtype` only at the end."""
+    def angles(self, pos: Tensor) -> tuple[Tensor, float]:
+        """Radians in float64, [T, 1, width/2] for positions [T] and [B, T, axes, width/2/axes]
+        for coordinates [B, T, axes]; and the magnitude."""
         points = (pos[:, None] if pos.ndim == 1 else pos).to(torch.float64)
         found, magnitude = self.frequencies(points.shape[-1], points.shape[-2], pos.device)
-        angles = points[..., None] * found
+        return points[..., None] * found, magnitude
+
+    def forward(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of the angles, cast to `dtype` only at the end."""
+        angles, magnitude = self.angles(pos)
         return (magnitude * angles.cos()).to(dtype), (magnitude * angles.sin()).to(dtype)

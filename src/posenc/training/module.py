@@ -29,8 +29,9 @@ class LanguageModel(pl.LightningModule):
         self.losses = torch.compile(model.losses) if compile else model.losses
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        # Dropout becomes a function of seed and step, so that no random state has to be saved.
+        # Draws become a function of seed and step, so that no random state has to be saved.
         torch.manual_seed(seed_of(self.seed, f"batch {batch_idx} rank {self.global_rank}"))
+        self.model.encoding.progress(self.global_step / self.total_steps)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         inputs, targets = batch

@@ -7,7 +7,14 @@ alone. The wavelength of a frequency f is 2 pi / f tokens.
 """
 
 from posenc.encodings.spectra.base import Frequencies, Spectrum
-from posenc.encodings.spectra.plain import geometric, power, powers_of_two
+from posenc.encodings.spectra.longrope import longrope
+from posenc.encodings.spectra.plain import (
+    geometric,
+    geometric_d1,
+    geometric_t2t,
+    power,
+    powers_of_two,
+)
 from posenc.encodings.spectra.resonance import resonance
 from posenc.encodings.spectra.scaled import (
     by_parts,
@@ -16,7 +23,7 @@ from posenc.encodings.spectra.scaled import (
     interpolated,
     ntk,
 )
-from posenc.encodings.spectra.truncated import highest, hope, lowest
+from posenc.encodings.spectra.truncated import half_truncated, highest, hope, lowest
 from posenc.encodings.spectra.yarn import yarn, yarn_paper
 
 __all__ = [
@@ -26,9 +33,13 @@ __all__ = [
     "dynamic_ntk",
     "dynamic_ntk_hf",
     "geometric",
+    "geometric_d1",
+    "geometric_t2t",
+    "half_truncated",
     "highest",
     "hope",
     "interpolated",
+    "longrope",
     "lowest",
     "ntk",
     "power",

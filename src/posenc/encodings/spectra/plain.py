@@ -20,7 +20,25 @@ def geometric(width: int, train_length: int, length: int, *, base: float = 10000
     return float(base) ** (-2 * bands(width) / width), 1.0
 
 
-def power(width: int, train_length: int, length: int, *, exponent: float = 1.0) -> Frequencies:
+def geometric_d1(
+    width: int, train_length: int, length: int, *, base: float = 10000.0
+) -> Frequencies:
+    """base^(-i/(width-1)): half of the geometric spectrum's range (article 001's form)."""
+    if base <= 0:
+        raise ValueError(f"base={base} must be above 0")
+    return float(base) ** (-bands(width) / (width - 1)), 1.0
+
+
+def geometric_t2t(
+    width: int, train_length: int, length: int, *, base: float = 10000.0
+) -> Frequencies:
+    """base^(-i/(width/2-1)): the lowest frequency is 1/base exactly (tensor2tensor's timing)."""
+    if base <= 0:
+        raise ValueError(f"base={base} must be above 0")
+    return float(base) ** (-bands(width) / max(1, width // 2 - 1)), 1.0
+
+
+def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
     """((i + 1) / (width/2))^exponent: frequencies that fall as a power of the band's number."""
     return ((bands(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
 

@@ -1,4 +1,8 @@
-"""Spectra for sequences longer, by a factor s, than those of training; geometric at s = 1."""
+"""Spectra for sequences longer, by a factor s, than those of training; geometric at s = 1.
+
+A `factor` of None is the length at hand over that of training, 1 at least ("dynamic scaling", YaRN,
+2309.00071, section 3.3): nothing then changes up to the training length.
+"""
 
 import math
 
@@ -7,29 +11,29 @@ from posenc.encodings.spectra.plain import geometric
 
 
 def interpolated(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
     """Position interpolation: every frequency over s (Chen et al. 2023, 2306.15595, eq. 4)."""
     frequencies, magnitude = geometric(width, train_length, length, base=base)
-    return frequencies / checked(factor), magnitude
+    return frequencies / growth(factor, train_length, length), magnitude
 
 
 def ntk(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
     """NTK-aware: base s^(d/(d-2)), so that the lowest frequency alone is divided by s.
 
     (Peng et al. 2023, YaRN, 2309.00071, eq. 16)
     """
-    return geometric(width, train_length, length, base=base * stretch(width, checked(factor)))
+    grown = growth(factor, train_length, length)
+    return geometric(width, train_length, length, base=base * stretch(width, grown))
 
 
 def dynamic_ntk(
     width: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
     """NTK-aware with s = max(1, length / L), as in the YaRN paper, section 3.3."""
-    factor = max(1.0, length / train_length)
-    return geometric(width, train_length, length, base=base * stretch(width, factor))
+    return ntk(width, train_length, length, base=base, factor=None)
 
 
 def dynamic_ntk_hf(
@@ -39,7 +43,8 @@ def dynamic_ntk_hf(
 
     Equals the paper's for a factor f of 1 alone.
     """
-    grown = checked(factor) * max(length, train_length) / train_length - (factor - 1)
+    times = max(length, train_length) / train_length
+    grown = growth(factor, train_length, length) * times - (factor - 1)
     return geometric(width, train_length, length, base=base * stretch(width, grown))
 
 
@@ -49,7 +54,7 @@ def by_parts(
     length: int,
     *,
     base: float = 10000.0,
-    factor: float = 2.0,
+    factor: float | None = 2.0,
     slow: float = 1.0,
     fast: float = 32.0,
 ) -> Frequencies:
@@ -63,13 +68,16 @@ def by_parts(
         raise ValueError(f"slow={slow} must be 0 or above and below fast={fast}")
     turns = train_length * frequencies / (2 * math.pi)
     kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
-    return (1 - kept) * frequencies / checked(factor) + kept * frequencies, magnitude
+    slowed = frequencies / growth(factor, train_length, length)
+    return (1 - kept) * slowed + kept * frequencies, magnitude
 
 
-def checked(factor: float) -> float:
-    """A factor of 1 or more."""
+def growth(factor: float | None, train_length: int, length: int) -> float:
+    """How many times longer than in training: as told, or as the length at hand is."""
+    if factor is None:
+        return max(1.0, length / train_length)
     if factor < 1:
-        raise ValueError(f"factor={factor} must be 1 or more")
+        raise ValueError(f"factor={factor} must be 1 or more, or null for the length at hand")
     return float(factor)
 
 

@@ -38,6 +38,19 @@ def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -
     return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), magnitude
 
 
+def half_truncated(
+    width: int, train_length: int, length: int, *, base: float = 1024.0
+) -> Frequencies:
+    """base^-t for t in width/4 even steps from 0 to 1, then as many zeros.
+
+    (modded-nanogpt's half-truncated rotation, with base 1024; its frequencies end at 1/base.)
+    """
+    if width % 4 or base <= 0:
+        raise ValueError(f"width={width} must be a multiple of 4 and base={base} above 0")
+    kept = float(base) ** -torch.linspace(0, 1, width // 4, dtype=torch.float64)
+    return torch.cat([kept, torch.zeros_like(kept)]), 1.0
+
+
 def _kept(width: int, share: float) -> int:
     if not 0 <= share <= 1:
         raise ValueError(f"share={share} must be from 0 to 1")

@@ -10,7 +10,7 @@ import math
 
 from posenc.encodings.spectra.base import Frequencies
 from posenc.encodings.spectra.plain import bands, geometric
-from posenc.encodings.spectra.scaled import by_parts, checked
+from posenc.encodings.spectra.scaled import by_parts, growth
 
 
 def yarn_paper(
@@ -19,13 +19,14 @@ def yarn_paper(
     length: int,
     *,
     base: float = 10000.0,
-    factor: float = 2.0,
+    factor: float | None = 2.0,
     slow: float = 1.0,
     fast: float = 32.0,
 ) -> Frequencies:
     """The paper's ramp."""
-    knobs = {"base": base, "factor": factor, "slow": slow, "fast": fast}
-    return by_parts(width, train_length, length, **knobs)[0], temperature(factor)
+    grown = growth(factor, train_length, length)
+    knobs = {"base": base, "factor": grown, "slow": slow, "fast": fast}
+    return by_parts(width, train_length, length, **knobs)[0], temperature(grown)
 
 
 def yarn(
@@ -34,21 +35,24 @@ def yarn(
     length: int,
     *,
     base: float = 10000.0,
-    factor: float = 2.0,
+    factor: float | None = 2.0,
     slow: float = 1.0,
     fast: float = 32.0,
+    truncate: bool = True,
 ) -> Frequencies:
-    """The ramp of the authors' code and of Hugging Face."""
+    """The ramp of the authors' code and of Hugging Face, between whole bands if `truncate`."""
     frequencies, _ = geometric(width, train_length, length, base=base)
 
     def band_of(turns: float) -> float:
         return width * math.log(train_length / (2 * math.pi * turns)) / (2 * math.log(base))
 
-    first = max(math.floor(band_of(fast)), 0)
-    last = min(math.ceil(band_of(slow)), width - 1)
+    first, last = band_of(fast), band_of(slow)
+    if truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, width - 1)
     ramp = ((bands(width) - first) / (last - first or 0.001)).clamp(0, 1)
-    scaled = frequencies / checked(factor) * ramp + frequencies * (1 - ramp)
-    return scaled, temperature(factor)
+    grown = growth(factor, train_length, length)
+    return frequencies / grown * ramp + frequencies * (1 - ramp), temperature(grown)
 
 
 def temperature(factor: float) -> float:

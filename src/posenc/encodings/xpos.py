@@ -1,0 +1,64 @@
+"""xPos, rotary position embedding with a decay (Sun et al. 2023, 2212.10554, eq. 9-10).
+
+q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  B = 512, g = 0.4
+
+for the i-th pair, so that the score decays as z_i^((m-n)/B). The exponents of both are taken from
+the middle of the sequence (torchscale's ceil(T/2)), which cancels in the score and keeps the scale
+of keys within float32 up to a distance that is named and refused past it.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Geometry, along_sequence
+from posenc.encodings.rope import Layout, Rope
+from posenc.encodings.spectra import Spectrum
+
+LARGEST = 1e36  # of float32, with room for q and k
+
+
+class Xpos(Rope):
+    """Rotation with a decay of its own for each pair, slower for the lower frequencies."""
+
+    exceptions: Mapping[str, str] = {
+        "extrapolates": "the scale of keys leaves float32 at a distance of many times scale_base"
+    }
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        spectrum: Spectrum,
+        layout: Layout = "interleaved",
+        scale_base: float = 512.0,
+        gamma: float = 0.4,
+    ) -> None:
+        super().__init__(geometry, spectrum=spectrum, layout=layout)
+        if scale_base <= 0 or gamma <= 0:
+            raise ValueError(f"scale_base={scale_base} and gamma={gamma} must be above 0")
+        width = geometry.head_width
+        bands = torch.arange(width // 2, dtype=torch.float64)
+        self.scale_base, self.decay = scale_base, (2 * bands / width + gamma) / (1 + gamma)
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        first, last = (int(end) for end in along_sequence(pos, "xpos").aminmax())
+        if last - first >= self.max_length():
+            raise ValueError(
+                f"positions {first} to {last} lie further apart than the {self.max_length()} tokens"
+                f" that scale_base={self.scale_base} allows in float32; give a larger one"
+            )
+        q, k = super().rotate(x, q, k, pos)
+        middle = first + math.ceil((last - first + 1) / 2)
+        exponents = (pos.double() - middle)[:, None] / self.scale_base
+        scale = self.decay.to(pos.device) ** exponents  # [T, d/2]
+        if self.layout == "concatenated":
+            scale = torch.cat([scale, scale], dim=-1)
+        else:
+            scale = scale.repeat_interleave(2, dim=-1)
+        return (q * scale).to(q.dtype), (k / scale).to(k.dtype)
+
+    def max_length(self) -> int:
+        return int(2 * self.scale_base * math.log(LARGEST) / -math.log(self.decay[0]))
