@@ -83,7 +83,10 @@ class Encoding(nn.Module):
         return None
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Factors (fq, fk) [B|1, H, T, r] with fq . fk the bias, up to a constant per query."""
+        """Factors (fq, fk) [B|1, H, T, r] with fq . fk the bias, up to a constant per query.
+
+        In float64 where they grow with length, in float32 where they are bounded.
+        """
         return None
 
     def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:

@@ -40,10 +40,12 @@ class Fire(Encoding):
         dtype = distance.dtype
         threshold = (self.multiplier.to(dtype) * self.threshold).abs()
         normaliser = self._psi(torch.maximum(pos_q.to(dtype), threshold)) + 1e-6
-        relative = self._psi(distance.clamp(min=0)) / normaliser  # [R, K]
+        relative = self._psi(distance.clamp(min=0)) / normaliser  # [R, K] or [B, 1, R, K]
+        if relative.ndim > 2:
+            relative = relative.squeeze(1)
         weight, offset = (p.to(dtype) for p in (self.inner.weight[:, 0], self.inner.bias))
         hidden = (relative[..., None] * weight + offset).relu()
-        out = hidden @ self.outer.weight.to(dtype).mT + self.outer.bias.to(dtype)  # [R, K, H]
+        out = hidden @ self.outer.weight.to(dtype).mT + self.outer.bias.to(dtype)  # [..., R, K, H]
         return out.movedim(-1, -3)[..., head.flatten(), :, :]
 
     def _psi(self, x: Tensor) -> Tensor:

@@ -34,6 +34,6 @@ class Sandwich(Encoding):
         if pos.ndim > 1:  # a distance between coordinates has no factors
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
-        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
-        rates = self.rates.to(x.device)[:, None, None]
+        waves = torch.cat([angles.cos(), angles.sin()], dim=-1).float()  # [T, bias_width]
+        rates = self.rates.to(waves)[:, None, None]
         return (rates * waves)[None], waves.expand(len(self.rates), -1, -1)[None]
