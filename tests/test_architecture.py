@@ -13,6 +13,7 @@ LAYERS = [
     {"record"},
     {"data", "encodings"},
     {"model"},
+    {"check"},
     {"training"},
     {"evaluation"},
     {"tracking", "report"},

@@ -7,6 +7,7 @@ COMMANDS = {
     "evaluate": "measure a trained run at more lengths or on another corpus",
     "report": "tables, figures and a page of an experiment's results",
     "status": "every run of an experiment, how far it is, and what would finish it",
+    "check": "what an encoding must do, and what of it holds",
     "list": "every config group and option",
 }
 
@@ -67,6 +68,22 @@ TEXTS = {
 
           posenc status experiment=quickstart
           posenc status name=scratch --json
+    """,
+    "check": """
+        usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
+
+        Runs the properties that every encoding is tested for on very small models: causality,
+        shift invariance, every knob changing the output, precision at position 16,000 and others.
+        Each holds, is a declared exception, or fails (exit code 1). Without an encoding, all.
+
+          posenc check encoding=rope encoding.spectrum.base=5e5
+          posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
+          posenc check
+
+        keys
+          encoding, encoding/spectrum     the encoding; encoding.KEY its knobs
+          model.width, .heads, .layers    of the small models, where it needs others
+          train_length                    their training length, 24
     """,
     "list": """
         usage: posenc list [GROUP] [--config-dir DIR]

@@ -15,7 +15,8 @@ def distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tensor:
     """Query minus key [R, K]; for coordinates [B, R, axes], their distance [B, 1, R, K]."""
     if pos_q.ndim == 1:
         return (pos_q[:, None] - pos_k[None, :]).to(dtype)
-    return torch.cdist(pos_q.to(dtype), pos_k.to(dtype))[:, None]
+    exact = "donot_use_mm_for_euclid_dist"  # which would put a token at 1e-8 from itself, or 1e-4
+    return torch.cdist(pos_q.to(dtype), pos_k.to(dtype), compute_mode=exact)[:, None]
 
 
 def seen(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
