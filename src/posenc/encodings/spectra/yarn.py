@@ -42,6 +42,8 @@ def yarn(
 ) -> Frequencies:
     """The ramp of the authors' code and of Hugging Face, between whole bands if `truncate`."""
     frequencies, _ = geometric(width, train_length, length, base=base)
+    if base == 1:
+        raise ValueError("base=1 gives every band the same frequency; give another")
 
     def band_of(turns: float) -> float:
         return width * math.log(train_length / (2 * math.pi * turns)) / (2 * math.log(base))

@@ -15,8 +15,8 @@ def distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tensor:
     """Query minus key [R, K]; for coordinates [B, R, axes], their distance [B, 1, R, K]."""
     if pos_q.ndim == 1:
         return (pos_q[:, None] - pos_k[None, :]).to(dtype)
-    exact = "donot_use_mm_for_euclid_dist"  # which would put a token at 1e-8 from itself, or 1e-4
-    return torch.cdist(pos_q.to(dtype), pos_k.to(dtype), compute_mode=exact)[:, None]
+    exact = "donot_use_mm_for_euclid_dist"  # the product would put a token away from itself
+    return torch.cdist(pos_q.double(), pos_k.double(), compute_mode=exact)[:, None].to(dtype)
 
 
 def seen(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
@@ -41,7 +41,9 @@ def bias(
     dtype = wide(q.dtype)
     head = torch.arange(q.shape[1], device=q.device)[:, None, None]
     pos_q = at(pos, rows)
-    query = pos_q[:, None] if pos.ndim == 1 else pos_q.to(dtype).norm(dim=-1)[:, None, :, None]
+    query = (
+        pos_q[:, None] if pos.ndim == 1 else pos_q.double().norm(dim=-1)[:, None, :, None].to(dtype)
+    )
     distance = distances(pos_q, at(pos, keys), dtype)
     positional = encoding.bias(head, distance, query)
     if positional is not None:
