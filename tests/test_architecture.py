@@ -71,7 +71,14 @@ def test_files_and_functions_stay_small(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["--help"], ["train", "--help"], ["evaluate", "--help"], ["report", "--help"], ["list"]],
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["evaluate", "--help"],
+        ["report", "--help"],
+        ["check", "--help"],
+        ["list"],
+    ],
 )
 def test_help_and_list_import_no_torch(command: list[str]) -> None:
     code = (

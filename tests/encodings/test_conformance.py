@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from posenc.check import PROPERTIES, SMALL, Property, Subject, verdict
+from posenc.check.sequence import has_prefixes
 from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.base import Geometry
@@ -25,6 +26,16 @@ def subject(name: str) -> Subject:
 def test_every_encoding_has_every_property(name: str, property: Property) -> None:
     found = verdict(property, subject(name))
     assert found.kind != "fails", found.evidence
+
+
+@pytest.mark.parametrize("spectrum", sorted(options("encoding/spectrum")))
+@pytest.mark.parametrize("name", ["rope", "sinusoidal", "pope", "xpos"])
+def test_a_spectrum_that_follows_the_length_says_so(name: str, spectrum: str) -> None:
+    config = compose("train", [*SMALL, f"encoding={name}", f"encoding/spectrum={spectrum}"])
+    config.modules = []
+    found = verdict(has_prefixes, Subject(config, NAMES[name]))
+    follows = spectrum in {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
+    assert found.kind == ("exception" if follows else "holds"), found.evidence
 
 
 def test_an_odd_head_count_and_width_are_refused_by_name() -> None:

@@ -228,7 +228,8 @@ def test_sandwich_factors_are_its_bias_up_to_a_constant() -> None:
     head = torch.arange(4)[:, None, None]
     bias = encoding.bias(head, (pos[:, None] - pos[None, :]).double(), pos[:, None])
     constant = encoding.rates[:, None, None] * 8
-    torch.testing.assert_close((factors[0] @ factors[1].mT)[0], bias + constant)
+    product = (factors[0] @ factors[1].mT)[0].double()
+    torch.testing.assert_close(product, bias + constant, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

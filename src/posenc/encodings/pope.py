@@ -33,6 +33,7 @@ class Pope(PerLayer):
         super().__init__(geometry)
         width = geometry.head_width
         self.waves = Waves(spectrum, 2 * width, geometry.train_length, trainable=trainable)
+        self.exceptions = {**self.exceptions, **self.waves.exceptions}
         self.phase = nn.Parameter(torch.zeros(geometry.layers, geometry.heads, 1, width))
         if phases == "uniform":
             nn.init.uniform_(self.phase, -2 * math.pi, 0)

@@ -85,7 +85,7 @@ class Randomized(Wrapper):
         """What lies r tokens back moved to the r-th offset of this forward pass."""
         if self.offsets is None:
             return distance
-        return self.offsets[distance.clamp(min=0).long()].to(distance.dtype)
+        return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
     def _chosen(self, length: int, fixed: int) -> Tensor:
         """`length` sorted positions, the first `fixed` of them (0 or 1) being 0."""

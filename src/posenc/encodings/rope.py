@@ -39,6 +39,7 @@ class Rope(Encoding):
         self.layout = layout
         self.turned = turned_width(geometry, share)
         self.waves = Waves(spectrum, self.turned, geometry.train_length, trainable=trainable)
+        self.exceptions = {**self.exceptions, **self.waves.exceptions}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32

@@ -29,6 +29,7 @@ class Sinusoidal(Encoding):
         super().__init__(geometry)
         self.layout = layout
         self.waves = Waves(spectrum, geometry.width, geometry.train_length, trainable=trainable)
+        self.exceptions = {**self.exceptions, **self.waves.exceptions}
 
     def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         """p [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""

@@ -8,12 +8,15 @@ from torch import Tensor, nn
 
 from posenc.encodings.spectra import Spectrum
 
+FOLLOWS = "past the training length the frequencies follow the sequence's"
+
 
 class Waves(nn.Module):
     """The waves of a spectrum of `width`: width/2 frequencies, fixed or trained from there.
 
     What is trained is an offset from the spectrum's frequencies, zero at first: as good as the
-    frequencies themselves, and exact at the start in any precision.
+    frequencies themselves, and exact at the start in any precision. `exceptions` are what a
+    spectrum that looks at the sequence's length makes of the encoding.
     """
 
     def __init__(
@@ -21,7 +24,10 @@ class Waves(nn.Module):
     ) -> None:
         super().__init__()
         self.spectrum, self.width, self.train_length = spectrum, width, train_length
-        spectrum(width, train_length, train_length)  # refuses its knobs before anything runs
+        lengths = train_length, 2 * train_length
+        within, past = (spectrum(width, train_length, length) for length in lengths)
+        follows = within[1] != past[1] or not torch.equal(within[0], past[0])
+        self.exceptions = {"prefix": FOLLOWS} if follows else {}
         self.offset = nn.Parameter(torch.zeros(width // 2)) if trainable else None
 
     def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:
