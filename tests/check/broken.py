@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Factors, Geometry
 
 
 class Sound(Encoding):
@@ -214,11 +214,9 @@ class WrongFactors(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -0.25 * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        steps = 0.5 * pos.double()
-        ones = torch.ones_like(steps)
-        fq, fk = torch.stack([-steps, ones], dim=-1), torch.stack([ones, steps], dim=-1)
-        return fq[None, None], fk[None, None]
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors]:
+        steps = 0.5 * pos.double()[None, None, :, None]
+        return [(-steps, None), (None, steps)]
 
 
 class FirstRowsOnly(Encoding):

@@ -35,7 +35,7 @@ WRONG: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     ("SharesItsKnob", {"rate": 0.5}, {"instances_stay_apart": "encoding.rate=1"}),
     ("Idle", {}, {"gradients_reach": "encoding.idle: none"}),
     ("HalfDetached", {}, {"gradients_are_right": "that by slope is wrong in layer 0"}),
-    ("WrongFactors", {}, {"kernels_agree": "in float32"}),
+    ("WrongFactors", {}, {"kernels_agree": "factored, outputs"}),
     ("FirstRowsOnly", {}, {"kernels_agree": "outputs"}),
     ("AnglesInFloat32", {}, {"half_precision_is_harmless": "rotate of layer 0"}),
     ("AnglesLikeQueries", {}, {"half_precision_is_harmless": "of bfloat16"}),

@@ -29,7 +29,7 @@ def test_the_defaults_are_sound() -> None:
         ("compile=3", "compile=3 must be true or false"),
         ("seed=true", "seed=True must be a whole number"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
-        ("kernel=flash", "kernel='flash' must be one of auto, reference, sdpa"),
+        ("kernel=flash", "kernel='flash' must be one of auto, reference, sdpa, causal"),
         ("evaluation.split=dev", "one of train, validation, test"),
         ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of whole numbers or null"),
         ("evaluation.protocols=[sliding9]", "sliding9 unknown; there are nonoverlapping"),

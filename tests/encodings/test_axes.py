@@ -23,7 +23,7 @@ from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import Spectrum, dynamic_ntk, geometric, hope, yarn
 from posenc.encodings.t5 import T5
 from posenc.model.build import build_model
-from posenc.model.kernels import kernel, sdpa
+from posenc.model.kernels import blocks, kernel
 from posenc.model.kernels.scores import distances
 
 Layout = Literal["interleaved", "concatenated"]
@@ -299,7 +299,7 @@ def test_biases_take_the_euclidean_norm_of_the_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Values, gradients and float32; 45 points, in blocks of 16 rows where there are blocks."""
-    monkeypatch.setattr(sdpa, "ROWS", 16)
+    monkeypatch.setattr(blocks, "ROWS", (16, 16))
     torch.manual_seed(0)
     encoding = make(geometry(24, heads=6)).double()
     pos = points(2, 45, axes, 20.0)

@@ -2,6 +2,7 @@
 
 import cmath
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from posenc.encodings.alibi import Alibi, authors_slopes, formula_slopes
-from posenc.encodings.base import Geometry
+from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.rope import Rope
@@ -17,6 +18,7 @@ from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import Spectrum, geometric
 from posenc.encodings.t5 import T5
+from posenc.model.kernels.factored import product
 
 Layout = Literal["interleaved", "concatenated"]
 HEADS = [1, 2, 3, 6, 8, 12, 20]
@@ -119,13 +121,12 @@ def test_alibi_bias_and_its_factors(heads: int) -> None:
     bias = encoding.bias(head, distance, pos[:, None])
     factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), pos)
     assert factors is not None
-    fq, fk = factors
-    product = (fq @ fk.mT)[0]
+    multiplied = product(factors)[0]
     for h, slope in enumerate(authors_slopes(heads)):
         for i in range(9):
             for j in range(i + 1):
                 assert bias[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
-                assert product[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
+                assert multiplied[h, i, j].item() == pytest.approx(-slope * (i - j), abs=1e-12)
 
 
 GOLDEN_BUCKETS = {
@@ -228,8 +229,8 @@ def test_sandwich_factors_are_its_bias_up_to_a_constant() -> None:
     head = torch.arange(4)[:, None, None]
     bias = encoding.bias(head, (pos[:, None] - pos[None, :]).double(), pos[:, None])
     constant = encoding.rates[:, None, None] * 8
-    product = (factors[0] @ factors[1].mT)[0].double()
-    torch.testing.assert_close(product, bias + constant, rtol=1e-6, atol=1e-6)
+    found = product(factors)[0].double()
+    torch.testing.assert_close(found, bias + constant, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +261,25 @@ def test_fire_golden_input_and_its_perceptron(i: int, j: int, wanted: float) -> 
 @pytest.mark.parametrize(("heads", "count"), [(8, 330), (12, 462), (16, 594)])
 def test_fire_has_66_and_33_parameters_a_head(heads: int, count: int) -> None:
     assert sum(p.numel() for p in Fire(geometry(heads * 8, heads)).parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (partial(Fire, hidden=0), "hidden=0 must be 1 or more"),
+        (partial(Fire, scale=0.0), "scale=0.0 must be above 0"),
+        (partial(Fire, scale=1e39), r"scale=1e\+39 .* at most 1000000"),
+        (partial(Fire, threshold=-1.0), "threshold=-1.0 must be above 0"),
+        (partial(Fire, threshold=math.inf), "threshold=inf"),
+        (partial(Sandwich, bias_width=0), "bias_width=0 must be an even number of 2 or more"),
+        (partial(Sandwich, bias_width=-4), "bias_width=-4 must be an even number of 2 or more"),
+        (partial(Sandwich, bias_width=7), "bias_width=7"),
+        (partial(Sandwich, base=0.0), "base=0.0 above 0"),
+    ],
+)
+def test_biases_that_make_no_sense_are_refused(make: Callable[..., Encoding], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(geometry())
 
 
 def test_trainable_slopes_start_where_the_fixed_ones_are() -> None:

@@ -1,16 +1,25 @@
 """Every kernel equals the reference, in outputs and gradients; the reference equals a loop."""
 
 import math
+import sys
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
+from posenc.config import settings
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.cable import Cable
+from posenc.encodings.fire import Fire
+from posenc.encodings.fox import Fox
+from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.nope import NoPE
+from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.t5 import T5
-from posenc.model.kernels import kernel, reference, sdpa
+from posenc.model.kernels import KERNELS, blocks, kernel, lines, reference
 
 GEOMETRY = Geometry(width=32, heads=4, layers=1, train_length=16)
 
@@ -93,10 +102,10 @@ def test_many_recomputed_blocks_change_nothing(
 ) -> None:
     torch.manual_seed(0)
     encoding = make(GEOMETRY).double()
-    whole = run("sdpa", encoding, 100, torch.float64)
-    monkeypatch.setattr(sdpa, "ROWS", 16)
-    monkeypatch.setattr(sdpa, "SAVED_BUDGET", 0)
-    for wanted, got in zip(whole, run("sdpa", encoding, 100, torch.float64), strict=True):
+    whole = run("blocks", encoding, 100, torch.float64)
+    monkeypatch.setattr(blocks, "ROWS", (16, 16))
+    monkeypatch.setattr(blocks, "SAVED_BUDGET", 0)
+    for wanted, got in zip(whole, run("blocks", encoding, 100, torch.float64), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-11)
 
 
@@ -133,17 +142,55 @@ def test_half_precision_stays_near_the_float64_reference() -> None:
     assert (got.double() - exact).abs().max() < 0.05
 
 
-def test_factored_alibi_keeps_float32_at_eight_thousand_positions() -> None:
-    encoding, length = Alibi(GEOMETRY), 8192
+LONG = [
+    pytest.param(Alibi, "factored", 1e-6, id="alibi-factored"),
+    pytest.param(Alibi, "lines", 1e-6, id="alibi-lines"),
+    pytest.param(Sandwich, "lines", 1e-6, id="sandwich-lines"),
+    pytest.param(Fox, "factored", 1e-6, id="fox-factored"),
+    pytest.param(Cable, "factored", 1e-6, id="cable-factored"),
+]
+WAVES = pytest.param(Sandwich, "factored", 5e-6, id="sandwich-factored")  # 128 rounded columns
+
+
+def last_rows(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The reference's last eight rows, in float64."""
+    length = q.shape[2]
+    x, q, k, v = (tensor.double() for tensor in (x, q, k, v))
+    rows, pos = slice(length - 8, length), torch.arange(length)
+    return reference.attend_rows(encoding.double(), x, q, k, v, pos, rows, slice(0, length))
+
+
+@torch.no_grad()
+def far_off(make: type[Encoding], name: str, length: int, dtype: torch.dtype) -> float:
+    """How far the kernel's last rows are from the reference's in float64, of the largest."""
+    torch.manual_seed(0)
+    encoding = make(Geometry(width=24, heads=3, layers=1, train_length=16))
     generator = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(1, 4, length, 8, generator=generator) for _ in range(3))
-    x, pos = torch.zeros(1, length, 32), torch.arange(length)
-    got = sdpa.attend(encoding, x, q, k, v, pos)[:, :, -64:]
-    exact = reference.attend_rows(
-        encoding, x.double(), q.double(), k.double(), v.double(), pos,
-        slice(length - 64, length), slice(0, length),
-    )  # fmt: skip
-    assert (got.double() - exact).abs().max() < 2e-6
+    q, k, v = (torch.randn(1, 3, length, 8, generator=generator).to(dtype) for _ in range(3))
+    x = torch.randn(1, length, 24, generator=generator)
+    got = kernel(name)(encoding, x, q, k, v, torch.arange(length))[:, :, -8:]
+    wanted = last_rows(encoding, x, q, k, v)
+    return ((got.double() - wanted).abs().max() / wanted.abs().max()).item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "name", "tolerance"), LONG)
+def test_float32_holds_at_65536_positions(
+    make: type[Encoding], name: str, tolerance: float
+) -> None:
+    assert far_off(make, name, 65_536, torch.float32) < tolerance
+
+
+@pytest.mark.parametrize(("make", "name", "tolerance"), [*LONG, WAVES])
+def test_float32_holds_at_8192_positions(make: type[Encoding], name: str, tolerance: float) -> None:
+    assert far_off(make, name, 8_192, torch.float32) < tolerance
+
+
+@pytest.mark.parametrize(("make", "name", "tolerance"), LONG)
+def test_bfloat16_holds_at_16384_positions_but_for_its_rounding(
+    make: type[Encoding], name: str, tolerance: float
+) -> None:
+    assert far_off(make, name, 16_384, torch.bfloat16) < 2**-8
 
 
 def test_coordinates_of_the_data_make_distances() -> None:
@@ -167,6 +214,117 @@ def test_coordinates_of_the_data_make_distances() -> None:
 
 def test_an_unknown_kernel_is_refused_by_name() -> None:
     with pytest.raises(
-        ValueError, match="kernel=flash is unknown; there are auto, reference, sdpa"
+        ValueError, match="kernel=flash is unknown; there are auto, reference, sdpa, causal"
     ):
         kernel("flash")
+
+
+FULL_LINE = [Alibi, partial(Alibi, trainable=True), T5, KerpleLog, Sandwich, Windowed]
+
+
+@pytest.mark.parametrize("make", FULL_LINE)
+@pytest.mark.parametrize("length", [1, 7, 256, 300, 700])
+def test_lines_equal_the_reference(make: Callable[[Geometry], Encoding], length: int) -> None:
+    """Below, at and above the block sizes of both passes."""
+    torch.manual_seed(0)
+    encoding = make(GEOMETRY).double()
+    assert lines.applies(encoding, torch.zeros(1), torch.arange(length)) is None
+    wanted = run("reference", encoding, length, torch.float64)
+    for a, b in zip(wanted, run("lines", encoding, length, torch.float64), strict=True):
+        torch.testing.assert_close(b, a, rtol=0, atol=1e-12 * max(1.0, a.abs().max().item()))
+
+
+def test_a_line_is_read_as_the_mask_that_it_stands_for() -> None:
+    """The fused kernel takes an overlapping view; whether it does so rightly is PyTorch's."""
+    line = torch.randn(2, 30)
+    seen = lines.view(line, slice(5, 5 + 12 + 9 - 1), slice(0, 9))
+    assert seen.shape == (2, 12, 9) and seen.data_ptr() == line[:, 5:].data_ptr()
+    for u in range(12):
+        assert torch.equal(seen[:, u], line[:, 5 + u : 14 + u])
+    changes = torch.randn(2, 12, 9, dtype=torch.float64)
+    wanted = torch.zeros(2, 20, dtype=torch.float64)
+    for u in range(12):
+        wanted[:, u : u + 9] += changes[:, u]
+    torch.testing.assert_close(lines.along_line(changes), wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "why"),
+    [
+        ("causal", Alibi, "causal cannot serve Alibi: it has a bias"),
+        ("causal", Windowed, "causal cannot serve Windowed: it has a"),
+        ("lines", Fire, "lines cannot serve Fire: its bias is not one of distance alone"),
+        ("lines", Content, "lines cannot serve Content: the encoding acts on what the tokens say"),
+        ("factored", T5, "factored cannot serve T5: its bias has no factors"),
+        ("factored", Windowed, "factored cannot serve Windowed: it has a window"),
+    ],
+)
+def test_a_kernel_asked_for_by_name_refuses_what_it_cannot_serve(
+    name: str, make: Callable[[Geometry], Encoding], why: str
+) -> None:
+    with pytest.raises(ValueError, match=f"kernel={why}"):
+        run(name, make(GEOMETRY), 9, torch.float32)
+
+
+class Undeclared(NoPE):
+    """Looks at the query's position without saying so among its exceptions."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance / (1 + pos_q)
+
+
+def test_a_bias_that_looks_at_the_query_is_noticed() -> None:
+    for wanted, got in zip(
+        run("reference", Undeclared(GEOMETRY), 30, torch.float64),
+        run("sdpa", Undeclared(GEOMETRY), 30, torch.float64),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted)
+    with pytest.raises(ValueError, match="kernel=lines cannot serve Undeclared"):
+        run("lines", Undeclared(GEOMETRY), 30, torch.float64)
+
+
+def test_positions_that_skip_leave_the_lines() -> None:
+    x, q, k, v = inputs(9, torch.float64)
+    pos = torch.arange(9) * 2
+    with pytest.raises(ValueError, match="positions do not follow one another"):
+        lines.attend(Alibi(GEOMETRY), x, q, k, v, pos)
+    for name in ("sdpa", "blocks", "factored"):
+        found = kernel(name)(Alibi(GEOMETRY), x, q, k, v, pos)
+        torch.testing.assert_close(found, reference.attend(Alibi(GEOMETRY), x, q, k, v, pos))
+
+
+@pytest.mark.parametrize(
+    ("make", "used"),
+    [
+        (NoPE, "causal"),
+        (Alibi, "lines"),
+        (T5, "lines"),
+        (Windowed, "lines"),
+        (Fox, "factored"),
+        (Cable, "factored"),
+        (Fire, "blocks"),
+        (Content, "blocks"),
+        (Mixed, "blocks"),
+    ],
+)
+def test_sdpa_takes_the_way_of_its_table(
+    make: Callable[[Geometry], Encoding], used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    for name in ("causal", "lines", "factored", "blocks"):
+        module = sys.modules[f"posenc.model.kernels.{name}"]
+        entry = {"factored": "with_factors", "lines": "with_line"}.get(name, "attend")
+        plain = getattr(module, entry)
+
+        def told(*given: object, name: str = name, plain: Callable[..., Tensor] = plain) -> Tensor:
+            taken.append(name)
+            return plain(*given)
+
+        monkeypatch.setattr(module, entry, told)
+    run("sdpa", make(GEOMETRY), 9, torch.float32)
+    assert taken == [used]
+
+
+def test_every_kernel_has_its_name_in_the_settings() -> None:
+    assert set(KERNELS) | {"auto"} == set(settings.KERNELS)

@@ -5,7 +5,7 @@
 For other H the authors' code takes the slopes of the power of two below, then every other slope
 of the power of two above (fairseq/models/transformer.py, get_slopes); the formula itself, as
 FlexAttention's examples have it, gives others: 0.63 instead of 0.5 for the first of 12 heads. Not
-divided by sqrt(d).
+divided by sqrt(d). Slopes [H]; a bias [H, R, K] of distances [R, K].
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Factors, Geometry
 
 
 def formula_slopes(heads: int) -> list[float]:
@@ -50,11 +50,8 @@ class Alibi(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -self.slopes.to(distance)[head] * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         if pos.ndim > 1:  # a distance between coordinates has no factors
             return None
-        rate = self.slopes.to(x.device)[:, None]
-        steps, ones = rate * pos.to(torch.float64), torch.ones(1, len(pos)).to(rate)
-        fq = torch.stack([-steps, ones.expand_as(steps)], dim=-1)
-        fk = torch.stack([ones.expand_as(steps), steps], dim=-1)
-        return fq[None], fk[None]
+        steps = (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]
+        return [(-steps, None), (None, steps)]

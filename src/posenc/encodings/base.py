@@ -37,6 +37,10 @@ class Geometry:
         return self.width // self.heads
 
 
+Factors = tuple[Tensor | None, Tensor | None]
+"""What a query and what a key bring to a product, [B|1, H, T, r] each; None brings 1."""
+
+
 class Encoding(nn.Module):
     """No positional encoding (NoPE), and what every other one overrides.
 
@@ -82,10 +86,10 @@ class Encoding(nn.Module):
         """
         return None
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Factors (fq, fk) [B|1, H, T, r] with fq . fk the bias, up to a constant per query.
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
+        """Factors whose products sum to the whole bias, up to a constant per query; None for none.
 
-        In float64 where they grow with length, in float32 where they are bounded.
+        In float64 where they grow with length, in the precision of x, or float32, where bounded.
         """
         return None
 
@@ -106,7 +110,7 @@ class Encoding(nn.Module):
         return self
 
     def progress(self, share: float) -> None:
-        """Told by the host, before every step, which share of the training is done."""
+        """Told by the host, before every step, which share of the training ends with it."""
 
     def acts(self, hook: str) -> bool:
         """Whether the hook of that name is more than the identity here."""

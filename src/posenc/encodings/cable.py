@@ -8,7 +8,6 @@ its sign to the reader. The authors' repository has neither the ReLU nor g: that
 family, is the option `cable`. Which of the two made the paper's tables is not known.
 """
 
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -24,8 +23,8 @@ class Cable(Forgetting):
         self.steps = drawn(geometry)
         self.weights = drawn(geometry) if weighted else None
 
-    def terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        sums = -project(x, self.steps[self.layer]).relu().cumsum(-1)
+    def terms(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+        sums = -project(x, self.steps[self.layer]).relu().cumsum(-2)
         if self.weights is None:
-            return torch.ones_like(sums), sums
+            return None, sums
         return softplus(project(x, self.weights[self.layer])), sums

@@ -4,6 +4,7 @@
 
 f is a perceptron 1 -> hidden -> H with ReLU; c, from 0.1, and T, from 512 through a multiplier
 of 1, are trained. One module, shared by the layers (the paper's FIRE-S, by report).
+A bias [H, R, K] of distances [R, K] and positions of the queries [R, 1].
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
+
+LARGEST = 1e6  # scale and threshold: their product stays well within float32
 
 
 class Fire(Encoding):
@@ -30,6 +33,11 @@ class Fire(Encoding):
         threshold: float = 512.0,
     ) -> None:
         super().__init__(geometry)
+        if hidden < 1:
+            raise ValueError(f"hidden={hidden} must be 1 or more")
+        for name, value in (("scale", scale), ("threshold", threshold)):
+            if not 0 < value <= LARGEST:
+                raise ValueError(f"{name}={value} must be above 0 and at most {LARGEST:.0f}")
         self.c = nn.Parameter(torch.tensor(float(scale)))
         self.threshold = float(threshold)
         self.multiplier = nn.Parameter(torch.tensor(1.0))
@@ -43,10 +51,12 @@ class Fire(Encoding):
         relative = self._psi(distance.clamp(min=0)) / normaliser  # [R, K] or [B, 1, R, K]
         if relative.ndim > 2:
             relative = relative.squeeze(1)
-        weight, offset = (p.to(dtype) for p in (self.inner.weight[:, 0], self.inner.bias))
-        hidden = (relative[..., None] * weight + offset).relu()
-        out = hidden @ self.outer.weight.to(dtype).mT + self.outer.bias.to(dtype)  # [..., R, K, H]
-        return out.movedim(-1, -3)[..., head.flatten(), :, :]
+        heads = head.flatten()
+        weight, offset = (p.to(dtype) for p in (self.inner.weight, self.inner.bias))
+        hidden = torch.addmm(offset[:, None], weight, relative.reshape(1, -1)).relu_()
+        weight, offset = (p.to(dtype)[heads] for p in (self.outer.weight, self.outer.bias))
+        out = torch.addmm(offset[:, None], weight, hidden)  # [H, pairs]
+        return out.unflatten(1, relative.shape).movedim(0, -3)
 
     def _psi(self, x: Tensor) -> Tensor:
         return torch.log1p((self.c.to(x.dtype) * x).abs())

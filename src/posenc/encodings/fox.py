@@ -21,26 +21,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.base import Factors, Geometry, PerLayer
 
 
 class Forgetting(PerLayer):
     """Scores g_h(i) (F_h(i) - F_h(j)) from sums F over the tokens and weights g of the queries."""
 
-    def terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights g and the sums F, [B, H, T] in float64."""
+    def terms(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+        """The weights g (None for 1) and the sums F, [B, H, T, 1] in float64."""
         raise NotImplementedError
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
-        weights, sums = (term[..., None] for term in self.terms(x))
+        weights, sums = self.terms(x)
         rows = slice(-q.shape[-2], None)
-        return weights[:, :, rows].to(dtype) * (sums[:, :, rows] - sums.mT).to(dtype)
+        bias = (sums[:, :, rows] - sums.mT).to(dtype)
+        return bias if weights is None else weights[:, :, rows].to(dtype) * bias
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
-        return factors(*self.terms(x))
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors]:
+        weights, sums = self.terms(x)
+        if weights is None:
+            return [(sums, None), (None, -sums)]
+        return [(weights * sums, None), (weights, -sums)]
 
 
 class Fox(Forgetting):
@@ -58,10 +62,9 @@ class Fox(Forgetting):
         self.weight = drawn(geometry)
         self.offset = nn.Parameter(torch.full(self.weight.shape[:2], float(initial_bias)))
 
-    def terms(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        logits = project(x, self.weight[self.layer]) + self.offset[self.layer][:, None]
-        sums = logsigmoid(self.sign * logits).cumsum(-1)
-        return torch.ones_like(sums), sums
+    def terms(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+        logits = project(x, self.weight[self.layer]) + self.offset[self.layer][:, None, None]
+        return None, logsigmoid(self.sign * logits).cumsum(-2)
 
 
 class FoxFixed(PerLayer):
@@ -93,11 +96,11 @@ class FoxFixed(PerLayer):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return self.log_gates(distance.device).to(distance.dtype)[head] * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         if pos.ndim > 1:  # a distance between coordinates has no factors
             return None
-        sums = (self.log_gates(x.device)[:, None] * pos.double())[None]
-        return factors(torch.ones_like(sums), sums)
+        sums = (self.log_gates(x.device)[:, None] * pos.double())[None, ..., None]
+        return [(sums, None), (None, -sums)]
 
 
 def drawn(geometry: Geometry) -> nn.Parameter:
@@ -107,12 +110,6 @@ def drawn(geometry: Geometry) -> nn.Parameter:
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """W x [B, H, T] of x [B, T, D] in float64, formed in float32 or wider."""
+    """W x [B, H, T, 1] of x [B, T, D] in float64, formed in float32 or wider."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return (weight.to(wide.dtype) @ wide.mT).double()
-
-
-def factors(weights: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
-    """(g F, g) and (1, -F) [B, H, T, 2], whose product is g_i (F_i - F_j)."""
-    fq = torch.stack([weights * sums, weights], dim=-1)
-    return fq, torch.stack([torch.ones_like(sums), -sums], dim=-1)
+    return (weight.to(wide.dtype) @ wide.mT).double()[..., None]

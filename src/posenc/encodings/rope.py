@@ -5,6 +5,8 @@ so that the score (R(m) q_m) . (R(n) k_n) depends on positions through m - n alo
 
 Coordinates of several axes (Heo et al. 2024, 2403.13298, axial form) share the channels: the
 first width/axes of them turn with the first axis, and so on, so that axes do not mix.
+
+q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2], or d/2/axes of them for each axis.
 """
 
 from typing import Literal
@@ -59,9 +61,14 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     parts = x.unflatten(-1, (cos.shape[-2], -1))
     if layout == "concatenated":
         a, b = parts.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+        return torch.cat(_turned(a, b, cos, sin), dim=-1).flatten(-2)
     a, b = parts.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-3)
+    return torch.stack(_turned(a, b, cos, sin), dim=-1).flatten(-3)
+
+
+def _turned(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """a cos - b sin and b cos + a sin."""
+    return torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)
 
 
 def turned_width(geometry: Geometry, share: float) -> int:

@@ -3,13 +3,14 @@
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
 The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. Constants as in
-NVIDIA NeMo's implementation; w = 128 is the paper's by report.
+NVIDIA NeMo's implementation; w = 128 is the paper's by report. A bias [H, R, K] of
+distances [R, K].
 """
 
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Factors, Geometry
 
 
 class Sandwich(Encoding):
@@ -18,7 +19,9 @@ class Sandwich(Encoding):
     def __init__(self, geometry: Geometry, *, bias_width: int = 128, base: float = 10000.0) -> None:
         super().__init__(geometry)
         if bias_width < 2 or bias_width % 2 or base <= 0:
-            raise ValueError(f"bias_width={bias_width} must be even, base={base} above 0")
+            raise ValueError(
+                f"bias_width={bias_width} must be an even number of 2 or more, base={base} above 0"
+            )
         bands = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
         self.frequencies = float(base) ** (-2 * bands / bias_width)
         heads = torch.arange(1, geometry.heads + 1, dtype=torch.float64)
@@ -30,10 +33,11 @@ class Sandwich(Encoding):
             total += (distance.double() * frequency).cos() - 1
         return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         if pos.ndim > 1:  # a distance between coordinates has no factors
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
-        waves = torch.cat([angles.cos(), angles.sin()], dim=-1).float()  # [T, bias_width]
-        rates = self.rates.to(waves)[:, None, None]
-        return (rates * waves)[None], waves.expand(len(self.rates), -1, -1)[None]
+        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
+        of_query = self.rates.to(x.device)[:, None, None] * waves
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return [(of_query[None].to(dtype), waves.expand_as(of_query)[None].to(dtype))]

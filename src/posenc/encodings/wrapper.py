@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry, PerLayer
+from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
 
 Inner = Callable[[Geometry], Encoding]
 
@@ -40,7 +40,7 @@ class Wrapper(PerLayer):
     ) -> Tensor | None:
         return self.here.content_bias(x, q, k, distance, pos_q)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         return self.here.bias_factors(x, pos)
 
     def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
@@ -63,7 +63,7 @@ def inside_layers(encoding: Encoding, why: str) -> Encoding:
     """The encoding, if it acts inside layers alone; ValueError for one that adds to the stream."""
     if encoding.acts("embed"):
         raise ValueError(
-            f"{type(encoding).__name__} adds to the stream before the first layer, so {why};"
-            f" give one that acts in attention, such as rope, alibi or t5"
+            f"{type(encoding).__name__} acts before the first layer, so {why};"
+            f" give one that acts in attention alone, such as rope, alibi or t5"
         )
     return encoding

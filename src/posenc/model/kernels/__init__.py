@@ -1,4 +1,4 @@
-"""Attention kernels: `reference` is the definition, every other one equals it or refuses.
+"""Attention kernels: `reference` is the definition, every other one equals it or refuses by name.
 
 A kernel is `attend(encoding, x, q, k, v, pos) -> [B, H, T, d]` for x [B, T, D] the layer's input,
 q and k [B, H, T, d'] after `rotate`, v [B, H, T, d] and pos [T] or [B, T, axes]. Scores are
@@ -10,9 +10,18 @@ from collections.abc import Callable
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import reference, sdpa
+from posenc.model.kernels import blocks, causal, factored, lines, reference, sdpa
 
 Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+KERNELS: dict[str, Kernel] = {
+    "reference": reference.attend,
+    "sdpa": sdpa.attend,
+    "causal": causal.attend,
+    "lines": lines.attend,
+    "factored": factored.attend,
+    "blocks": blocks.attend,
+}
 
 
 def resolve(name: str) -> str:
@@ -22,7 +31,6 @@ def resolve(name: str) -> str:
 
 def kernel(name: str) -> Kernel:
     """The kernel of that name; ValueError for an unknown one."""
-    kernels: dict[str, Kernel] = {"reference": reference.attend, "sdpa": sdpa.attend}
-    if name not in kernels:
-        raise ValueError(f"kernel={name} is unknown; there are auto, {', '.join(kernels)}")
-    return kernels[name]
+    if name not in KERNELS:
+        raise ValueError(f"kernel={name} is unknown; there are auto, {', '.join(KERNELS)}")
+    return KERNELS[name]

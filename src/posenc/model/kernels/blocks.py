@@ -1,0 +1,84 @@
+"""Attention with any encoding, a block of query rows at a time over the keys that they may see.
+
+What is held at once are the scores of a block, as many rows as the budget allows: memory is
+O(rows x T). In training the biases of all blocks are kept for the backward pass, or formed again
+where that would take too much; scores and weights are always formed again.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from posenc.encodings.base import Encoding
+from posenc.model.kernels import fused
+from posenc.model.kernels.gradients import Rows, Sums, backward
+from posenc.model.kernels.reference import attend_rows
+from posenc.model.kernels.scores import bias, seen, wide
+
+BLOCK_BUDGET = 2**22  # scores of a block
+ROWS = (16, 256)  # at least and at most
+SAVED_BUDGET = 2**27  # biases kept for the backward pass, in all layers
+
+
+def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+    """Attention as `reference.attend` defines it."""
+    batch, heads, length, _ = q.shape
+    rows = max(ROWS[0], min(ROWS[1], BLOCK_BUDGET // (batch * heads * length)))
+    window = min(encoding.window() or length, length)
+    saved = encoding.geometry.layers * batch * heads * length * window
+    recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
+    found = []
+    for start in range(0, length, rows):
+        block = slice(start, min(start + rows, length))
+        keys = slice(max(0, start - window + 1), block.stop)
+        given = (encoding, x, q, k, v, pos, block, keys)
+        found.append(checkpoint(one, *given, use_reentrant=False) if recompute else one(*given))
+    return torch.cat(found, dim=2)
+
+
+def one(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    rows: slice,
+    keys: slice,
+) -> Tensor:
+    """A block of rows: by explicit softmax where the encoding needs the weights themselves."""
+    if encoding.acts("mix"):
+        return attend_rows(encoding, x, q, k, v, pos, rows, keys)
+    added = bias(encoding, x, q, k, pos, rows, keys)
+    hidden = ~seen(rows, keys, encoding.window(), q.device)
+    if added is None:
+        added = torch.zeros_like(hidden, dtype=wide(q.dtype))[None, None]
+    added = added.masked_fill(hidden, -torch.inf)
+    queries, keys_seen = q[:, :, rows], k[:, :, keys]
+    values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
+    scale = v.shape[-1] ** -0.5
+    if added.requires_grad or added.dtype != q.dtype:  # no fused kernel takes either
+        out = Biased.apply(queries, keys_seen, values, added, scale)
+    else:
+        given = (queries, keys_seen, values)
+        out = scaled_dot_product_attention(*given, attn_mask=added, scale=scale)
+    return out[..., : v.shape[-1]]
+
+
+class Biased(torch.autograd.Function):
+    """Attention of a block with a bias [1|B, H, R, K] wider than q, or with a gradient."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, added, scale):  # type: ignore[no-untyped-def]
+        out, lse = fused.forward(q, k, v, added, scale)
+        ctx.save_for_backward(q, k, v, added, out, lse)
+        ctx.scale = scale
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        q, k, v, added, out, lse = ctx.saved_tensors
+        sums = Sums(torch.zeros_like(k, dtype=lse.dtype), torch.zeros_like(v, dtype=lse.dtype))
+        found = backward(Rows(q, out, grad, lse), k, v, added, ctx.scale, sums)
+        return found[0].to(q.dtype), sums.k.to(k.dtype), sums.v.to(v.dtype), found[1], None
