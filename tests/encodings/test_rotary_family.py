@@ -100,6 +100,21 @@ def test_xpos_names_how_far_it_reaches() -> None:
     torch.testing.assert_close(far, near, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"gamma": 1e17}, r"gamma=1e\+17 above 0 and at most 1000000"),
+        ({"gamma": 0.0}, "gamma=0.0"),
+        ({"scale_base": 0.0}, "scale_base=0.0 must be finite and above 0"),
+        ({"scale_base": math.inf}, "scale_base=inf"),
+    ],
+)
+def test_xpos_refuses_what_does_not_decay(knobs: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Xpos(geometry(16), spectrum=geometric, **knobs)  # pyrefly: ignore[bad-argument-type]
+    assert Xpos(geometry(16), spectrum=geometric, gamma=1e6).max_length() > 10**9
+
+
 @pytest.mark.parametrize("name", ["reference", "sdpa"])
 def test_xpos_is_finite_near_its_limit(name: str) -> None:
     encoding = Xpos(geometry(16, 2), spectrum=geometric, scale_base=4.0)

@@ -22,6 +22,7 @@ from posenc.encodings.spectra import (
     highest,
     hope,
     interpolated,
+    longrope,
     lowest,
     ntk,
     power,
@@ -206,13 +207,33 @@ def test_powers() -> None:
         (partial(highest, share=1.5), "share=1.5"),
         (partial(interpolated, factor=0.5), "factor=0.5"),
         (partial(by_parts, slow=5.0, fast=4.0), "slow=5.0"),
+        (partial(yarn, slow=5.0, fast=4.0), r"slow=5.0 must be above 0 and below fast=4.0"),
+        (partial(yarn, slow=0.0), r"slow=0.0 must be above 0"),
+        (partial(yarn, fast=math.inf), "fast=inf"),
+        (partial(ntk, factor=1e300), r"factor=1e\+300 must lie from 1 to 1000000"),
+        (partial(by_parts, factor=math.inf), "factor=inf"),
+        (partial(interpolated, factor=math.nan), "factor=nan"),
+        (partial(resonance, base=1e-3), "base=0.001 rounds a wavelength to 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call: Spectrum, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(64, 512, 512)
-    with pytest.raises(ValueError, match="even width"):
+    with pytest.raises(ValueError, match="even width, not 7; give an even number of channels"):
         geometric(7, 512, 512)
+    with pytest.raises(ValueError, match=r"train_length=1 .* give 2 or more"):
+        longrope(64, 1, 1)
+
+
+@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, dynamic_ntk_hf, longrope])
+def test_the_largest_factor_is_finite(scaled: Spectrum) -> None:
+    found, magnitude = scaled(4, 512, 1024, factor=1e6)  # type: ignore[call-arg]
+    assert found.isfinite().all() and (found > 0).all() and math.isfinite(magnitude)
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(5e-324, 1.0), (1.0, 1e308)])
+def test_yarn_is_finite_between_any_turns(slow: float, fast: float) -> None:
+    assert yarn(64, 512, 512, slow=slow, fast=fast)[0].isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.cope import Cope
 from posenc.encodings.drope import Drope
 from posenc.encodings.fire import Fire
 from posenc.encodings.interleave import Interleave
@@ -23,6 +24,7 @@ from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
 from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import geometric
+from posenc.encodings.structure import Degree
 from posenc.encodings.t5 import T5
 from posenc.encodings.untied import Untied
 from posenc.encodings.window import Window
@@ -84,9 +86,9 @@ def test_an_encoding_without_a_layer_is_refused(every: int) -> None:
 
 
 def test_what_adds_to_the_stream_cannot_vary_by_layer() -> None:
-    with pytest.raises(ValueError, match="Sinusoidal adds to the stream"):
+    with pytest.raises(ValueError, match="Sinusoidal acts before the first layer"):
         Interleave(GEOMETRY, first=SINUSOIDAL, second=NoPE)
-    with pytest.raises(ValueError, match="Learned adds to the stream"):
+    with pytest.raises(ValueError, match="Learned acts before the first layer"):
         Untied(GEOMETRY, inner=Learned)
 
 
@@ -96,7 +98,7 @@ def test_untied_weights_differ_by_layer() -> None:
     first, second = encoding.at_layer(0), encoding.at_layer(1)
     assert isinstance(first, T5) and isinstance(second, T5)
     assert not torch.equal(first.table, second.table)
-    with pytest.raises(ValueError, match="Rope has no weights"):
+    with pytest.raises(ValueError, match=r"inner=Rope has no weights.*such as t5"):
         Untied(GEOMETRY, inner=ROPE)
 
 
@@ -157,7 +159,7 @@ def test_log_n_golden_values(position: int, wanted: float) -> None:
 
 def test_drope_is_its_inner_encoding_and_then_none() -> None:
     encoding = Drope(GEOMETRY, inner=Alibi, dropped=0.25)
-    for share, inner in [(0.0, Alibi), (0.74, Alibi), (0.75, NoPE), (1.0, NoPE), (0.5, Alibi)]:
+    for share, inner in [(0.0, Alibi), (0.75, Alibi), (0.76, NoPE), (1.0, NoPE), (0.5, Alibi)]:
         encoding.progress(share)
         for name in ("reference", "sdpa"):
             found = attended(encoding.at_layer(3), 16, name)
@@ -194,7 +196,7 @@ def test_draws_are_sorted_distinct_and_uniform() -> None:
     geometry = Geometry(width=32, heads=4, layers=1, train_length=40)
     encoding = Randomized(geometry, inner=SINUSOIDAL, longest=2048)
     torch.manual_seed(0)
-    draws = torch.stack([encoding._chosen(40, 0) for _ in range(4000)]).double()
+    draws = torch.stack([encoding.draws.chosen(40, 0, True, 0) for _ in range(4000)]).double()
     assert (draws.diff() >= 1).all() and draws.min() >= 0 and draws.max() < 2048
     assert draws[:, 0].mean().item() == pytest.approx(48.97561, abs=3)
     assert draws.diff().mean().item() == pytest.approx(49.97561, abs=0.3)
@@ -233,8 +235,8 @@ def test_distances_become_offsets_of_one_draw_and_stay_toeplitz(name: str) -> No
     x, q, k, v = drawn(8)
     torch.manual_seed(3)
     encoding.embed(x, torch.arange(8))
-    assert encoding.offsets is not None
-    offsets = encoding.offsets.tolist()
+    assert encoding.draws.offsets is not None
+    offsets = encoding.draws.offsets.tolist()
     assert offsets[0] == 0 and sorted(set(offsets)) == offsets and offsets != list(range(8))
     found = kernel(name)(encoding.at_layer(1), x, q, k, v, torch.arange(8))
     for h in range(4):
@@ -272,13 +274,58 @@ def test_at_evaluation_one_draw_stands_for_a_length() -> None:
 def test_a_range_too_short_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"longest=8.*train_length=16"):
         Randomized(GEOMETRY, inner=ROPE, longest=8)
-    with pytest.raises(ValueError, match=r"longest=64.*limit of 16 positions"):
+    with pytest.raises(ValueError, match=r"longest=64 is past the 16 positions of inner=Learned"):
         Randomized(GEOMETRY, inner=Learned, longest=64)
     encoding = Randomized(GEOMETRY, inner=ROPE, longest=64)
     assert encoding.max_length() == 64
     with pytest.raises(ValueError, match=r"65 positions.*longest=64"):
         encoding.embed(torch.zeros(1, 65, 32), torch.arange(65))
     assert Randomized(GEOMETRY, inner=ROPE, longest=64, evaluation="arange").max_length() is None
+
+
+AROUND = [partial(Window, size=99), LogN, partial(Drope, dropped=0.5)]
+
+
+@pytest.mark.parametrize("around", AROUND, ids=["window", "log_n", "drope"])
+@pytest.mark.parametrize("name", ["reference", "sdpa"])
+def test_a_draw_reaches_every_layer_through_other_wrappers(
+    around: Callable[..., Encoding], name: str
+) -> None:
+    randomized = partial(Randomized, inner=Alibi, longest=64)
+    plain, outer = randomized(GEOMETRY).eval(), around(GEOMETRY, inner=randomized).eval()
+    wanted = attended(plain.at_layer(2), 16, name)
+    x = drawn(16)[0]
+    for encoding in (plain, outer):
+        encoding.embed(x, torch.arange(16))
+    torch.testing.assert_close(attended(outer.at_layer(2), 16, name), wanted)
+    assert not torch.allclose(wanted, attended(Alibi(GEOMETRY), 16, name))
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        (NoPE, "inner=NoPE has no positions to draw"),
+        (partial(Randomized, inner=ROPE, longest=64), "inner=Randomized has positions of its own"),
+        (Degree, "inner=Degree has positions of its own"),
+    ],
+)
+def test_what_has_nothing_to_randomize_is_refused(inner: Inner, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Randomized(GEOMETRY, inner=inner, longest=64)
+    inside = partial(Randomized, inner=Alibi, longest=64)
+    for make in (partial(Interleave, first=inside, second=NoPE), partial(Untied, inner=inside)):
+        with pytest.raises(ValueError, match="Randomized acts before the first layer"):
+            make(GEOMETRY)
+
+
+def test_untied_makes_no_weights_that_nothing_uses() -> None:
+    for inner in (Cope, partial(Untied, inner=T5)):
+        encoding = Untied(GEOMETRY, inner=inner)
+        used = [p for i in range(6) for p in encoding.at_layer(i).parameters()]
+        assert len(list(encoding.parameters())) == len({id(p) for p in used}) == 6
+        assert sum(p.numel() for p in encoding.parameters()) == 6 * (
+            8 * 64 if inner is Cope else 32 * 4
+        )
 
 
 def test_fast_kernels_are_not_lost_to_a_wrapper() -> None:

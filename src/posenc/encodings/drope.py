@@ -1,6 +1,6 @@
 """DroPE: train with an encoding, drop it for the last part (Gelberg et al. 2025, 2512.12167).
 
-After 1 - `dropped` of the training every layer goes on without the inner encoding. Past the
+After 1 - `dropped` of the training's steps every layer goes on without the inner one. Past the
 training length the scores of such a model are multiplied by 1 + scale ln(T / L) (appendix; 0.412
 for a model trained from scratch, 0.103 for SmolLM, each fitted there).
 """
@@ -36,7 +36,7 @@ class Drope(Wrapper):
 
     def progress(self, share: float) -> None:
         super().progress(share)
-        self.gone = share >= 1 - self.dropped
+        self.gone = share > 1 - self.dropped
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.gone)

@@ -13,9 +13,10 @@ class Interleave(Encoding):
     def __init__(self, geometry: Geometry, *, first: Inner, second: Inner, every: int = 2) -> None:
         super().__init__(geometry)
         if not 2 <= every <= geometry.layers:
+            few = geometry.layers < 2
             raise ValueError(
                 f"every={every} of {geometry.layers} layers would leave one of the two encodings"
-                f" without a layer; give 2 to {geometry.layers}, or more model.layers"
+                f" without a layer; give {'' if few else f'2 to {geometry.layers}, or '}more layers"
             )
         self.every = every
         self.first, self.second = (

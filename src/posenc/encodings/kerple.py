@@ -5,6 +5,7 @@
 
 2H parameters in all, shared by the layers, initialised and clamped as in the authors' repository
 (chijames/KERPLE, `ParallelKerpleLog`, `ParallelKerplePower`): at least 0.01, an exponent at most 2.
+r1 and r2 [H]; a bias [H, R, K] of distances [R, K].
 """
 
 import torch

@@ -1,8 +1,9 @@
-"""Logits scaled with the logarithm of how many keys a query sees (Su 2021, kexue.fm/archives/8823).
+"""Logits scaled with the log of the number of tokens so far (Su 2021, kexue.fm/archives/8823).
 
 q_i -> q_i max(1, ln(i + 1) / ln L),  i from 0,  L the training length
 
-As in rerope_patch.py of bojone/rerope: nothing changes up to the training length.
+As in rerope_patch.py of bojone/rerope: nothing changes up to the training length. All earlier
+tokens count, those outside a window too. q, k [B, H, T, d], in the order of the tokens.
 """
 
 import math
@@ -15,7 +16,7 @@ from posenc.encodings.wrapper import Inner, Wrapper
 
 
 class LogN(Wrapper):
-    """The inner encoding, its queries longer where they see more keys than in training."""
+    """The inner encoding, its queries longer past the training length."""
 
     def __init__(self, geometry: Geometry, *, inner: Inner) -> None:
         super().__init__(geometry, inner)

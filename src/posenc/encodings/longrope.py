@@ -4,6 +4,7 @@ angle_i(n) = n f_i          for the first positions, n < unscaled
            = n f_i / l_i    from there on, l_i a factor for each pair
 
 Hugging Face's form (no first positions, factors chosen by length) is `encoding/spectrum=longrope`.
+q, k [B, H, T, d]; pos [T]; factors l [d/2].
 """
 
 from collections.abc import Mapping

@@ -6,6 +6,7 @@
     haar      psi(u) = -1 for -1 <= u < -1/2, 1 for -1/2 <= u < 0, 0 elsewhere
     gaussian  psi(u) = exp(-u^2)
 
+A score [B, H, R, K] from q [B, H, R, d] and distances t [R, K], with p [d] for each of them.
 Nothing is trained; all heads and layers are alike. The smallest scale is 1 for short training
 lengths, 4 in the paper's for 4,096 tokens.
 

@@ -1,6 +1,7 @@
 """A sliding window: no key is seen further back than some tokens (Beltagy et al. 2020, 2004.05150).
 
 score(i, j) = -inf where i - j >= size, so that the query itself counts as one of `size` keys.
+i and j count tokens, whatever their coordinates; the mask is [R, K], on the scores [B, H, R, K].
 """
 
 from posenc.encodings.base import Geometry

@@ -5,6 +5,7 @@ q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),
 for the i-th pair, so that the score decays as z_i^((m-n)/B). The exponents of both are taken from
 the middle of the sequence (torchscale's ceil(T/2)), which cancels in the score and keeps the scale
 of keys within float32 up to a distance that is named and refused past it.
+q, k [B, H, T, d]; pos [T]; z [d/2].
 """
 
 import math
@@ -18,6 +19,7 @@ from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
 LARGEST = 1e36  # of float32, with room for q and k
+LARGEST_GAMMA = 1e6  # past 1e16 nothing would decay in float64
 
 
 class Xpos(Rope):
@@ -37,8 +39,11 @@ class Xpos(Rope):
         gamma: float = 0.4,
     ) -> None:
         super().__init__(geometry, spectrum=spectrum, layout=layout)
-        if scale_base <= 0 or gamma <= 0:
-            raise ValueError(f"scale_base={scale_base} and gamma={gamma} must be above 0")
+        if not 0 < scale_base < math.inf or not 0 < gamma <= LARGEST_GAMMA:
+            raise ValueError(
+                f"scale_base={scale_base} must be finite and above 0,"
+                f" gamma={gamma} above 0 and at most {LARGEST_GAMMA:.0f}"
+            )
         width = geometry.head_width
         bands = torch.arange(width // 2, dtype=torch.float64)
         self.scale_base, self.decay = scale_base, (2 * bands / width + gamma) / (1 + gamma)

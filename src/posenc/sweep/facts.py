@@ -24,6 +24,9 @@ COMPONENTS = {
 }
 """Config group -> how many arguments the host gives what it builds."""
 
+REACH = "length", "longest"
+"""Knobs of an encoding that set how far it reaches, where they hold its limit."""
+
 
 def check_components(config: DictConfig) -> None:
     """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
@@ -47,10 +50,11 @@ def check_reach(config: DictConfig) -> None:
     encoding = build_encoding(config, list(config.modules))
     longest, limit = max(evaluation_lengths(config)), encoding.max_length()
     if limit is not None and longest > limit:
+        knobs = [key for key in REACH if config.encoding.get(key, 0) in (None, limit)]
+        larger = f"encoding.{knobs[0]}={longest} or " if knobs else ""
         raise ConfigError(
             f"evaluation length {longest} is past the end of encoding={config.choices.encoding},"
-            f" which has {limit} positions; give encoding.length={longest} or shorter"
-            f" evaluation.lengths"
+            f" which reaches {limit} positions; give {larger}shorter evaluation lengths"
         )
 
 

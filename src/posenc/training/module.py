@@ -31,7 +31,7 @@ class LanguageModel(pl.LightningModule):
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         # Draws become a function of seed and step, so that no random state has to be saved.
         torch.manual_seed(seed_of(self.seed, f"batch {batch_idx} rank {self.global_rank}"))
-        self.model.encoding.progress(self.global_step / self.total_steps)
+        self.model.encoding.progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         inputs, targets = batch

@@ -1,4 +1,7 @@
-"""What a spectrum is."""
+"""What a spectrum is.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+"""
 
 from collections.abc import Callable
 

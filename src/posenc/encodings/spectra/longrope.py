@@ -1,4 +1,9 @@
-"""LongRoPE in the form of Hugging Face (Ding et al. 2024, 2402.13753; modeling_rope_utils)."""
+"""LongRoPE in the form of Hugging Face (Ding et al. 2024, 2402.13753; modeling_rope_utils).
+
+    f_i / l_i,   l_i a factor for each pair
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+"""
 
 import math
 
@@ -26,6 +31,8 @@ def longrope(
     search sets out. The paper's own form, with its first tokens left alone, is `encoding=longrope`.
     """
     frequencies, _ = geometric(width, train_length, length, base=base)
+    if train_length < 2:
+        raise ValueError("train_length=1 has no logarithm to divide by; give 2 or more")
     grown = growth(factor, train_length, length)
     magnitude = math.sqrt(1 + math.log(grown) / math.log(train_length)) if grown > 1 else 1.0
     if length > train_length:

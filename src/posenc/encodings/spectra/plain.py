@@ -1,4 +1,7 @@
-"""Spectra of the width alone."""
+"""Spectra of the width alone.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+"""
 
 import torch
 from torch import Tensor
@@ -9,7 +12,9 @@ from posenc.encodings.spectra.base import Frequencies
 def bands(width: int) -> Tensor:
     """The numbers 0 .. width/2 - 1 of the pairs, in float64; ValueError for an odd width."""
     if width % 2:
-        raise ValueError(f"a spectrum needs an even width, not {width}")
+        raise ValueError(
+            f"a spectrum needs an even width, not {width}; give an even number of channels"
+        )
     return torch.arange(width // 2, dtype=torch.float64)
 
 

@@ -2,12 +2,16 @@
 
 A `factor` of None is the length at hand over that of training, 1 at least ("dynamic scaling", YaRN,
 2309.00071, section 3.3): nothing then changes up to the training length.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
 """
 
 import math
 
 from posenc.encodings.spectra.base import Frequencies
 from posenc.encodings.spectra.plain import geometric
+
+LARGEST = 1e6  # factor: past it powers of it leave float64
 
 
 def interpolated(
@@ -76,8 +80,10 @@ def growth(factor: float | None, train_length: int, length: int) -> float:
     """How many times longer than in training: as told, or as the length at hand is."""
     if factor is None:
         return max(1.0, length / train_length)
-    if factor < 1:
-        raise ValueError(f"factor={factor} must be 1 or more, or null for the length at hand")
+    if not 1 <= factor <= LARGEST:
+        raise ValueError(
+            f"factor={factor} must lie from 1 to {LARGEST:.0f}, or be null for the length at hand"
+        )
     return float(factor)
 
 

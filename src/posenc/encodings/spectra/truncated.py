@@ -1,4 +1,7 @@
-"""Spectra of which a part stands still, its pairs carrying no position."""
+"""Spectra of which a part stands still, its pairs carrying no position.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+"""
 
 import math
 

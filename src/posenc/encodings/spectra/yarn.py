@@ -1,9 +1,13 @@
 """YaRN (Peng et al. 2023, 2309.00071): NTK-by-parts with a temperature, in its two forms.
 
+    f_i (1 - r_i) + (f_i / s) r_i,   r a ramp from 0 for fast bands to 1 for slow ones
+
 Paper and authors' code disagree: the paper's ramp is linear in the number of turns within L (eq.
 18), the code's, and Hugging Face's, in the number of the band between the bands of `fast` and
 `slow` turns. At d=64, L=512, s=4 they differ by up to a factor of 1.77. Both multiply cosine and
 sine by 0.1 ln s + 1 (eq. 22), which is squared on the scores.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
 """
 
 import math
@@ -44,9 +48,12 @@ def yarn(
     frequencies, _ = geometric(width, train_length, length, base=base)
     if base == 1:
         raise ValueError("base=1 gives every band the same frequency; give another")
+    if not 0 < slow < fast < math.inf:
+        raise ValueError(f"slow={slow} must be above 0 and below fast={fast}; give finite turns")
 
     def band_of(turns: float) -> float:
-        return width * math.log(train_length / (2 * math.pi * turns)) / (2 * math.log(base))
+        wavelengths = math.log(train_length / (2 * math.pi)) - math.log(turns)
+        return width * wavelengths / (2 * math.log(base))
 
     first, last = band_of(fast), band_of(slow)
     if truncate:
