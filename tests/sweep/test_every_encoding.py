@@ -31,7 +31,9 @@ def test_it_trains_and_is_measured_past_its_training_length(
             small_run(*overrides)
         overrides, lengths = [*overrides, "evaluation.factors=[1]"], [24]
     run = small_run(*overrides)
+    caplog.set_level(logging.INFO, logger="posenc")
     assert job([str(run.path)]) == FINISHED, run.status().error
     assert len(run.metrics()) == 20
     assert sorted({row["length"] for row in run.rows()}) == lengths
+    assert "kernel attention of layers" in caplog.text
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING], caplog.text

@@ -14,6 +14,7 @@ from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
 from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
+from posenc.model.kernels import described
 from posenc.model.precision import LIGHTNING
 from posenc.model.transformer import Transformer
 from posenc.record.metrics import MetricsLog
@@ -24,6 +25,7 @@ from posenc.training.recorder import Recorder
 from posenc.training.session import Session
 from posenc.training.validation import validation_loss
 
+log = logging.getLogger("posenc")
 ADVICE = (
     ".*does not have many workers.*",  # the batches are slices of an array in memory
     ".*GPU available but not used.*",
@@ -44,6 +46,9 @@ def fit(session: Session, training_share: float) -> bool:
         return True
     MetricsLog(run.metrics_file).cut_back(done)
     module = language_model(config, data.vocabulary_size, steps)
+    if config.kernel == "sdpa":
+        for line in described(module.model.encoding, device_of(config), config.precision):
+            log.info("kernel %s", line)
     recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
     windows = TrainingWindows(data.stream("train"), config.train_length, config.seed)

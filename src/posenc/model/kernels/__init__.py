@@ -7,6 +7,7 @@ q . k / sqrt(d) with d the width of the values, plus the encoding's biases.
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
@@ -27,6 +28,21 @@ KERNELS: dict[str, Kernel] = {
 def resolve(name: str) -> str:
     """The kernel that `auto` stands for: sdpa, which serves every encoding on every device."""
     return "sdpa" if name == "auto" else name
+
+
+def described(encoding: Encoding, device: torch.device, precision: str) -> list[str]:
+    """What `sdpa` does with every layer of an encoding, and why: a line for each way."""
+    geometry = encoding.geometry
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    pos = encoding.positions(geometry.train_length, device)
+    x = torch.zeros(1, geometry.train_length, geometry.width, device=device)
+    shape = (1, geometry.heads, geometry.train_length, geometry.head_width)
+    q = torch.zeros(shape, device=device, dtype=dtype)
+    layers: dict[str, list[str]] = {}
+    for index in range(geometry.layers):
+        way = sdpa.choose(encoding.at_layer(index), x, q, pos)
+        layers.setdefault(f"{way.name} ({way.why})" if way.why else way.name, []).append(str(index))
+    return [f"attention of layers {', '.join(at)}: {way}" for way, at in layers.items()]
 
 
 def kernel(name: str) -> Kernel:

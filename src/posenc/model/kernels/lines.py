@@ -14,6 +14,7 @@ from posenc.model.kernels import fused
 from posenc.model.kernels.gradients import Rows, Sums, backward
 from posenc.model.kernels.scores import wide
 
+LOOKS_AT_QUERY = "its bias looks at the query's position, undeclared"
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
 
@@ -36,8 +37,8 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     why = applies(encoding, q, pos)
     line = None if why else line_of(encoding, q, pos)
     if line is None:
-        why = why or "its bias looks at the query's position, undeclared"
-        raise ValueError(f"kernel=lines cannot serve {type(encoding).__name__}: {why}")
+        name = type(encoding).__name__
+        raise ValueError(f"kernel=lines cannot serve {name}: {why or LOOKS_AT_QUERY}")
     return with_line(encoding, q, k, v, line)
 
 

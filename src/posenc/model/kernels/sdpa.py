@@ -4,26 +4,52 @@
 | --- | --- |
 | neither bias, window nor weights | `causal`, the fused kernel as it is |
 | a bias of distance alone or a window, on a CPU | `lines`, as fast, and no mask is made |
-| a bias with factors, of fewer columns than the values | `factored`, a few columns more |
+| a bias with factors, of no more columns than the values | `factored`, a few columns more |
 | anything else | `blocks`, biases of one block of rows at a time |
 """
 
+from typing import NamedTuple
+
 from torch import Tensor
 
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, Factors
 from posenc.model.kernels import blocks, causal, factored, lines
+
+
+class Way(NamedTuple):
+    """The name of a kernel, why it is no cheaper one, and what was formed to find that out."""
+
+    name: str
+    why: str = ""
+    line: Tensor | None = None
+    pairs: list[Factors] | None = None
+
+
+def choose(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> Way:
+    """The way that the table gives to an encoding at these positions."""
+    told = causal.applies(encoding, q, pos)
+    if told is None:
+        return Way("causal")
+    why = f"not causal: {told}"
+    told = lines.applies(encoding, q, pos)
+    line = None if told else lines.line_of(encoding, q, pos)
+    if line is not None:
+        return Way("lines", why, line=line)
+    why += f"; not lines: {told or lines.LOOKS_AT_QUERY}"
+    told = factored.applies(encoding, q, pos)
+    pairs = None if told else encoding.bias_factors(x, pos)
+    if pairs is not None and factored.count(pairs, q.dtype) <= encoding.geometry.head_width:
+        return Way("factored", why, pairs=pairs)
+    return Way("blocks", f"{why}; not factored: {told or 'it would take too many columns'}")
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
-    if causal.applies(encoding, q, pos) is None:
+    way = choose(encoding, x, q, pos)
+    if way.name == "causal":
         return causal.attend(encoding, x, q, k, v, pos)
-    if lines.applies(encoding, q, pos) is None:
-        line = lines.line_of(encoding, q, pos)
-        if line is not None:
-            return lines.with_line(encoding, q, k, v, line)
-    if factored.applies(encoding, q, pos) is None:
-        pairs = encoding.bias_factors(x, pos)
-        if pairs is not None and factored.count(pairs, q.dtype) <= v.shape[-1]:
-            return factored.with_factors(q, k, v, pairs)
+    if way.line is not None:
+        return lines.with_line(encoding, q, k, v, way.line)
+    if way.pairs is not None:
+        return factored.with_factors(q, k, v, way.pairs)
     return blocks.attend(encoding, x, q, k, v, pos)
