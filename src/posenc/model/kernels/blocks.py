@@ -29,12 +29,12 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     saved = encoding.geometry.layers * batch * heads * length * window
     recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
     found = []
-    for start in range(0, length, rows):
+    for start in reversed(range(0, length, rows)):  # the largest first: later ones fit where it was
         block = slice(start, min(start + rows, length))
         keys = slice(max(0, start - window + 1), block.stop)
         given = (encoding, x, q, k, v, pos, block, keys)
         found.append(checkpoint(one, *given, use_reentrant=False) if recompute else one(*given))
-    return torch.cat(found, dim=2)
+    return torch.cat(found[::-1], dim=2)
 
 
 def one(
