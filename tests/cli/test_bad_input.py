@@ -52,6 +52,8 @@ def told(
         (["encoding=randomized", "encoding.longest=24"], ["24 positions", "encoding.longest=96"]),
         (["encoding=fire", "encoding.hidden=0"], ["hidden=0 must be 1 or more"]),
         (["encoding=rope", "encoding/spectrum=ntk", "encoding.spectrum.factor=1e300"], ["1000000"]),
+        (["encoding=fire", "kernel=lines"], ["kernel=lines cannot serve Fire", "distance alone"]),
+        (["encoding=t5", "kernel=factored"], ["kernel=factored cannot serve T5", "no factors"]),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
         (["devices=2"], ["devices=2", "devices=1"]),
         (["batch_tokens=100"], ["batch_tokens=100", "96"]),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
-from posenc.encodings.base import Encoding, Geometry, PerLayer
+from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
 from posenc.encodings.cable import Cable
 from posenc.encodings.cope import Cope
 from posenc.encodings.dape import Dape
@@ -24,10 +24,10 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.t5 import T5
 from posenc.model.build import build_encoding
 from posenc.model.kernels import reference, sdpa
-from posenc.model.kernels.factored import product
 
 Gate = Literal["keep", "forget"]
 Inputs = tuple[Tensor, Tensor, Tensor]
+Product = Callable[[list[Factors]], Tensor]
 Pair = Callable[[int, int, int], Tensor]
 GATE_LOGITS = [0.3, -1.2, 2.0, 0.5, -0.1]
 LAYER, LAYERS = 1, 3
@@ -387,7 +387,7 @@ def test_a_hundred_thousand_tokens_are_summed_exactly() -> None:
 
 
 @pytest.mark.parametrize("name", ["fox", "cable", "cable_paper", "cable_nw"])
-def test_factors_multiply_to_the_bias(name: str) -> None:
+def test_factors_multiply_to_the_bias(name: str, product: Product) -> None:
     encoding = build(MAKERS[name], geometry(6))
     x, q, k = draw(encoding.geometry, 50)
     factors = encoding.at_layer(LAYER).bias_factors(x.float(), torch.arange(50))
@@ -409,7 +409,7 @@ def test_fixed_gates_golden_values() -> None:
 
 
 @pytest.mark.parametrize("trainable", [False, True])
-def test_fixed_gates_of_two_to_256_tokens_are_alibi(trainable: bool) -> None:
+def test_fixed_gates_of_two_to_256_tokens_are_alibi(trainable: bool, product: Product) -> None:
     encoding = FoxFixed(geometry(8), shortest=2, longest=256, trainable=trainable)
     assert len(list(encoding.parameters())) == trainable
     pos, head = torch.arange(40), torch.arange(8)[:, None, None]

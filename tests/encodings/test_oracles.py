@@ -8,9 +8,10 @@ from typing import Literal
 
 import pytest
 import torch
+from torch import Tensor
 
 from posenc.encodings.alibi import Alibi, authors_slopes, formula_slopes
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Factors, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.rope import Rope
@@ -18,8 +19,8 @@ from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import Spectrum, geometric
 from posenc.encodings.t5 import T5
-from posenc.model.kernels.factored import product
 
+Product = Callable[[list[Factors]], Tensor]
 Layout = Literal["interleaved", "concatenated"]
 HEADS = [1, 2, 3, 6, 8, 12, 20]
 
@@ -113,7 +114,7 @@ def test_alibi_golden_slopes() -> None:
 
 
 @pytest.mark.parametrize("heads", [6, 8, 12, 20])
-def test_alibi_bias_and_its_factors(heads: int) -> None:
+def test_alibi_bias_and_its_factors(heads: int, product: Product) -> None:
     encoding = Alibi(geometry(heads * 8, heads))
     pos = torch.arange(9)
     head = torch.arange(heads)[:, None, None]
@@ -222,7 +223,7 @@ def test_sandwich_golden_values(
     assert found.tolist() == pytest.approx(wanted, rel=1e-8, abs=1e-12)
 
 
-def test_sandwich_factors_are_its_bias_up_to_a_constant() -> None:
+def test_sandwich_factors_are_its_bias_up_to_a_constant(product: Product) -> None:
     encoding, pos = Sandwich(geometry(64, 4), bias_width=16), torch.arange(40)
     factors = encoding.bias_factors(torch.zeros(1, 40, 64), pos)
     assert factors is not None

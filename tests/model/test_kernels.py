@@ -314,7 +314,7 @@ def test_sdpa_takes_the_way_of_its_table(
     taken = []
     for name in ("causal", "lines", "factored", "blocks"):
         module = sys.modules[f"posenc.model.kernels.{name}"]
-        entry = {"factored": "with_factors", "lines": "with_line"}.get(name, "attend")
+        entry = {"factored": "with_columns", "lines": "with_line"}.get(name, "attend")
         plain = getattr(module, entry)
 
         def told(*given: object, name: str = name, plain: Callable[..., Tensor] = plain) -> Tensor:

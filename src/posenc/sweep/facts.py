@@ -10,8 +10,9 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
 from posenc.data.tokenized import TokenizedData
 from posenc.data.windows import TrainingWindows
+from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
-from posenc.model.kernels import kernel, resolve
+from posenc.model.kernels import kernel, refuse, resolve
 
 COMPONENTS = {
     "data": 0,
@@ -40,14 +41,14 @@ def check_components(config: DictConfig) -> None:
     schedule = build(config.schedule, name="schedule", modules=modules)
     _refusal("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
-    _refusal("kernel", lambda: kernel(resolve(config.kernel)))
-    check_reach(config)
+    encoding = build_encoding(config, modules)
+    _refusal("kernel", lambda: refuse(resolve(config.kernel), encoding, config.precision))
+    check_reach(config, encoding)
     check_devices(config)
 
 
-def check_reach(config: DictConfig) -> None:
+def check_reach(config: DictConfig, encoding: Encoding) -> None:
     """ConfigError for an evaluation length that the encoding cannot reach."""
-    encoding = build_encoding(config, list(config.modules))
     longest, limit = max(evaluation_lengths(config)), encoding.max_length()
     if limit is not None and longest > limit:
         knobs = [key for key in REACH if config.encoding.get(key, 0) in (None, limit)]

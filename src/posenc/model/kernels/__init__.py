@@ -32,17 +32,32 @@ def resolve(name: str) -> str:
 
 def described(encoding: Encoding, device: torch.device, precision: str) -> list[str]:
     """What `sdpa` does with every layer of an encoding, and why: a line for each way."""
-    geometry = encoding.geometry
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    pos = encoding.positions(geometry.train_length, device)
-    x = torch.zeros(1, geometry.train_length, geometry.width, device=device)
-    shape = (1, geometry.heads, geometry.train_length, geometry.head_width)
-    q = torch.zeros(shape, device=device, dtype=dtype)
+    x, q, pos = _nothing(encoding, encoding.geometry.train_length, device, precision)
     layers: dict[str, list[str]] = {}
-    for index in range(geometry.layers):
+    for index in range(encoding.geometry.layers):
         way = sdpa.choose(encoding.at_layer(index), x, q, pos)
         layers.setdefault(f"{way.name} ({way.why})" if way.why else way.name, []).append(str(index))
     return [f"attention of layers {', '.join(at)}: {way}" for way, at in layers.items()]
+
+
+@torch.no_grad()
+def refuse(name: str, encoding: Encoding, precision: str) -> None:
+    """CannotServe where the kernel of that name cannot serve every layer of the encoding."""
+    attend = kernel(name)
+    x, q, pos = _nothing(encoding, 1, torch.device("cpu"), precision)
+    for index in range(encoding.geometry.layers):
+        attend(encoding.at_layer(index), x, q, q, q, pos)
+
+
+def _nothing(
+    encoding: Encoding, length: int, device: torch.device, precision: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros for x and q, and the positions, of as many tokens."""
+    geometry = encoding.geometry
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    x = torch.zeros(1, length, geometry.width, device=device)
+    q = torch.zeros(1, geometry.heads, length, geometry.head_width, device=device, dtype=dtype)
+    return x, q, encoding.positions(length, device)
 
 
 def kernel(name: str) -> Kernel:

@@ -14,7 +14,7 @@ from posenc.encodings.base import Encoding
 from posenc.model.kernels import fused
 from posenc.model.kernels.gradients import Rows, Sums, backward
 from posenc.model.kernels.reference import attend_rows
-from posenc.model.kernels.scores import bias, seen, wide
+from posenc.model.kernels.scores import bias, seen, wide, window_of
 
 BLOCK_BUDGET = 2**22  # scores of a block
 ROWS = (16, 256)  # at least and at most
@@ -25,7 +25,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     """Attention as `reference.attend` defines it."""
     batch, heads, length, _ = q.shape
     rows = max(ROWS[0], min(ROWS[1], BLOCK_BUDGET // (batch * heads * length)))
-    window = min(encoding.window() or length, length)
+    window = window_of(encoding, length)
     saved = encoding.geometry.layers * batch * heads * length * window
     recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
     found = []

@@ -4,6 +4,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc.encodings.base import Encoding
+from posenc.model.kernels.refusal import CannotServe
 
 
 def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
@@ -15,9 +16,9 @@ def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it; ValueError where the kernel does not apply."""
+    """Attention as `reference.attend` defines it; CannotServe where the kernel does not apply."""
     if why := applies(encoding, q, pos):
-        raise ValueError(f"kernel=causal cannot serve {type(encoding).__name__}: {why}")
+        raise CannotServe("causal", encoding, why)
     return with_scale(q, k, v, v.shape[-1] ** -0.5)
 
 

@@ -11,11 +11,13 @@ from torch.nn.functional import pad
 
 from posenc.encodings.base import Encoding, Factors
 from posenc.model.kernels import causal
+from posenc.model.kernels.refusal import CannotServe
 
 PARTS = {torch.float64: 1, torch.float32: 2, torch.bfloat16: 3}
 MULTIPLE = 8  # widths that fused kernels are made for
 
-Columns = list[tuple[int, Tensor | None, Tensor | None]]
+Column = tuple[int, Tensor | None, Tensor | None]
+"""Its place in the order of sums, and what queries and keys have there; None stands for ones."""
 
 
 def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
@@ -30,29 +32,43 @@ def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it; ValueError where the kernel does not apply."""
+    """Attention as `reference.attend` defines it; CannotServe where the kernel does not apply."""
     why = applies(encoding, q, pos)
-    pairs = None if why else encoding.bias_factors(x, pos)
+    columns = None if why else columns_of(encoding, x, q, pos)
+    if columns is None:
+        raise CannotServe("factored", encoding, why or "it has no factors now")
+    return with_columns(q, k, v, columns)
+
+
+def columns_of(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> list[Column] | None:
+    """The columns of the encoding's factors, those that cancel first; None where it has none."""
+    pairs = encoding.bias_factors(x, pos)
     if pairs is None:
-        name = type(encoding).__name__
-        raise ValueError(f"kernel=factored cannot serve {name}: {why or 'it has no factors now'}")
-    return with_factors(q, k, v, pairs)
+        return None
+    scale = encoding.geometry.head_width**-0.5
+    found = [column for pair in pairs for column in columns_of_pair(pair, q.dtype, scale)]
+    return sorted(found, key=lambda column: column[0])
 
 
-def with_factors(q: Tensor, k: Tensor, v: Tensor, pairs: list[Factors]) -> Tensor:
-    """Causal attention with the products of the factors added to the scores."""
-    scale = v.shape[-1] ** -0.5
-    found = [column for pair in pairs for column in columns(pair, q.dtype, scale)]
-    found.sort(key=lambda column: column[0])
-    of_queries = [_like(q, of_query, of_key) for _, of_query, of_key in found]
-    of_keys = [_like(q, of_key, of_query) for _, of_query, of_key in found]
+def count(columns: list[Column]) -> int:
+    """How much wider the columns make queries and keys."""
+    return sum(_width(of_query, of_key) for _, of_query, of_key in columns)
+
+
+def with_columns(q: Tensor, k: Tensor, v: Tensor, columns: list[Column]) -> Tensor:
+    """Causal attention with the products of the columns added to the scores."""
+    of_queries, of_keys = [], []
+    for _, of_query, of_key in columns:
+        shape = (*q.shape[:3], _width(of_query, of_key))
+        of_queries.append((q.new_ones(()) if of_query is None else of_query).expand(shape))
+        of_keys.append((q.new_ones(()) if of_key is None else of_key).expand(shape))
     wide_q, wide_k = torch.cat([*of_queries, q], dim=-1), torch.cat([*of_keys, k], dim=-1)
     missing = (0, -wide_q.shape[-1] % MULTIPLE)
-    return causal.with_scale(pad(wide_q, missing), pad(wide_k, missing), v, scale)
+    return causal.with_scale(pad(wide_q, missing), pad(wide_k, missing), v, v.shape[-1] ** -0.5)
 
 
-def columns(pair: Factors, dtype: torch.dtype, scale: float) -> Columns:
-    """The columns of one pair, each with its rank in the order of sums; None stands for ones.
+def columns_of_pair(pair: Factors, dtype: torch.dtype, scale: float) -> list[Column]:
+    """The columns of one pair of factors, divided by the scale.
 
     Of what the query alone brings, a constant to it, the last part is left out: the others only
     keep sums small.
@@ -82,27 +98,8 @@ def split(factor: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return parts
 
 
-def _like(q: Tensor, column: Tensor | None, other: Tensor | None) -> Tensor:
-    """A column [B, H, T, r] for queries or keys; ones beside the other where there is None."""
-    if column is None:
-        assert other is not None
-        return q.new_ones(()).expand(*q.shape[:3], other.shape[-1])
-    return column.expand(*q.shape[:3], -1)
-
-
-def product(pairs: list[Factors]) -> Tensor:
-    """The bias [B|1, H, T, T] that factors stand for, up to a constant per query."""
-    found = []
-    for of_query, of_key in pairs:
-        some = of_key if of_query is None else of_query
-        assert some is not None
-        queries, keys = (torch.ones_like(some) if f is None else f for f in (of_query, of_key))
-        found.append(queries @ keys.mT)
-    return torch.stack(found).sum(0)
-
-
-def count(pairs: list[Factors], dtype: torch.dtype) -> int:
-    """How many columns the factors become."""
-    widths = [next(f for f in pair if f is not None).shape[-1] for pair in pairs]
-    parts = [len(columns(pair, dtype, 1.0)) for pair in pairs]
-    return sum(width * part for width, part in zip(widths, parts, strict=True))
+def _width(of_query: Tensor | None, of_key: Tensor | None) -> int:
+    """How many columns stand beside each other, [B|1, H, T, this]."""
+    some = of_key if of_query is None else of_query
+    assert some is not None
+    return some.shape[-1]

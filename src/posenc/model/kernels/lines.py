@@ -12,7 +12,8 @@ from torch.nn.functional import pad
 from posenc.encodings.base import Encoding
 from posenc.model.kernels import fused
 from posenc.model.kernels.gradients import Rows, Sums, backward
-from posenc.model.kernels.scores import wide
+from posenc.model.kernels.refusal import CannotServe
+from posenc.model.kernels.scores import wide, window_of
 
 LOOKS_AT_QUERY = "its bias looks at the query's position, undeclared"
 FORWARD_ROWS = 256
@@ -33,12 +34,11 @@ def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it; ValueError where the kernel does not apply."""
+    """Attention as `reference.attend` defines it; CannotServe where the kernel does not apply."""
     why = applies(encoding, q, pos)
     line = None if why else line_of(encoding, q, pos)
     if line is None:
-        name = type(encoding).__name__
-        raise ValueError(f"kernel=lines cannot serve {name}: {why or LOOKS_AT_QUERY}")
+        raise CannotServe("lines", encoding, why or LOOKS_AT_QUERY)
     return with_line(encoding, q, k, v, line)
 
 
@@ -66,11 +66,6 @@ def line_of(encoding: Encoding, q: Tensor, pos: Tensor) -> Tensor | None:
         return None
     table = table[:, 0].masked_fill(distance >= window_of(encoding, length), -torch.inf)
     return pad(table.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)
-
-
-def window_of(encoding: Encoding, length: int) -> int:
-    """How many tokens a query sees at most."""
-    return min(encoding.window() or length, length)
 
 
 class Lines(torch.autograd.Function):

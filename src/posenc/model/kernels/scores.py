@@ -27,6 +27,11 @@ def seen(rows: slice, keys: slice, window: int | None, device: torch.device) -> 
     return causal if window is None else causal & (query - key < window)
 
 
+def window_of(encoding: Encoding, length: int) -> int:
+    """How many of `length` tokens a query sees at most."""
+    return min(encoding.window() or length, length)
+
+
 def at(pos: Tensor, part: slice) -> Tensor:
     """The positions [R] or coordinates [B, R, axes] of a run of tokens."""
     return pos[part] if pos.ndim == 1 else pos[:, part]

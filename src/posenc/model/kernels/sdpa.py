@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Factors
+from posenc.encodings.base import Encoding
 from posenc.model.kernels import blocks, causal, factored, lines
 
 
@@ -22,7 +22,7 @@ class Way(NamedTuple):
     name: str
     why: str = ""
     line: Tensor | None = None
-    pairs: list[Factors] | None = None
+    columns: list[factored.Column] | None = None
 
 
 def choose(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> Way:
@@ -37,9 +37,9 @@ def choose(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> Way:
         return Way("lines", why, line=line)
     why += f"; not lines: {told or lines.LOOKS_AT_QUERY}"
     told = factored.applies(encoding, q, pos)
-    pairs = None if told else encoding.bias_factors(x, pos)
-    if pairs is not None and factored.count(pairs, q.dtype) <= encoding.geometry.head_width:
-        return Way("factored", why, pairs=pairs)
+    columns = None if told else factored.columns_of(encoding, x, q, pos)
+    if columns is not None and factored.count(columns) <= encoding.geometry.head_width:
+        return Way("factored", why, columns=columns)
     return Way("blocks", f"{why}; not factored: {told or 'it would take too many columns'}")
 
 
@@ -50,6 +50,6 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
         return causal.attend(encoding, x, q, k, v, pos)
     if way.line is not None:
         return lines.with_line(encoding, q, k, v, way.line)
-    if way.pairs is not None:
-        return factored.with_factors(q, k, v, way.pairs)
+    if way.columns is not None:
+        return factored.with_columns(q, k, v, way.columns)
     return blocks.attend(encoding, x, q, k, v, pos)
