@@ -118,7 +118,7 @@ class Encoding(nn.Module):
 
 
 class PerLayer(Encoding):
-    """An encoding whose weights differ by layer, stacked as [layers, ...] and read at `layer`."""
+    """An encoding that knows its layer; weights that differ by it are stacked as [layers, ...]."""
 
     layer = 0
 

@@ -15,6 +15,7 @@ spaced evenly in their logarithms: ALiBi with other slopes, as long as they are 
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
@@ -24,12 +25,12 @@ from torch.nn.functional import logsigmoid
 from posenc.encodings.base import Factors, Geometry, PerLayer
 
 
-class Forgetting(PerLayer):
+class Forgetting(PerLayer, ABC):
     """Scores g_h(i) (F_h(i) - F_h(j)) from sums F over the tokens and weights g of the queries."""
 
+    @abstractmethod
     def terms(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
         """The weights g (None for 1) and the sums F, [B, H, T, 1] in float64."""
-        raise NotImplementedError
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor

@@ -47,15 +47,17 @@ class LongRope(Rope):
             raise ValueError(f"factors={factors} must be 1 or more, or a list")
         if unscaled < 0:
             raise ValueError(f"unscaled={unscaled} must be 0 or more")
-        self.waves = SlowedWaves(spectrum, width, geometry.train_length)
-        self.waves.factors, self.waves.unscaled = slowed, unscaled
+        self.waves = SlowedWaves(spectrum, geometry, slowed, unscaled)
 
 
 class SlowedWaves(Waves):
     """Waves whose angles are divided by `factors` [width/2], but for the first positions."""
 
-    factors: Tensor
-    unscaled: int
+    def __init__(
+        self, spectrum: Spectrum, geometry: Geometry, factors: Tensor, unscaled: int
+    ) -> None:
+        super().__init__(spectrum, geometry.head_width, geometry.train_length)
+        self.factors, self.unscaled = factors, unscaled
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
         angles, magnitude = super().angles(along_sequence(pos, "longrope"))

@@ -20,27 +20,28 @@ def bands(width: int) -> Tensor:
 
 def geometric(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
-    if base <= 0:
-        raise ValueError(f"base={base} must be above 0")
-    return float(base) ** (-2 * bands(width) / width), 1.0
+    return falling(base, 2 * bands(width) / width), 1.0
 
 
 def geometric_d1(
     width: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
     """base^(-i/(width-1)): half of the geometric spectrum's range (article 001's form)."""
-    if base <= 0:
-        raise ValueError(f"base={base} must be above 0")
-    return float(base) ** (-bands(width) / (width - 1)), 1.0
+    return falling(base, bands(width) / (width - 1)), 1.0
 
 
 def geometric_t2t(
     width: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
     """base^(-i/(width/2-1)): the lowest frequency is 1/base exactly (tensor2tensor's timing)."""
+    return falling(base, bands(width) / max(1, width // 2 - 1)), 1.0
+
+
+def falling(base: float, exponents: Tensor) -> Tensor:
+    """base^-exponent for each exponent; ValueError for a base that is not above 0."""
     if base <= 0:
         raise ValueError(f"base={base} must be above 0")
-    return float(base) ** (-bands(width) / max(1, width // 2 - 1)), 1.0
+    return float(base) ** -exponents
 
 
 def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:

@@ -8,7 +8,7 @@ import math
 import torch
 
 from posenc.encodings.spectra.base import Frequencies
-from posenc.encodings.spectra.plain import geometric
+from posenc.encodings.spectra.plain import falling, geometric
 
 
 def highest(
@@ -48,9 +48,9 @@ def half_truncated(
 
     (modded-nanogpt's half-truncated rotation, with base 1024; its frequencies end at 1/base.)
     """
-    if width % 4 or base <= 0:
-        raise ValueError(f"width={width} must be a multiple of 4 and base={base} above 0")
-    kept = float(base) ** -torch.linspace(0, 1, width // 4, dtype=torch.float64)
+    if width % 4:
+        raise ValueError(f"width={width} must be a multiple of 4, so that half of the pairs turn")
+    kept = falling(base, torch.linspace(0, 1, width // 4, dtype=torch.float64))
     return torch.cat([kept, torch.zeros_like(kept)]), 1.0
 
 
