@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ from torch import Tensor
 from posenc.config.compose import compose
 from posenc.model.build import build_model
 from posenc.model.transformer import Transformer
+from posenc.record.memory import peak_megabytes
 from posenc.sweep.process import KEEP_MEMORY
 
 SIZE = ["model.width=256", "model.layers=4", "model.heads=8", "model.feed_forward=1024"]
@@ -63,7 +63,7 @@ def step(encodings: list[str], length: int, rounds: int) -> None:
 
 
 def memory(encodings: list[str], length: int) -> None:
-    print(f"{'encoding':16} {'peak MiB':>10} {'ratio':>7}   evaluation at {length}")
+    print(f"{'encoding':16} {'peak MB':>10} {'ratio':>7}   evaluation at {length}")
     peaks = {}
     for name in encodings:
         command = [sys.executable, __file__, "evaluate", "--length", str(length)]
@@ -76,22 +76,13 @@ def memory(encodings: list[str], length: int) -> None:
 
 @torch.no_grad()
 def evaluate(encoding: str, length: int) -> None:
-    """Print by how much the peak of this process grows in an evaluation, in MiB."""
+    """Print by how much the peak of this process grows in an evaluation, in MB."""
     model = model_of(encoding, 512).eval()
     tokens = torch.randint(0, VOCABULARY, (1, length))
     model.losses(tokens[:, :64], tokens[:, :64])
-    before = peak()
+    before = peak_megabytes()
     model.losses(tokens, tokens)
-    print(peak() - before)
-
-
-def peak() -> float:
-    """The largest resident size since this program began, in MiB, as Linux has it.
-
-    (getrusage starts from the size of the process that started this one.)
-    """
-    [line] = [row for row in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in row]
-    return int(line.split()[1]) / 1024
+    print(peak_megabytes() - before)
 
 
 def main() -> None:

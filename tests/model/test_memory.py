@@ -10,7 +10,7 @@ BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "encodings.py"
 
 
 def peak(encoding: str, length: int) -> float:
-    """By how many MiB the peak of a process grows in an evaluation at a length."""
+    """By how many MB the peak of a process grows in an evaluation at a length."""
     command = [sys.executable, str(BENCHMARK), "evaluate", "--encodings", encoding]
     done = subprocess.run([*command, "--length", str(length)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

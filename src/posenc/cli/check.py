@@ -1,7 +1,5 @@
 """`posenc check`: what every encoding must do, tried on one of the user's own, or on all."""
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +22,6 @@ STYLES = {"holds": "green", "exception": "yellow", "fails": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
-    # A console script does not have the current folder on its path; a user's own module is there.
-    sys.path.insert(0, os.getcwd())
     torch.set_num_threads(1)  # more would slow down models as small as these
     for override in parse(arguments.overrides):
         if override.is_sweep_override():

@@ -1,6 +1,5 @@
 """`posenc evaluate`: more rows for a run that is there."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
 
 
 def run(arguments: Arguments) -> int:
-    sys.path.insert(0, str(Path.cwd()))
     asked = compose("evaluate", arguments.overrides, arguments.config_dirs)
     known = compose("evaluate", [], arguments.config_dirs)
     refuse_strangers(OmegaConf.create(resolve(asked)), known)

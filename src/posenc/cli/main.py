@@ -1,6 +1,7 @@
 """Which command was asked for; errors become one message and an exit code."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,5 +37,7 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(help_of(command))
         return 0
+    # A console script does not have the current folder on its path; a user's own module is there.
+    sys.path.insert(0, os.getcwd())
     module = importlib.import_module(f"posenc.cli.{command}")
     return module.run(parse(command, words))

@@ -1,7 +1,5 @@
 """`posenc train`: plan all runs, then see each of them to its end."""
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +25,6 @@ OWN_PLUGINS = {
 
 
 def run(arguments: Arguments) -> int:
-    # A console script does not have the current folder on its path; a user's own module is there.
-    sys.path.insert(0, os.getcwd())
     console, begun = Console(stderr=True), time.time()
     config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
 
