@@ -11,13 +11,13 @@ install_browser() {
     $sudo apt-get update -qq && $sudo apt-get install -y -qq chromium chromium-driver >/dev/null
 }
 
-chosen=(-m "not slow and not browser")
+chosen=(-m "not slow and not browser and not gpu")
 if [ "${1:-}" = --all ]; then
     shift
-    chosen=(-m "slow or not slow")
+    chosen=(-m "not gpu")
     if ! install_browser; then
         echo "chromium could not be installed: the tests of pages in a browser are left out" >&2
-        chosen=(-m "not browser")
+        chosen=(-m "not browser and not gpu")
         [ "${CI:-}" != true ] || exit 1
     fi
 fi

@@ -11,7 +11,7 @@ from posenc.config.numbers import canonical
 from posenc.config.types import fits
 
 PRECISIONS = ("float32", "bf16")
-KERNELS = ("auto", "reference", "sdpa", "causal", "lines", "factored", "blocks")
+KERNELS = ("auto", "reference", "sdpa", "causal", "lines", "factored", "blocks", "flex")
 PROTOCOLS = ("nonoverlapping", "by_position")
 SPLITS = ("train", "validation", "test")
 NAME = re.compile(r"\w[\w.+-]*")

@@ -13,6 +13,7 @@ from posenc.data.windows import TrainingWindows
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, refuse, resolve
+from posenc.training.fit import device_of
 
 COMPONENTS = {
     "data": 0,
@@ -41,8 +42,12 @@ def check_components(config: DictConfig) -> None:
     schedule = build(config.schedule, name="schedule", modules=modules)
     _refusal("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
-    encoding = build_encoding(config, modules)
-    _refusal("kernel", lambda: refuse(resolve(config.kernel), encoding, config.precision))
+    encoding, name, device = (
+        build_encoding(config, modules),
+        resolve(config.kernel),
+        device_of(config),
+    )
+    _refusal("kernel", lambda: refuse(name, encoding, device, config.precision))
     check_reach(config, encoding)
     check_devices(config)
 

@@ -5,13 +5,14 @@ q and k [B, H, T, d'] after `rotate`, v [B, H, T, d] and pos [T] or [B, T, axes]
 q . k / sqrt(d) with d the width of the values, plus the encoding's biases.
 """
 
+import copy
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import blocks, causal, factored, lines, reference, sdpa
+from posenc.model.kernels import blocks, causal, factored, flex, lines, reference, sdpa
 
 Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -22,6 +23,7 @@ KERNELS: dict[str, Kernel] = {
     "lines": lines.attend,
     "factored": factored.attend,
     "blocks": blocks.attend,
+    "flex": flex.attend,
 }
 
 
@@ -32,6 +34,7 @@ def resolve(name: str) -> str:
 
 def described(encoding: Encoding, device: torch.device, precision: str) -> list[str]:
     """What `sdpa` does with every layer of an encoding, and why: a line for each way."""
+    encoding = copy.deepcopy(encoding).to(device)
     x, q, pos = _nothing(encoding, encoding.geometry.train_length, device, precision)
     layers: dict[str, list[str]] = {}
     for index in range(encoding.geometry.layers):
@@ -41,12 +44,16 @@ def described(encoding: Encoding, device: torch.device, precision: str) -> list[
 
 
 @torch.no_grad()
-def refuse(name: str, encoding: Encoding, precision: str) -> None:
+def refuse(name: str, encoding: Encoding, device: torch.device, precision: str) -> None:
     """CannotServe where the kernel of that name cannot serve every layer of the encoding."""
-    attend = kernel(name)
-    x, q, pos = _nothing(encoding, 1, torch.device("cpu"), precision)
+    attend, encoding = kernel(name), copy.deepcopy(encoding).to(device)
+    x, q, pos = _nothing(encoding, 1, device, precision)
     for index in range(encoding.geometry.layers):
-        attend(encoding.at_layer(index), x, q, q, q, pos)
+        layer = encoding.at_layer(index)
+        if name == "flex":  # what it refuses it refuses before it compiles, which takes long
+            flex.served(layer, q, pos)
+        else:
+            attend(layer, x, q, q, q, pos)
 
 
 def _nothing(

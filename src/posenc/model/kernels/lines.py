@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import fused
+from posenc.model.kernels import fused, line
 from posenc.model.kernels.gradients import Rows, Sums, backward
 from posenc.model.kernels.refusal import CannotServe
 from posenc.model.kernels.scores import wide, window_of
 
-LOOKS_AT_QUERY = "its bias looks at the query's position, undeclared"
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
 
@@ -24,48 +23,31 @@ def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
     """Why not, if the encoding is more than a bias of distance and a window at these positions."""
     if q.device.type != "cpu":
         return f"it runs on the CPU alone, not on {q.device.type}"
-    if encoding.acts("content_bias") or encoding.acts("mix"):
-        return "the encoding acts on what the tokens say"
-    if encoding.acts("bias") and "shift" in encoding.exceptions:
-        return f"its bias is not one of distance alone: {encoding.exceptions['shift']}"
-    if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
-        return "positions do not follow one another"
-    return None
+    return line.applies(encoding, pos)
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it; CannotServe where the kernel does not apply."""
     why = applies(encoding, q, pos)
-    line = None if why else line_of(encoding, q, pos)
-    if line is None:
-        raise CannotServe("lines", encoding, why or LOOKS_AT_QUERY)
-    return with_line(encoding, q, k, v, line)
+    found = None if why else line.line_of(encoding, q, pos)
+    if found is None:
+        raise CannotServe("lines", encoding, why or line.LOOKS_AT_QUERY)
+    return with_line(encoding, q, k, v, found)
 
 
-def with_line(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, line: Tensor) -> Tensor:
-    """Causal attention with a line for bias, within the encoding's window."""
+def with_line(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """Causal attention with a line [H, T] for bias, within the encoding's window."""
     window = window_of(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
-    out = Lines.apply(q, k, values, line, window, v.shape[-1] ** -0.5)
+    out = Lines.apply(q, k, values, reversed_line(bias, window), window, v.shape[-1] ** -0.5)
     return out[..., : v.shape[-1]]
 
 
-def line_of(encoding: Encoding, q: Tensor, pos: Tensor) -> Tensor | None:
-    """The bias [H, T + FORWARD_ROWS - 1] at distances T-1 .. 0, then ahead of the query.
-
-    None where it is not the same for the first query, one in the middle and the last.
-    """
-    dtype, length = wide(q.dtype), len(pos)
-    head = torch.arange(q.shape[1], device=q.device)[:, None, None]
-    distance = torch.arange(length, device=q.device).to(dtype)[None]
-    queries = pos[[0, length // 2, -1], None]
-    bias = encoding.bias(head, distance, queries)
-    table = q.new_zeros((), dtype=dtype) if bias is None else bias
-    table = table.expand(len(head), *table.shape[-2:-1] or (1,), length)
-    if not torch.equal(table, table[:, :1].expand_as(table)):
-        return None
-    table = table[:, 0].masked_fill(distance >= window_of(encoding, length), -torch.inf)
-    return pad(table.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)
+def reversed_line(bias: Tensor, window: int) -> Tensor:
+    """A line [H, T + FORWARD_ROWS - 1] at distances T-1 .. 0, then ahead of the query."""
+    outside = torch.arange(bias.shape[1], device=bias.device) >= window
+    within = bias.masked_fill(outside, -torch.inf)
+    return pad(within.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)
 
 
 class Lines(torch.autograd.Function):

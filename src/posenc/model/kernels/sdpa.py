@@ -13,7 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import blocks, causal, factored, lines
+from posenc.model.kernels import blocks, causal, factored, line, lines
 
 
 class Way(NamedTuple):
@@ -32,10 +32,10 @@ def choose(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> Way:
         return Way("causal")
     why = f"not causal: {told}"
     told = lines.applies(encoding, q, pos)
-    line = None if told else lines.line_of(encoding, q, pos)
-    if line is not None:
-        return Way("lines", why, line=line)
-    why += f"; not lines: {told or lines.LOOKS_AT_QUERY}"
+    bias = None if told else line.line_of(encoding, q, pos)
+    if bias is not None:
+        return Way("lines", why, line=bias)
+    why += f"; not lines: {told or line.LOOKS_AT_QUERY}"
     told = factored.applies(encoding, q, pos)
     columns = None if told else factored.columns_of(encoding, x, q, pos)
     if columns is not None and factored.count(columns) <= encoding.geometry.head_width:

@@ -1,0 +1,34 @@
+"""`compile=true` changes how fast a step is, not what it computes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from posenc.model.build import build_model
+from posenc.training.module import LanguageModel
+from posenc.training.optimizer import adamw
+
+Configured = Callable[..., DictConfig]
+SMALL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
+BY_KERNEL = ["rope", "alibi", "fox", "fire"]  # causal, lines, factored, blocks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", BY_KERNEL)
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of itself
+def test_a_compiled_step_equals_a_plain_one(encoding: str, configured: Configured) -> None:
+    config = configured(f"encoding={encoding}", "train_length=48", *SMALL)
+    tokens = torch.randint(0, 50, (2, 48), generator=torch.Generator().manual_seed(0))
+    found = []
+    for compiled in (False, True):
+        model = build_model(config, 50)
+        module = LanguageModel(model, adamw, lambda step, total: 1.0, 1, 1, compile=compiled)
+        loss = module.training_step((tokens, tokens), 0)
+        loss.backward()
+        assert not [name for name in module.state_dict() if "_orig_mod" in name]
+        found.append([loss.detach(), *(p.grad for p in model.parameters())])
+    for plain, compiled in zip(*found, strict=True):
+        assert plain is not None and compiled is not None
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
