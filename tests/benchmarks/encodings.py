@@ -20,7 +20,7 @@ from torch import Tensor
 
 from posenc.config.compose import compose
 from posenc.model.build import build_model
-from posenc.model.transformer import Transformer
+from posenc.model.decoder import Decoder
 from posenc.record.memory import peak_megabytes
 from posenc.sweep.process import KEEP_MEMORY
 
@@ -43,7 +43,7 @@ class Steps:
         return time.perf_counter() - started
 
 
-def model_of(encoding: str, length: int) -> Transformer:
+def model_of(encoding: str, length: int) -> Decoder:
     config = compose("train", [*SIZE, f"encoding={encoding}", f"train_length={length}"])
     config.modules = []
     return build_model(config, VOCABULARY)

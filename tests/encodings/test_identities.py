@@ -31,9 +31,9 @@ from posenc.encodings.spectra import (
     yarn_paper,
 )
 from posenc.model.build import build_model
+from posenc.model.decoder import Decoder
 from posenc.model.kernels import reference
 from posenc.model.layers import Attention
-from posenc.model.transformer import Transformer
 
 Layout = Literal["interleaved", "concatenated"]
 LAYOUTS: list[Layout] = ["interleaved", "concatenated"]
@@ -70,7 +70,7 @@ def pairs(width: int, layout: Layout) -> list[tuple[int, int]]:
     return [(i, i + width // 2) for i in range(width // 2)]
 
 
-def model_of(config: DictConfig, *, masked: bool) -> Transformer:
+def model_of(config: DictConfig, *, masked: bool) -> Decoder:
     model = build_model(config, 4).double()
     for block in model.blocks if not masked else ():
         attention = block.attention

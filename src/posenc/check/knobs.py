@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.check.subject import Changes, Subject, output, tokens
 from posenc.check.verdict import EXACT, Verdict, deviation, fails, holds
 from posenc.config.errors import ConfigError
-from posenc.model.transformer import Transformer
+from posenc.model.decoder import Decoder
 
 LENGTH = 200
 SHARES = 16
@@ -24,7 +24,7 @@ CIRCUMSTANCES = [
 class Behaviour:
     """A model's outputs at one length: evaluated, in training, and told its progress in turn."""
 
-    def __init__(self, model: Transformer, length: int) -> None:
+    def __init__(self, model: Decoder, length: int) -> None:
         self.model, self.length = model, length
         self.outputs: list[Tensor] = []
         self[0]  # before another model is built, which may change this one

@@ -11,9 +11,9 @@ from posenc.check.hooks import ROWS, Given, answers, given, layers
 from posenc.check.subject import Subject, output, tokens
 from posenc.check.verdict import Verdict, deviation, fails, holds
 from posenc.encodings.base import Encoding
+from posenc.model.decoder import Decoder
 from posenc.model.kernels import KERNELS
 from posenc.model.kernels.refusal import CannotServe
-from posenc.model.transformer import Transformer
 
 FAR = 16_000
 LONGER_THAN_A_BLOCK = 280
@@ -41,7 +41,7 @@ def kernels_agree(subject: Subject) -> Verdict:
     return holds(", ".join(f"{name} {off:.1e}" for name, off in worst.items()) + " apart")
 
 
-def _run(model: Transformer, length: int) -> dict[str, Tensor]:
+def _run(model: Decoder, length: int) -> dict[str, Tensor]:
     """Outputs and gradients in float64, outputs without gradients, and in float32."""
     text = tokens(length, batch=1)
     out = output(model, text)

@@ -7,7 +7,7 @@ from posenc.check.hooks import answers, given, layers
 from posenc.check.subject import SEED, Subject, output, tokens
 from posenc.check.verdict import EXACT, Verdict, deviation, fails, holds, judged
 from posenc.encodings.base import Encoding
-from posenc.model.transformer import Transformer
+from posenc.model.decoder import Decoder
 
 KERNELS = ("reference", "sdpa")
 LONGER = 8
@@ -91,7 +91,7 @@ def _steps(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
     return tuple(step for step in SHIFTS if step <= room) or (room or -int(pos.min()),)
 
 
-def _finite(model: Transformer, length: int) -> Verdict | None:
+def _finite(model: Decoder, length: int) -> Verdict | None:
     """What is wrong with so many tokens, in evaluation or in training."""
     for training in (False, True):
         logits = output(model, tokens(length), training=training)

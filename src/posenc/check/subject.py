@@ -13,7 +13,8 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding, build_model
-from posenc.model.transformer import Transformer, seed_of
+from posenc.model.decoder import Decoder
+from posenc.model.transformer import seed_of
 
 SMALL = (
     "model.width=32",
@@ -53,7 +54,7 @@ class Subject:
         return self.config.train_length
 
     @cached_property
-    def plain(self) -> Transformer:
+    def plain(self) -> Decoder:
         """The model of the configuration as it is; its weights and knobs are never changed."""
         return self.model({})
 
@@ -65,7 +66,7 @@ class Subject:
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         build_model(config, VOCABULARY)
 
-    def model(self, changes: Changes) -> Transformer:
+    def model(self, changes: Changes) -> Decoder:
         """A model of its own; ConfigError where the changes are refused."""
         model = build_model(self._changed(changes), VOCABULARY).double()
         move_off_zero(model.encoding)
@@ -126,7 +127,7 @@ def tokens(length: int, seed: int = 0, batch: int = 2) -> Tensor:
 
 
 def output(
-    model: Transformer, given: Tensor, pos: Tensor | None = None, *, training: bool = False
+    model: Decoder, given: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
     """The model's logits; what is drawn at random in a forward pass is drawn alike in each."""
     torch.manual_seed(SEED)

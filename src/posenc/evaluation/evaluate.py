@@ -11,7 +11,7 @@ from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.rows import row
 from posenc.model.build import build_model
-from posenc.model.transformer import Transformer
+from posenc.model.decoder import Decoder
 from posenc.record.evaluation import merge_positions, merge_rows
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
@@ -20,7 +20,7 @@ from posenc.training.fit import device_of
 Report = Callable[[float, float], bool]
 
 
-def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Transformer:
+def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decoder:
     """The run's model with its final weights; RunError while it has none that are intact."""
     checkpoint = latest(run.checkpoints)
     reached, total = checkpoint.step if checkpoint else 0, steps_of(config).total

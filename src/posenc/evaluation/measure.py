@@ -9,8 +9,8 @@ import torch
 
 from posenc.data.tokenized import TokenStream
 from posenc.data.windows import block
+from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
-from posenc.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Measurement:
 
 
 def measure(
-    model: Transformer,
+    model: Decoder,
     stream: TokenStream,
     length: int,
     *,
@@ -37,7 +37,7 @@ def measure(
     tokens are done, in how many seconds; where it says False, nothing is measured. The model is
     put into evaluation mode.
     """
-    device = model.embedding.weight.device
+    device = model.device
     sums, counts = np.zeros(length), np.zeros(length, dtype=np.int64)
     started, done = time.perf_counter(), 0
     model.eval()

@@ -6,11 +6,12 @@ from omegaconf import DictConfig
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, Geometry
+from posenc.model.decoder import Decoder
 from posenc.model.kernels import kernel, resolve
-from posenc.model.transformer import Transformer, initialise, seed_of
+from posenc.model.transformer import initialise, seed_of
 
 
-def build_model(config: DictConfig, vocabulary: int) -> Transformer:
+def build_model(config: DictConfig, vocabulary: int) -> Decoder:
     """The model that `config` describes, initialised from its seed.
 
     ConfigError names what cannot be built: heads that do not divide the width, a knob that an

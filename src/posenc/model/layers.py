@@ -29,29 +29,33 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """out(activation(up(x)))."""
+    """out(dropout(activation(up(x))))."""
 
-    def __init__(self, width: int, hidden: int, activation: str, *, bias: bool) -> None:
+    def __init__(
+        self, width: int, hidden: int, activation: str, dropout: float, *, bias: bool
+    ) -> None:
         super().__init__()
         self.up = nn.Linear(width, hidden, bias=bias)
         self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.activation(self.up(x)))
+        return self.out(self.dropout(self.activation(self.up(x))))
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU: out(silu(gate(x)) * up(x)) (Shazeer 2020, 2002.05202)."""
+    """SwiGLU: out(dropout(silu(gate(x)) * up(x))) (Shazeer 2020, 2002.05202)."""
 
-    def __init__(self, width: int, hidden: int, *, bias: bool) -> None:
+    def __init__(self, width: int, hidden: int, dropout: float, *, bias: bool) -> None:
         super().__init__()
         self.up = nn.Linear(width, hidden, bias=bias)
         self.gate = nn.Linear(width, hidden, bias=bias)
+        self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(nn.functional.silu(self.gate(x)) * self.up(x))
+        return self.out(self.dropout(nn.functional.silu(self.gate(x)) * self.up(x)))
 
 
 def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:

@@ -14,9 +14,9 @@ from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
 from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
+from posenc.model.decoder import Decoder
 from posenc.model.kernels import described
 from posenc.model.precision import LIGHTNING
-from posenc.model.transformer import Transformer
 from posenc.record.metrics import MetricsLog
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest
@@ -70,7 +70,7 @@ def language_model(config: DictConfig, vocabulary: int, steps: Steps) -> Languag
     )
 
 
-def _validation(session: Session, model: Transformer) -> Callable[[], float] | None:
+def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
     """The validation loss, where it is asked for."""
     config = session.config
     if config.validation.every_tokens is None:

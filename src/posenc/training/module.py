@@ -7,7 +7,8 @@ import torch
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
-from posenc.model.transformer import Transformer, seed_of
+from posenc.model.decoder import Decoder
+from posenc.model.transformer import seed_of
 
 
 class LanguageModel(pl.LightningModule):
@@ -15,7 +16,7 @@ class LanguageModel(pl.LightningModule):
 
     def __init__(
         self,
-        model: Transformer,
+        model: Decoder,
         optimizer: Callable[[nn.Module], torch.optim.Optimizer],
         schedule: Callable[[int, int], float],
         total_steps: int,

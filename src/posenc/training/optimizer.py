@@ -23,3 +23,18 @@ def adamw(
     ]
     filled = [group for group in groups if group["params"]]
     return torch.optim.AdamW(filled, lr=learning_rate, betas=(betas[0], betas[1]), fused=True)
+
+
+def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.optim.SGD:
+    """Nesterov's accelerated gradient as fairseq's `nag` has it (Bengio et al. 2013, 1212.0901).
+
+    With velocity v, rate r and gradient g of step t: v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g
+    and weights += momentum v_t - r_t g. In terms of -v / r that is PyTorch's SGD with Nesterov
+    momentum, whatever the schedule.
+    """
+    if not 0 < momentum < 1:
+        raise ValueError(f"momentum={momentum} must be above 0 and below 1")
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.SGD(
+        parameters, lr=learning_rate, momentum=momentum, nesterov=True, fused=True
+    )

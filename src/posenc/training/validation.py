@@ -5,12 +5,12 @@ import torch
 
 from posenc.data.tokenized import TokenStream
 from posenc.data.windows import block
+from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
-from posenc.model.transformer import Transformer
 
 
 def validation_loss(
-    model: Transformer,
+    model: Decoder,
     stream: TokenStream,
     length: int,
     tokens: int,
@@ -24,7 +24,7 @@ def validation_loss(
     whole = len(stream.tokens) // length
     numbers = np.unique(np.linspace(0, whole - 1, max(1, tokens // length)).astype(int))
     size = max(1, batch_tokens // length)
-    device = model.embedding.weight.device
+    device = model.device
     model.eval()
     total = 0.0
     with torch.no_grad(), autocast(precision, device):

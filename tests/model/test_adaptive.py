@@ -1,0 +1,204 @@
+"""Adaptive embedding and softmax beside PyTorch's and beside plain loops."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.model import loss
+from posenc.model.adaptive_embedding import AdaptiveEmbedding
+from posenc.model.adaptive_softmax import AdaptiveHead
+from posenc.model.build import build_model
+from posenc.model.decoder import Decoder
+from posenc.sweep.facts import count_parameters
+
+VOCABULARY, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
+SMALL = [
+    "model=wikitext103_247m",
+    f"model.width={WIDTH}",
+    "model.layers=2",
+    "model.heads=4",
+    "model.feed_forward=64",
+    f"model.cutoffs={CUTOFFS}",
+    "model.dropout=0",
+    "model.activation_dropout=0",
+    "model.head_dropout=0",
+    "train_length=24",
+]
+
+
+def adaptive(*overrides: str, vocabulary: int = VOCABULARY) -> Decoder:
+    config = compose("train", [*SMALL, *overrides])
+    config.modules = []
+    torch.manual_seed(4)  # PyTorch draws biases from it
+    return build_model(config, vocabulary)
+
+
+def head_of(dropout: float = 0.0) -> AdaptiveHead:
+    torch.manual_seed(5)
+    return AdaptiveHead(AdaptiveEmbedding(VOCABULARY, WIDTH, CUTOFFS, FACTOR), dropout).double()
+
+
+def torchs(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
+    """PyTorch's adaptive softmax with the same weights."""
+    other = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, VOCABULARY, CUTOFFS, div_value=FACTOR).double()
+    with torch.no_grad():
+        other.head.weight.copy_(head.weight)
+        for i, tail in enumerate(other.tail, start=1):
+            narrow, words = tail.parameters()
+            narrow.copy_(head.embedding.projections[i].get_parameter("weight").T)
+            words.copy_(head.embedding.vectors(i))
+    return other
+
+
+def drawn(*shape: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(6)
+    return torch.randn(*shape, WIDTH, dtype=torch.float64), torch.randint(0, VOCABULARY, shape)
+
+
+def test_losses_and_log_probabilities_are_torchs() -> None:
+    head, (hidden, targets) = head_of(), drawn(3, 40)
+    other = torchs(head)
+    wanted = -other(hidden.flatten(0, 1), targets.flatten()).output.view_as(targets)
+    torch.testing.assert_close(head.losses(hidden, targets), wanted, rtol=0, atol=1e-12)
+    found = head(hidden)
+    torch.testing.assert_close(found.flatten(0, 1), other.log_prob(hidden.flatten(0, 1)))
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones(3, 40, dtype=torch.float64))
+    assert set(head.embedding.band_of(targets).unique().tolist()) == {0, 1, 2}
+
+
+def test_gradients_are_those_of_the_log_probabilities() -> None:
+    head, (hidden, targets) = head_of(), drawn(2, 30)
+    hidden.requires_grad_()
+    of = [hidden, *head.names.parameters(), *(head.embedding.vectors(i) for i in range(3))]
+    of += [head.embedding.projections[i].get_parameter("weight") for i in (1, 2)]
+    found = torch.autograd.grad(head.losses(hidden, targets).sum(), of)
+    wanted = torch.autograd.grad(-head(hidden).gather(-1, targets[..., None]).sum(), of)
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
+def test_losses_in_chunks_equal_losses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, (hidden, targets) = head_of(), drawn(2, 30)
+    whole = head.losses(hidden, targets)
+    monkeypatch.setattr(loss, "LOGITS_BUDGET", 60)
+    torch.testing.assert_close(head.losses(hidden, targets), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("words", [[3, 4], [12, 24], [25, 49]])
+def test_bands_that_no_target_is_in_are_left_out(words: list[int]) -> None:
+    head, (hidden, _) = head_of(), drawn(1, 2)
+    wanted = -head(hidden)[0].gather(-1, torch.tensor(words)[:, None]).T
+    losses = head.losses(hidden, torch.tensor([words]))
+    torch.testing.assert_close(losses, wanted)
+    losses.sum().backward()
+    assert all(p.grad is not None for p in head.names.parameters())
+
+
+def test_the_embedding_is_a_look_up_and_a_projection() -> None:
+    embedding = head_of().embedding
+    tokens = torch.tensor([[0, 9, 10, 24], [25, 49, 3, 30]])
+    found = embedding(tokens)
+    for place, token in zip(found.flatten(0, 1), tokens.flatten().tolist(), strict=True):
+        band = sum(token >= cutoff for cutoff in CUTOFFS)
+        vector = embedding.vectors(band)[token - [0, *CUTOFFS][band]]
+        assert vector.shape == (WIDTH // FACTOR**band,)
+        torch.testing.assert_close(place, embedding.projections[band](vector))
+
+
+@pytest.mark.parametrize("token", [-1, VOCABULARY])
+def test_a_token_outside_the_vocabulary_is_an_error(token: int) -> None:
+    with pytest.raises(IndexError):
+        head_of().embedding(torch.tensor([[token]]))
+
+
+def test_the_paper_s_model_has_the_paper_s_parameters() -> None:
+    config = compose("train", ["model=wikitext103_247m", "encoding=sinusoidal"])
+    bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
+    projections = 1024 * (1024 + 256 + 64)
+    block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024
+    counted = count_parameters(config, 267744)
+    assert counted == bands + projections + 2 * 1024 + 16 * block
+    assert round(counted / 1e6) == 247
+
+
+def test_widths_start_as_wide_as_each_other() -> None:
+    """Every band's vectors enter the stream at a scale of about 1, as a plain embedding's do."""
+    model = adaptive("model.width=256", "model.cutoffs=[100,200]", vocabulary=300)
+    x = model.embedding(torch.arange(300)) * model.embedding_scale
+    for band in (x[:100], x[100:200], x[200:]):
+        assert 0.8 < band.std().item() < 1.6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "cutoffs=[10]",
+        "factor=2",
+        "norm=rms_norm",
+        "final_norm=true",
+        "activation=gelu",
+        "activation=swiglu",
+        "embedding_scale=1",
+        "bias=false",
+        "dropout=0.5",
+        "activation_dropout=0.5",
+        "head_dropout=0.5",
+    ],
+)
+def test_every_knob_changes_the_losses(change: str) -> None:
+    tokens = torch.randint(0, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))
+
+    def losses(model: Decoder) -> Tensor:
+        torch.manual_seed(2)
+        return model.losses(tokens, tokens)
+
+    plain, other = adaptive(), adaptive(f"model.{change}")
+    assert not torch.equal(losses(plain), losses(other))
+    if "dropout" in change:
+        assert torch.equal(losses(plain.eval()), losses(other.eval()))
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "alibi", "t5"])
+def test_bf16_keeps_weights_and_losses_wide(encoding: str) -> None:
+    model = adaptive(f"encoding={encoding}")
+    tokens = torch.randint(0, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))
+    exact = model.losses(tokens, tokens)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = model.losses(tokens, tokens)
+    losses.mean().backward()
+    assert losses.dtype == torch.float32
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    assert 0 < (losses - exact).abs().max() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("cutoffs=[10,50]", r"cutoffs=\[10, 50\] must rise"),
+        ("cutoffs=[25,10]", "must rise"),
+        ("cutoffs=[]", "must rise"),
+        ("factor=0", "factor=0"),
+        ("factor=6", "factor=6"),
+        ("head_dropout=1.5", r"head_dropout=1\.5"),
+        ("activation_dropout=-0.1", r"activation_dropout=-0\.1"),
+        ("activation=tanh", "relu, gelu, silu, swiglu"),
+    ],
+)
+def test_what_cannot_be_built_is_told_in_one_message(change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        adaptive(f"model.{change}")
+
+
+def test_it_learns() -> None:
+    model = adaptive("encoding=nope")
+    tokens = torch.randint(0, VOCABULARY, (4, 24), generator=torch.Generator().manual_seed(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9, nesterov=True)
+    first = model.losses(tokens, tokens).mean().item()
+    for _ in range(60):
+        optimizer.zero_grad()
+        model.losses(tokens, tokens).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+    assert model.losses(tokens, tokens).mean().item() < 0.5 * first
