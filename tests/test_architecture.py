@@ -16,6 +16,7 @@ LAYERS = [
     {"check"},
     {"training"},
     {"evaluation"},
+    {"claims"},
     {"tracking", "report"},
     {"sweep"},
     {"cli"},

@@ -185,7 +185,7 @@ def write_experiment(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fabricate() -> SimpleNamespace:
     """The functions above, for tests that need runs of their own."""
     return SimpleNamespace(config=config_of, row=row_of, run=write_run, full_run=write_full_run)

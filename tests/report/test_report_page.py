@@ -19,6 +19,7 @@ FILES = {
     "runs.csv",
     "extrapolation.csv",
     "extrapolation.md",
+    "extrapolation.tex",
     *(f"perplexity_by_length.{kind}" for kind in ("csv", "png", "svg")),
     *(f"loss_by_position.{kind}" for kind in ("csv", "png", "svg")),
 }

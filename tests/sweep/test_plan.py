@@ -81,3 +81,33 @@ def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
         data = build_data(config, lambda _: None)
         model = build_model(config, data.vocabulary_size)
         assert count_parameters(config, data.vocabulary_size) == model.parameter_count()
+
+
+def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    claim = "{says: a, left: {perplexity: {encoding: rope, length: 2L}}, is: below, right: 9.5}"
+    curve = "{train_length: 24, unit: perplexity, source: b, values: {24: 19.73}}"
+    (bare,) = planned([small_job])
+    config = bare.config_file.read_text()
+    (run,) = planned([[*small_job, f"claims=[{claim}]", f"published=[{curve}]"]])
+    assert run.path == bare.path and run.config_file.read_text() == config
+    told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+    assert told["claims"][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
+    assert told["published"][0]["values"] == {"24": 19.73}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("claims=[{says: a}]", r"claims\[0\]: is, left, right missing"),
+        ("claims=3", "claims=3 must be a list"),
+        ("published=[3]", "published.0.: 3 must be a mapping"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_stops_the_plan(
+    small_job: list[str], tmp_path: Path, override: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        planned([[*small_job, override]])
+    assert not (tmp_path / "outputs").exists()

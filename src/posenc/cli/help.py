@@ -56,12 +56,17 @@ TEXTS = {
                                                   may build objects from, if you trust it
     """,
     "report": """
-        usage: posenc report experiment=NAME [size=laptop] | name=NAME [outputs_dir=outputs]
+        usage: posenc report experiment=NAME [size=laptop] | name=NAME [--strict]
 
-        Prints the table and writes outputs/NAME/report/: index.html, csv, md, png and svg.
+        Prints the verdicts on the experiment's claims and the tables, and writes
+        outputs/NAME/report/: index.html, csv, md, tex, png and svg.
 
           posenc report experiment=quickstart
+          posenc report experiment=alibi_extrapolation --strict
           posenc report name=scratch
+
+        flags
+          --strict   exit code 1 when a claim fails
     """,
     "status": """
         usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json]

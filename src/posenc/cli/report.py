@@ -8,5 +8,5 @@ from posenc.report import write_report
 
 
 def run(arguments: Arguments) -> int:
-    write_report(folder_of(arguments), Console())
+    write_report(folder_of(arguments), Console(), strict="--strict" in arguments.flags)
     return 0

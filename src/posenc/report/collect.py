@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
+from posenc.claims.grammar import Claim
+from posenc.claims.parse import parse_claims
+from posenc.claims.published import Published, parse_published
 from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.record.evaluation import read_positions
-from posenc.record.files import read_json
+from posenc.record.files import read_json, read_lines
 from posenc.record.rundir import RunDirectory, runs_of
 from posenc.record.status import Status
 from posenc.report.labels import labels, natural
@@ -27,6 +30,7 @@ class Run:
     rows: tuple[dict[str, Any], ...]
     positions: dict[str, np.ndarray]
     last: dict[str, float]
+    timing: tuple[dict[str, Any], ...]
     files: tuple[str, ...]
 
     @property
@@ -51,6 +55,9 @@ class Experiment:
     absent: tuple[str, ...]
     command: str
     about: dict[str, Any]
+    folder: str
+    claims: tuple[Claim, ...]
+    published: tuple[Published, ...]
 
     @property
     def measured(self) -> list[Run]:
@@ -76,6 +83,9 @@ def read_experiment(folder: Path) -> Experiment:
         absent=tuple(name for name in planned if name not in {run.name for run in runs}),
         command=portable(plan.get("command") or ""),
         about=plan.get("about") or runs[0].config.get("about") or {},
+        folder=portable(str(folder)),
+        claims=tuple(parse_claims(plan.get("claims"))),
+        published=tuple(parse_published(plan.get("published"))),
     )
     if not experiment.measured:
         raise RunError(_nothing_measured(experiment))
@@ -102,6 +112,7 @@ def _run(directory: RunDirectory, config: dict[str, Any], label: str) -> Run:
         rows=tuple(directory.rows()) if trained else (),
         positions=read_positions(directory.positions_file) if trained else {},
         last=last,
+        timing=tuple(read_lines(directory.timing_file)),
         files=tuple(
             file.name
             for file in (

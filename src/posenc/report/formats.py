@@ -28,8 +28,8 @@ def to_markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
         rule = ["---", *["---:"] * (len(header) - 1)]
         lines = [header, rule, *(_markdown_row(row) for row in table.rows)]
         grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        paragraphs += [f"**{_markdown(table.title)}**", grid, _markdown(table.caption)]
-    return "\n\n".join([*paragraphs, *(_markdown(note) for note in notes)]) + "\n"
+        paragraphs += [f"**{markdown_text(table.title)}**", grid, markdown_text(table.caption)]
+    return "\n\n".join([*paragraphs, *(markdown_text(note) for note in notes)]) + "\n"
 
 
 def to_csv(tables: Sequence[Table]) -> str:
@@ -108,10 +108,10 @@ def _piece(table: Table, start: int, end: int) -> RichTable:
 
 def _markdown_row(row: Row) -> list[str]:
     cells = [f"**{cell.text}**" if cell.best else cell.text for cell in row.cells]
-    return [_markdown(row.label), row.seeds, *cells, row.growth]
+    return [markdown_text(row.label), row.seeds, *cells, row.growth]
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text in which nothing is read as a table's edge, as emphasis or as HTML."""
     return re.sub(r"([|*<`\\])", r"\\\1", text)
 

@@ -35,9 +35,9 @@ def extrapolation_table(table: Table) -> str:
     """The table with seeds, loss and range of each cell as its tooltip."""
     spans = zip(table.lengths, table.spans, strict=True)
     heads = "".join(f'<th scope="col">{at}<small>{span}</small></th>' for at, span in spans)
+    series = {series.label: series for series in table.panel.series}
     lines = "\n".join(
-        f"<tr>{_table_cells(table, row, series)}</tr>"
-        for row, series in zip(table.rows, table.panel.series, strict=True)
+        f"<tr>{_table_cells(table, row, series.get(row.label))}</tr>" for row in table.rows
     )
     return (
         f'<div class="scroll"><table class="extrapolation"><caption>{escape(table.title)}</caption>'
@@ -70,10 +70,11 @@ def _run_cells(run: Run) -> str:
     )
 
 
-def _table_cells(table: Table, row: Row, series: Series) -> str:
+def _table_cells(table: Table, row: Row, series: Series | None) -> str:
+    points = [series.at(at) if series else None for at in table.lengths]
     cells = "".join(
-        f"<td{BEST if cell.best else ''}{_tooltip(series.at(at))}>{cell.text}</td>"
-        for at, cell in zip(table.lengths, row.cells, strict=True)
+        f"<td{BEST if cell.best else ''}{_tooltip(point)}>{cell.text}</td>"
+        for point, cell in zip(points, row.cells, strict=True)
     )
     name = f'<th scope="row">{escape(row.label)}</th>'
     return f"{name}<td>{row.seeds}</td>{cells}<td>{row.growth}</td>"

@@ -8,6 +8,7 @@ from string import Template
 
 from plotly.offline import get_plotlyjs
 
+from posenc.claims.verdict import Verdict
 from posenc.report import html
 from posenc.report.charts import Chart
 from posenc.report.collect import Experiment
@@ -17,6 +18,8 @@ from posenc.report.measured import measured
 from posenc.report.reading import cautions, conclusions, missing
 from posenc.report.style import Style
 from posenc.report.tables import Table
+from posenc.report.verdict_formats import verdicts_html
+from posenc.report.verdicts import lines_of, summary
 
 READING = {
     "perplexity_by_length": (
@@ -38,9 +41,19 @@ NO_POSITIONS = (
     "<p>Loss by position was not measured; <code>evaluation.protocols='[nonoverlapping,"
     " by_position]'</code> measures it.</p>"
 )
+VERDICTS = (
+    "Left and right are means over seeds; the difference is taken seed by seed, with Student's t"
+    " interval of its mean. A claim holds where the whole interval lies on the claimed side of its"
+    " margin, fails where it lies on the other, and is undecided where it lies across, or where"
+    " there are fewer than three seeds."
+)
 FILES = {
+    "claims.csv": "the verdicts, unrounded, a line for each comparison",
+    "claims.md": "the verdicts, for a README or a note",
+    "claims.tex": "the verdicts, for LaTeX with booktabs and tabularx",
     "extrapolation.csv": "the tables above, as one",
     "extrapolation.md": "the tables above, for a README or a note",
+    "extrapolation.tex": "the tables above, for LaTeX with booktabs",
     "runs.csv": "every evaluation of every run, unrounded, with perplexity per word and per byte",
     "perplexity_by_length.csv": "the numbers of the first figure",
     "perplexity_by_length.png": "the first figure, for screens",
@@ -53,6 +66,7 @@ FILES = {
 
 def page(
     experiment: Experiment,
+    verdicts: Sequence[Verdict],
     panels: Sequence[Panel],
     tables: Sequence[Table],
     charts: Sequence[Chart],
@@ -65,6 +79,8 @@ def page(
     return template.substitute(
         title=escape(experiment.about.get("title") or experiment.name),
         question=escape(experiment.about.get("question") or QUESTION),
+        verdicts=_verdicts(verdicts),
+        verdicts_link='<a href="#verdicts">Verdicts</a>' if verdicts else "",
         missing=_notice(missing(experiment)),
         plotly=get_plotlyjs(),
         tables="\n".join(html.extrapolation_table(table) for table in tables),
@@ -76,6 +92,16 @@ def page(
         runs=html.runs_table(experiment),
         again=_again(experiment),
         files="\n".join(f"<li>{html.link(name, name)}: {FILES[name]}</li>" for name in made),
+    )
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    """The section of an experiment that makes claims, which stands before all others."""
+    if not verdicts:
+        return ""
+    return (
+        f'<section id="verdicts">\n<h2>Verdicts: {summary(verdicts)}</h2>\n'
+        f'{verdicts_html(lines_of(verdicts))}\n<p class="note">{VERDICTS}</p>\n</section>'
     )
 
 

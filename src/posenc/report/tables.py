@@ -1,7 +1,9 @@
 """The extrapolation table: every number made into text once, whatever it is then written as."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from posenc.claims.published import Published
 from posenc.report.curves import Panel, Series
 
 MISSING = "-"
@@ -17,7 +19,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One encoding: how many seeds, a cell for each length, the longest length's over L's."""
+    """One encoding: how many seeds, a cell for each length, the longest length's over L's.
+
+    A published curve has a row of its own below the measured one, without seeds.
+    """
 
     label: str
     seeds: str
@@ -32,6 +37,7 @@ class Table:
     panel: Panel
     lengths: tuple[int, ...]
     rows: tuple[Row, ...]
+    sources: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -52,15 +58,26 @@ class Table:
         return (
             "Perplexity per token, mean over seeds; the lowest of a column is marked."
             f" {self.growth}: perplexity at {self.lengths[-1]}"
-            f" over that at {self.panel.train_length}."
+            f" over that at {self.panel.train_length}.{self._sources}"
         )
 
+    @property
+    def _sources(self) -> str:
+        told = "; ".join(self.sources)
+        return f" Published, of their models on their data: {told}." if told else ""
 
-def table_of(panel: Panel) -> Table:
+
+def table_of(panel: Panel, beside: Mapping[str, Published]) -> Table:
+    """The table of a panel; `beside` are the published curves of its series, by label."""
     lengths = tuple(int(at) for at in panel.places)
     best = {at: number_text(found[1].perplexity) for at in lengths if (found := panel.lowest(at))}
-    rows = tuple(_row(series, best, panel.train_length) for series in panel.series)
-    return Table(panel, lengths, rows)
+    rows: list[Row] = []
+    for series in panel.series:
+        rows.append(_row(series, best, panel.train_length))
+        if found := beside.get(series.label):
+            rows.append(_published_row(series.label, found, lengths, panel.train_length))
+    sources = tuple(dict.fromkeys(curve.source for curve in beside.values()))
+    return Table(panel, lengths, tuple(rows), sources)
 
 
 def spans(lengths: tuple[int, ...], train_length: int) -> list[str]:
@@ -92,4 +109,17 @@ def _row(series: Series, best: dict[int, str], train_length: int) -> Row:
         seeds="-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))),
         cells=tuple(Cell(text, text == best[at]) for at, text in texts.items()),
         growth=MISSING if growth is None else number_text(growth),
+    )
+
+
+def _published_row(
+    label: str, curve: Published, lengths: tuple[int, ...], train_length: int
+) -> Row:
+    texts = {length: number_text(value) for length, value in curve.values.items()}
+    near, far = curve.values.get(train_length), curve.values.get(max(lengths))
+    return Row(
+        label=f"{label}, published",
+        seeds=MISSING,
+        cells=tuple(Cell(texts.get(length, MISSING), False) for length in lengths),
+        growth=number_text(far / near) if near and far else MISSING,
     )

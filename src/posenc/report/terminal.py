@@ -1,4 +1,4 @@
-"""The report as it is printed: the tables, what was measured, how to read it, where the page is."""
+"""The report as it is printed: verdicts, tables, what was measured, how to read it, the page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.claims.verdict import Verdict
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
 from posenc.report.formats import to_terminal
 from posenc.report.measured import measured
 from posenc.report.reading import cautions, conclusions, missing
 from posenc.report.tables import Table
+from posenc.report.verdict_formats import verdicts_terminal
+from posenc.report.verdicts import lines_of, summary
 
 PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluated on", "Seeds")
 
@@ -20,11 +23,16 @@ PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluated on", "S
 def show(
     console: Console,
     experiment: Experiment,
+    verdicts: Sequence[Verdict],
     panels: Sequence[Panel],
     tables: Sequence[Table],
     index: Path,
 ) -> None:
     """Print everything a reader needs without the page; the page's path is the last line."""
+    if verdicts:
+        console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
+        console.print(verdicts_terminal(lines_of(verdicts)))
+        console.print()
     for table in tables:
         console.print(Text(table.title, "bold"))
         for piece in to_terminal(table, console):

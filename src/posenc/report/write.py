@@ -5,31 +5,42 @@ from pathlib import Path
 
 from rich.console import Console
 
+from posenc.claims.evidence import Evidence
+from posenc.claims.judge import judge
+from posenc.claims.verdict import Verdict
+from posenc.config.errors import RunError
 from posenc.record.files import write_atomic
-from posenc.report import figures, formats
+from posenc.report import figures, formats, latex, verdict_formats
 from posenc.report.charts import Chart
 from posenc.report.collect import Experiment, read_experiment
 from posenc.report.curves import Panel, length_panels, position_panels
 from posenc.report.page import page
+from posenc.report.published import beside
 from posenc.report.reading import missing
 from posenc.report.style import styles
 from posenc.report.tables import table_of
 from posenc.report.terminal import show
+from posenc.report.verdicts import lines_of, summary
 
 
-def write_report(folder: Path, console: Console) -> Path:
+def write_report(folder: Path, console: Console, *, strict: bool = False) -> Path:
     """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
 
-    ConfigError where `folder` holds no runs; RunError where none of them has been evaluated.
+    ConfigError where `folder` holds no runs; RunError where none of them has been evaluated, and
+    if `strict`, once all is written, where a claim fails.
     """
     experiment = read_experiment(folder)
     panels = length_panels(experiment)
-    tables = [table_of(panel) for panel in panels]
+    tables = [table_of(panel, beside(panel, experiment)) for panel in panels]
+    evidence = Evidence(experiment.runs, experiment.command, experiment.folder)
+    verdicts = judge(experiment.claims, evidence)
     charts = _charts(experiment, panels)
     looks = styles([panel for chart in charts for panel in chart.panels])
     made: dict[str, str | bytes] = {
+        **_claims(verdicts),
         "extrapolation.csv": formats.to_csv(tables),
         "extrapolation.md": formats.to_markdown(tables, missing(experiment)),
+        "extrapolation.tex": latex.extrapolation_latex(tables),
         "runs.csv": formats.runs_csv(experiment),
     }
     for chart in charts:
@@ -39,9 +50,22 @@ def write_report(folder: Path, console: Console) -> Path:
     index = folder / "report" / "index.html"
     for name, data in made.items():
         write_atomic(index.with_name(name), data)
-    write_atomic(index, page(experiment, panels, tables, charts, looks, made))
-    show(console, experiment, panels, tables, index)
+    write_atomic(index, page(experiment, verdicts, panels, tables, charts, looks, made))
+    show(console, experiment, verdicts, panels, tables, index)
+    if strict and any(verdict.outcome == "fails" for verdict in verdicts):
+        raise RunError(f"of the claims {summary(verdicts)}")
     return index
+
+
+def _claims(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    if not verdicts:
+        return {}
+    lines = lines_of(verdicts)
+    return {
+        "claims.csv": verdict_formats.verdicts_csv(verdicts),
+        "claims.md": verdict_formats.verdicts_markdown(lines),
+        "claims.tex": latex.verdicts_latex(lines),
+    }
 
 
 def _charts(experiment: Experiment, panels: Sequence[Panel]) -> list[Chart]:

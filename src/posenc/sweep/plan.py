@@ -8,6 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
+from posenc.claims.parse import check_claims
+from posenc.claims.published import parse_published
 from posenc.config.components import targets
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
@@ -25,6 +27,7 @@ from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import COMPONENTS, check_components, check_data
 
 NOT_OF_A_RUN = ("grids", "sizes", "retry")
+OF_THE_PLAN = ("claims", "published")
 Report = Callable[[str], None]
 
 
@@ -75,6 +78,8 @@ def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfi
     of_a_run = {key: value for key, value in plain.items() if key not in NOT_OF_A_RUN}
     config = OmegaConf.create({**of_a_run, "choices": choices})
     check_settings(config)
+    check_claims(plain["claims"], list(config_dirs))
+    parse_published(plain["published"])
     config.modules = sorted({*config.modules, *_own_modules(plain)})
     return config
 
@@ -168,7 +173,8 @@ def _write(job: Job) -> None:
         for key in ("evaluation", "logger", "about"):
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
-    write_atomic(run.config_file, OmegaConf.to_yaml(config))
+    of_a_run = OmegaConf.masked_copy(config, [key for key in config if key not in OF_THE_PLAN])
+    write_atomic(run.config_file, OmegaConf.to_yaml(of_a_run))
     job.data.tokenizer.save(run.tokenizer_file)
     _set_pending(job)
 
@@ -183,6 +189,7 @@ def _set_pending(job: Job) -> None:
 
 def _write_plan(jobs: Sequence[Job], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
+    plain: Any = OmegaConf.to_container(config)
     file = folder / "plan.json"
     with lock(folder / ".plan.lock", wait=True):
         before = read_json(file)["runs"] if file.exists() else []
@@ -192,7 +199,7 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
             "experiment": config.choices.get("experiment"),
             "size": config.get("size"),
             "command": command,
-            "about": OmegaConf.to_container(config.about) if config.about else None,
+            **{key: plain[key] for key in ("about", *OF_THE_PLAN)},
             "runs": list(dict.fromkeys(runs)),
         }
         write_json(file, told)

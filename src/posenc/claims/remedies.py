@@ -1,0 +1,45 @@
+"""The command that makes what a claim lacks."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posenc.claims.evidence import Evidence, Run
+from posenc.claims.grammar import Value
+from posenc.claims.intervals import FEWEST_SEEDS
+
+
+def more_seeds(evidence: Evidence, seeds: Sequence[int]) -> str:
+    """The plan's command with the fewest seeds that allow an interval, those there among them."""
+    kept = list(seeds)
+    new = (seed for seed in range(1, FEWEST_SEEDS + len(kept) + 1) if seed not in kept)
+    while len(kept) < FEWEST_SEEDS:
+        kept.append(next(new))
+    return _train(evidence.command, {"seed": _listed(sorted(kept))})
+
+
+def such_runs(evidence: Evidence, value: Value, train_length: int) -> str:
+    """The plan's command for the runs of a value, with the seeds that the experiment has."""
+    seeds = {run.config["seed"] for run in evidence.runs}
+    wanted = {**value.of, "train_length": train_length, "seed": _listed(sorted(seeds))}
+    return _train(evidence.command, wanted)
+
+
+def such_rows(evidence: Evidence, run: Run, value: Value, length: int | None) -> str:
+    """The command that evaluates one run as a value asks for."""
+    words = [
+        f"run={evidence.folder}/{run.name}",
+        f"evaluation.protocols=[{value.rows['protocol']}]",
+    ]
+    words += [] if length is None else [f"evaluation.lengths=[{length}]"]
+    return shlex.join(["posenc", "evaluate", *words])
+
+
+def _train(command: str, wanted: Mapping[str, Any]) -> str:
+    words = shlex.split(command) or ["posenc", "train"]
+    kept = [word for word in words if word.partition("=")[0] not in wanted]
+    return shlex.join([*kept, *(f"{key}={value}" for key, value in wanted.items())])
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ",".join(map(str, seeds))
