@@ -1,0 +1,26 @@
+"""What is measured of each scored target."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from posenc.evaluation.windows import Batch
+from posenc.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of the n scored targets of a batch, in the order of its mask: the negative log-likelihood
+    [n] in nats, and, where a protocol asks for it, whether the model ranks each first [n]."""
+
+    losses: Tensor
+    hits: Tensor | None = None
+
+
+Score = Callable[[Transformer, Batch], Scores]
+
+
+def losses(model: Transformer, batch: Batch) -> Scores:
+    """Losses alone; only scored positions go through the last feed-forward and the head."""
+    return Scores(model.losses(batch.inputs, batch.targets, scored=batch.scored))
