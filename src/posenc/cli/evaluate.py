@@ -15,16 +15,15 @@ from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
 from posenc.config.keys import refuse_strangers
 from posenc.config.settings import check_settings, evaluation_lengths
-from posenc.data.build import build_data
-from posenc.data.prepare import prepare
-from posenc.data.tokenized import TokenizedData
+from posenc.data.build import build_data, data_of_a_run
+from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
 from posenc.model.build import build_encoding
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.facts import check_long_enough, check_reach
+from posenc.sweep.facts import check_reach
 from posenc.tracking.tracker import Tracker
 
 RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
@@ -93,7 +92,7 @@ def _evaluate(
 
 def _data(
     target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console
-) -> TokenizedData:
+) -> Dataset:
     """The run's own data, or another corpus in the run's own tokens."""
     if asked.get("data") is None:
         data = build_data(config, console.print)
@@ -104,17 +103,16 @@ def _data(
                 f" corpus, in the run's own tokenizer: data=... evaluation.split=..."
             )
         return data
-    corpus = build(asked.data, name="data", modules=list(config.modules))
     tokenizer = load_tokenizer(target.tokenizer_file)
-    return prepare(corpus, tokenizer, Path(config.cache_dir), console.print)
+    return data_of_a_run(asked.data, tokenizer, config, console.print)
 
 
-def _choose_split(config: DictConfig, data: TokenizedData, arguments: Arguments) -> None:
+def _choose_split(config: DictConfig, data: Dataset, arguments: Arguments) -> None:
     """A corpus of one split is evaluated on it, unless another was asked for by name."""
     named = {key_of(override) for override in arguments.overrides}
     if "evaluation.split" not in named and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
-    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
+    data.check(config.evaluation.split, max(evaluation_lengths(config)))
 
 
 def _print(target: RunDirectory, rows: list[dict]) -> None:

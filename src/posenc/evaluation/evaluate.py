@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
 from posenc.config.settings import steps_of
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.rows import row
 from posenc.model.build import build_model
@@ -37,7 +37,7 @@ def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Transf
 def evaluate(
     run: RunDirectory,
     config: DictConfig,
-    data: TokenizedData,
+    data: Dataset,
     keys: list[dict[str, Any]],
     go_on: Report,
 ) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def evaluate(
 
 
 def _record(
-    run: RunDirectory, data: TokenizedData, keys: list[dict[str, Any]], result: Measurement
+    run: RunDirectory, data: Dataset, keys: list[dict[str, Any]], result: Measurement
 ) -> list[dict[str, Any]]:
     """Write one length's rows and positions."""
     split, length = keys[0]["split"], keys[0]["length"]

@@ -11,7 +11,7 @@ from posenc.config.components import build
 from posenc.config.errors import PosencError, RunError
 from posenc.config.settings import check_settings, steps_of
 from posenc.data.build import build_data
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
@@ -89,7 +89,7 @@ def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
     progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
 
 
-def _data(config: DictConfig) -> TokenizedData:
+def _data(config: DictConfig) -> Dataset:
     data = build_data(config, log.info)
     if data.fingerprint != config.frozen.fingerprint:
         raise RunError(

@@ -8,8 +8,7 @@ from omegaconf import DictConfig
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
-from posenc.data.tokenized import TokenizedData
-from posenc.data.windows import TrainingWindows
+from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, refuse, resolve
@@ -70,17 +69,17 @@ def check_devices(config: DictConfig) -> None:
         )
 
 
-def check_data(config: DictConfig, data: TokenizedData) -> int:
+def check_data(config: DictConfig, data: Dataset) -> int:
     """Check that the data is long enough for every window; the model's number of parameters."""
-    TrainingWindows(data.stream("train"), config.train_length, config.seed)
+    data.training(config.train_length, config.seed)
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
             raise ConfigError(
                 f"data={config.choices.data} has no validation split; give one, or"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
-        check_long_enough(data, "validation", config.train_length)
-    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
+        data.check("validation", config.train_length)
+    data.check(config.evaluation.split, max(evaluation_lengths(config)))
     return count_parameters(config, data.vocabulary_size)
 
 
@@ -92,16 +91,6 @@ def count_parameters(config: DictConfig, vocabulary: int) -> int:
     with torch.device("meta"):
         model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
     return model.parameter_count()
-
-
-def check_long_enough(data: TokenizedData, split: str, length: int) -> None:
-    """ConfigError for a split shorter than one window."""
-    tokens = len(data.stream(split).tokens)
-    if tokens < length:
-        raise ConfigError(
-            f"the {split} split of '{data.name}' has {tokens} tokens, fewer than one"
-            f" window of {length}; give more text or shorter lengths"
-        )
 
 
 def _refusal(name: str, call: Any) -> None:

@@ -17,7 +17,7 @@ from posenc.config.numbers import canonical
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.data.build import build_data
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.rows import missing, requested
 from posenc.record.files import read_json, write_atomic, write_json
 from posenc.record.lock import is_locked, lock
@@ -34,7 +34,7 @@ class Job:
 
     run: RunDirectory
     config: DictConfig
-    data: TokenizedData
+    data: Dataset
 
 
 def plan(
@@ -96,8 +96,8 @@ def _all_or_nothing(configs: Sequence[DictConfig], check: Callable[[DictConfig],
         raise ConfigError("\n".join(complaints))
 
 
-def _datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, TokenizedData]:
-    datasets: dict[str, TokenizedData] = {}
+def _datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, Dataset]:
+    datasets: dict[str, Dataset] = {}
     for config in configs:
         key = _data_key(config)
         if key not in datasets:
@@ -109,7 +109,7 @@ def _data_key(config: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"]))
 
 
-def _job(config: DictConfig, data: TokenizedData) -> Job:
+def _job(config: DictConfig, data: Dataset) -> Job:
     parameters = check_data(config, data)
     digest = run_hash(science(config, data.fingerprint))
     name = run_name(config, config.choices.encoding, digest)
