@@ -22,5 +22,7 @@ Score = Callable[[Transformer, Batch], Scores]
 
 
 def losses(model: Transformer, batch: Batch) -> Scores:
-    """Losses alone; only scored positions go through the last feed-forward and the head."""
-    return Scores(model.losses(batch.inputs, batch.targets, scored=batch.scored))
+    """Losses alone; scored targets alone go through the last feed-forward and the head."""
+    if batch.scored.all():
+        return Scores(model.losses(batch.inputs, batch.targets).flatten())
+    return Scores(model.losses_at(batch.inputs, batch.targets, batch.scored))

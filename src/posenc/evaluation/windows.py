@@ -32,8 +32,11 @@ class Windows(Protocol):
     """Tokens of each window."""
     scored: NDArray[np.int64]
     """Scored targets of each window."""
-    text: TokenStream | None
-    """The split that the targets are tokens of; None where they are of no text."""
+
+    @property
+    def text(self) -> TokenStream | None:
+        """The split that the targets are tokens of; None where they are of no text."""
+        ...
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
         """The windows of these numbers, all of one length."""

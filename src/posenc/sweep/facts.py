@@ -8,9 +8,11 @@ from omegaconf import DictConfig
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
+from posenc.config.swaps import swaps_of
 from posenc.data.tokenized import TokenizedData
 from posenc.data.windows import TrainingWindows
 from posenc.encodings.base import Encoding
+from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, refuse, resolve
 
@@ -43,8 +45,24 @@ def check_components(config: DictConfig) -> None:
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
     _refusal("kernel", lambda: refuse(resolve(config.kernel), encoding, config.precision))
-    check_reach(config, encoding)
+    check_evaluation(config)
     check_devices(config)
+
+
+def check_evaluation(config: DictConfig) -> None:
+    """ConfigError for a length or a swap that the encoding cannot take, the kernel either."""
+    modules, lengths = list(config.modules), evaluation_lengths(config)
+    for name, swap in swaps_of(config).items():
+        if name is None or swap is None:
+            check_reach(config, build_encoding(config, modules))
+            continue
+        for length in lengths:
+            changed = exchanged(config, name, swap, length)
+            encoding = _built(f"evaluation/swap={name}", changed, modules)
+            check_reach(changed, encoding)
+            _refusal(
+                "kernel", lambda e=encoding: refuse(resolve(config.kernel), e, config.precision)
+            )
 
 
 def check_reach(config: DictConfig, encoding: Encoding) -> None:
@@ -102,6 +120,14 @@ def check_long_enough(data: TokenizedData, split: str, length: int) -> None:
             f"the {split} split of '{data.name}' has {tokens} tokens, fewer than one"
             f" window of {length}; give more text or shorter lengths"
         )
+
+
+def _built(name: str, config: DictConfig, modules: list[str]) -> Encoding:
+    """The encoding; what refuses it says so under the name of the swap."""
+    try:
+        return build_encoding(config, modules)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _refusal(name: str, call: Any) -> None:
