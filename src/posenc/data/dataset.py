@@ -15,7 +15,7 @@ IGNORED = -100
 
 
 class Examples(NamedTuple):
-    """Sequences of tokens [n, T] with a mask [n, T] of what is scored; `begin` stands before each."""
+    """Sequences of tokens [n, T], a mask [n, T] of what is scored, and the token before each."""
 
     tokens: NDArray[np.int64]
     scored: NDArray[np.bool_]

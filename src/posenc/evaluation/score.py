@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from posenc.evaluation.windows import Batch
+from posenc.model.loss import token_losses
 from posenc.model.transformer import Transformer
 
 
@@ -22,5 +23,15 @@ Score = Callable[[Transformer, Batch], Scores]
 
 
 def losses(model: Transformer, batch: Batch) -> Scores:
-    """Losses alone; only scored positions go through the last feed-forward and the head."""
-    return Scores(model.losses(batch.inputs, batch.targets, scored=batch.scored))
+    """Losses alone; scored targets alone go through the last feed-forward and the head."""
+    if batch.scored.all():
+        return Scores(model.losses(batch.inputs, batch.targets).flatten())
+    return Scores(model.losses_at(batch.inputs, batch.targets, batch.scored))
+
+
+def losses_and_hits(model: Transformer, batch: Batch) -> Scores:
+    """Losses, and whether the target's logit is the highest, or the first of several highest."""
+    hidden = model.hidden(batch.inputs, scored=batch.scored)
+    wanted = batch.targets[batch.scored]
+    found = token_losses(hidden[None], model.head.weight, wanted[None])[0]
+    return Scores(found, model.head(hidden).argmax(dim=-1) == wanted)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posenc.data.tokenized import TokenStream
+from posenc.data.stream import TokenStream
 
 Spans = NDArray[np.int64]
 """Windows of a stream, [n, 3]: the targets from start to stop, those from first on scored."""
@@ -32,8 +32,11 @@ class Windows(Protocol):
     """Tokens of each window."""
     scored: NDArray[np.int64]
     """Scored targets of each window."""
-    text: TokenStream | None
-    """The split that the targets are tokens of; None where they are of no text."""
+
+    @property
+    def text(self) -> TokenStream | None:
+        """The split that the targets are tokens of; None where they are of no text."""
+        ...
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
         """The windows of these numbers, all of one length."""

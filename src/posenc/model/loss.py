@@ -13,8 +13,9 @@ LOGITS_BUDGET = 2**26  # logits of one chunk
 def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Negative log-likelihood [B, T] in nats of targets [B, T] under hidden [B, T, D] @ weight.T.
 
-    It is 0 where the target is `IGNORED`. The product runs in the hidden's precision, softmax and logarithm in float32 or wider. Past
-    the budget the logits come in chunks, which the backward pass computes again.
+    It is 0 where the target is `IGNORED`. The product runs in the hidden's precision, softmax and
+    logarithm in float32 or wider. Past the budget the logits come in chunks, which the backward
+    pass computes again.
     """
     chunk = max(1, LOGITS_BUDGET // weight.shape[0])
     flat, wanted = hidden.flatten(0, 1), targets.flatten()

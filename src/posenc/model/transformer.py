@@ -23,8 +23,12 @@ class Block(nn.Module):
         self.attention_norm, self.feed_forward_norm = norms
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
+    def forward(
+        self, x: Tensor, pos: Tensor, encoding: Encoding, scored: Tensor | None = None
+    ) -> Tensor:
+        """The stream [B, T, D]; or, at the n tokens alone that `scored` [B, T] marks, [n, D]."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pos, encoding))
+        x = x if scored is None else x[scored]
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -77,14 +81,21 @@ class Transformer(nn.Module):
         if tied:
             self.head.weight = self.embedding.weight
 
-    def hidden(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
-        """The stream [B, T, D] after the last norm for tokens [B, T]; `pos` from the data."""
+    def hidden(
+        self, tokens: Tensor, pos: Tensor | None = None, scored: Tensor | None = None
+    ) -> Tensor:
+        """The stream [B, T, D] after the last norm for tokens [B, T]; `pos` from the data.
+
+        [n, D] where a mask `scored` [B, T] marks n tokens: what follows the last attention is
+        computed for these alone.
+        """
         if pos is None:
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
         x = self.encoding.embed(self.embedding(tokens) * self.embedding_scale, pos)
         x = self.dropout(x)
         for index, block in enumerate(self.blocks):
-            x = block(x, pos, self.encoding.at_layer(index))
+            last = scored if index == len(self.blocks) - 1 else None
+            x = block(x, pos, self.encoding.at_layer(index), last)
         return self.norm(x)
 
     def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
@@ -94,6 +105,11 @@ class Transformer(nn.Module):
     def losses(self, tokens: Tensor, targets: Tensor, pos: Tensor | None = None) -> Tensor:
         """Negative log-likelihood [B, T] of the targets in nats, in float32 or wider."""
         return token_losses(self.hidden(tokens, pos), self.head.weight, targets)
+
+    def losses_at(self, tokens: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
+        """Those of the n targets alone that `scored` [B, T] marks, [n]."""
+        hidden = self.hidden(tokens, scored=scored)
+        return token_losses(hidden[None], self.head.weight, targets[scored][None])[0]
 
     def parameter_count(self) -> int:
         """Trained numbers, shared ones counted once."""

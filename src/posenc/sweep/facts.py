@@ -8,8 +8,11 @@ from omegaconf import DictConfig
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
+from posenc.config.swaps import swaps_of
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, refuse, resolve
 
@@ -42,8 +45,24 @@ def check_components(config: DictConfig) -> None:
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
     _refusal("kernel", lambda: refuse(resolve(config.kernel), encoding, config.precision))
-    check_reach(config, encoding)
+    check_evaluation(config)
     check_devices(config)
+
+
+def check_evaluation(config: DictConfig) -> None:
+    """ConfigError for a length or a swap that the encoding cannot take, the kernel either."""
+    modules, lengths = list(config.modules), evaluation_lengths(config)
+    for name, swap in swaps_of(config).items():
+        if name is None or swap is None:
+            check_reach(config, build_encoding(config, modules))
+            continue
+        for length in lengths:
+            changed = exchanged(config, name, swap, length)
+            encoding = _built(f"evaluation/swap={name}", changed, modules)
+            check_reach(changed, encoding)
+            _refusal(
+                "kernel", lambda e=encoding: refuse(resolve(config.kernel), e, config.precision)
+            )
 
 
 def check_reach(config: DictConfig, encoding: Encoding) -> None:
@@ -79,7 +98,7 @@ def check_data(config: DictConfig, data: Dataset) -> int:
                 f" validation.every_tokens=null and evaluation.split=..."
             )
         data.check("validation", config.train_length)
-    data.check(config.evaluation.split, max(evaluation_lengths(config)))
+    check_protocols(config, data)
     return count_parameters(config, data.vocabulary_size)
 
 
@@ -91,6 +110,23 @@ def count_parameters(config: DictConfig, vocabulary: int) -> int:
     with torch.device("meta"):
         model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
     return model.parameter_count()
+
+
+def check_protocols(config: DictConfig, data: Dataset) -> None:
+    """ConfigError for a length that the split has not, or a protocol that is not for such data."""
+    lengths = evaluation_lengths(config)
+    for length in lengths:
+        data.check(config.evaluation.split, length)
+    for protocol in config.evaluation.protocols:
+        PROTOCOLS[protocol].windows(data, config, lengths[-1])
+
+
+def _built(name: str, config: DictConfig, modules: list[str]) -> Encoding:
+    """The encoding; what refuses it says so under the name of the swap."""
+    try:
+        return build_encoding(config, modules)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _refusal(name: str, call: Any) -> None:

@@ -16,6 +16,8 @@ from posenc.config.keys import refuse_strangers
 from posenc.config.numbers import canonical
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
+from posenc.config.swaps import GROUP as SWAP
+from posenc.config.swaps import settle_swaps
 from posenc.data.build import build_data
 from posenc.data.dataset import Dataset
 from posenc.evaluation.rows import missing, requested
@@ -59,6 +61,7 @@ def plan(
 def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
     """One job's configuration, interpolations resolved, group choices noted, settings checked."""
     composed = compose("train", overrides, config_dirs, with_hydra=True)
+    settle_swaps(composed, composed.hydra.runtime.choices.get(SWAP), config_dirs)
     plain = canonical(
         resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
     )

@@ -26,7 +26,7 @@ from posenc.training.validation import validation_loss
 
 log = logging.getLogger("posenc")
 ADVICE = (
-    ".*does not have many workers.*",  # the batches are slices of an array, or drawn within a millisecond or few
+    ".*does not have many workers.*",  # batches are slices of an array or drawn in milliseconds
     ".*GPU available but not used.*",
     ".*isinstance.treespec, LeafSpec.*",  # its own use of torch
 )

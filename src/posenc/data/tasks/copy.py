@@ -1,6 +1,6 @@
 """Copy: a string, then the same string (Kazemnejad et al. 2023, 2305.19466, section 3).
 
-    0 3 1 = | 0 3 1
+0 3 1 = | 0 3 1
 """
 
 from dataclasses import dataclass

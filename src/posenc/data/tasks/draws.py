@@ -29,7 +29,8 @@ class Draws:
 
     def shares(self, count: int) -> NDArray[np.float64]:
         """`count` numbers strictly between 0 and 1, uniform."""
-        return ((self._bits.random_raw(count) >> np.uint64(11)) + 0.5) * 2.0**-53
+        high = (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64)
+        return (high + 0.5) * 2.0**-53
 
     def distinct(self, limit: int, count: int) -> Ints:
         """`count` different numbers below `limit`, in random order."""

@@ -1,9 +1,9 @@
 """Flip-flop: every read must give the bit that was written last.
 
-Liu et al. 2023 (2306.00946, definition 1): pairs of an instruction and a bit, w (write), r (read) and
-i (ignore). The first is a write, the last a read; between them an instruction is i with probability
-`ignore`, else w or r. Only the bits of reads are scored: the others are random. The paper trains at
-ignore=0.8 and tests at 0.98 (sparse) and 0.1 (dense) too.
+Liu et al. 2023 (2306.00946, definition 1): instructions w (write), r (read) and i (ignore), each
+followed by a bit. The first is a write, the last a read; between them an instruction is i with
+probability `ignore`, else w or r. Only the bits of reads are scored: the others are random. The
+paper trains at ignore=0.8 and tests at 0.98 (sparse) and 0.1 (dense) too.
 
     w 1 i 0 r|1 i 0 i 1 r|1
 """

@@ -17,7 +17,7 @@ from posenc.data.tasks.task import Example, Task, answered
 
 @dataclass(frozen=True, kw_only=True)
 class IndirectIndexing(Task):
-    """Size n: n + 1 letters, a letter of them, a shift of at most `shift`, one answer; n + 5 tokens."""
+    """Size n: n + 1 letters, one of them, a shift of `shift` at most, one answer; n + 5 tokens."""
 
     name = "indirect_indexing"
     letters: int

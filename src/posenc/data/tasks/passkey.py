@@ -1,9 +1,9 @@
 """Passkey retrieval: a key hidden at any depth of a repeated filler, asked for at the end.
 
-Mohtashami & Jaggi 2023 (2305.16300, section 4.2) hide a number in English sentences; here filler, marker
-and key are tokens of any vocabulary, drawn anew and without repeats for each sequence, so that the
-question (the marker) says nothing but where to look and a language model can be asked in its
-own tokens.
+Mohtashami & Jaggi 2023 (2305.16300, section 4.2) hide a number in English sentences; here filler,
+marker and key are tokens of any vocabulary, drawn anew and without repeats for each sequence, so
+that the question (the marker) says nothing but where to look, and a language model can be asked
+in its own tokens.
 
     f g h f | M N | 7 4 2 | g h f g h | M N | -> 7 4 2
 """
@@ -72,6 +72,4 @@ class Passkey(Task):
         drawn = BEGIN + 1 + draws.distinct(self._size, self.filler + self.marker + self.key)
         phrase, marker, key = np.split(drawn, [self.filler, self.filler + self.marker])
         filler = np.resize(phrase, size)
-        return answered(
-            np.concatenate([filler[:depth], marker, key, filler[depth:], marker]), key
-        )
+        return answered(np.concatenate([filler[:depth], marker, key, filler[depth:], marker]), key)

@@ -1,7 +1,7 @@
 """Multi-query associative recall: pairs of key and value, then each key again; which was its value?
 
-Arora et al. 2023 (2312.04927, section 3), MQAR: the keys differ, the values need not. A sequence of T
-tokens has T / `pair_tokens` pairs; behind them each key comes once more, in slots of two tokens,
+Arora et al. 2023 (2312.04927, section 3), MQAR: the keys differ, the values need not. A sequence of
+T tokens has T / `pair_tokens` pairs; behind them each key comes once more, in slots of two tokens,
 nearer slots being likelier by the power law p(slot) ~ slot^(power - 1), and its value after it.
 The slots between hold blanks (the paper's code: random tokens, or zeros).
 

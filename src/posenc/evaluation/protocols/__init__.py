@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols.fixed_target import fixed_target
 from posenc.evaluation.protocols.last_k import last_k
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
-from posenc.evaluation.score import Score, losses
+from posenc.evaluation.protocols.tasks import tasks
+from posenc.evaluation.score import Score, losses, losses_and_hits
 from posenc.evaluation.windows import Windows
 
 
@@ -25,7 +26,7 @@ class Protocol:
     `positions` says that the loss at each position in the window is kept beside the row.
     """
 
-    windows: Callable[[TokenizedData, DictConfig, int], Windows]
+    windows: Callable[[Dataset, DictConfig, int], Windows]
     score: Score = losses
     positions: bool = False
 
@@ -36,4 +37,5 @@ PROTOCOLS = {
     "sliding": Protocol(sliding),
     "last_k": Protocol(last_k),
     "fixed_target": Protocol(fixed_target),
+    "tasks": Protocol(tasks, score=losses_and_hits),
 }

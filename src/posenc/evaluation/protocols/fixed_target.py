@@ -9,11 +9,11 @@ import numpy as np
 from omegaconf import DictConfig
 
 from posenc.config.settings import evaluation_lengths
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.windows import Spans, StreamWindows
 
 
-def fixed_target(data: TokenizedData, config: DictConfig, length: int) -> StreamWindows:
+def fixed_target(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
     """Windows of `length` that end where blocks of the longest length asked for end."""
     stream, longest = data.stream(config.evaluation.split), max(evaluation_lengths(config))
     targets = config.evaluation.targets

@@ -7,11 +7,11 @@ short of a window at the end of the stream is left out.
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.windows import Spans, StreamWindows
 
 
-def last_k(data: TokenizedData, config: DictConfig, length: int) -> StreamWindows:
+def last_k(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
     """The ends of whole blocks of `length`."""
     stream = data.stream(config.evaluation.split)
     return StreamWindows(stream, ends(len(stream.tokens), length, config.evaluation.k))

@@ -6,11 +6,11 @@ fairseq's `--context-window 0` with `--sample-break-mode none`.
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.windows import Spans, StreamWindows
 
 
-def nonoverlapping(data: TokenizedData, config: DictConfig, length: int) -> StreamWindows:
+def nonoverlapping(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
     """Blocks of `length` and the short tail."""
     stream = data.stream(config.evaluation.split)
     return StreamWindows(stream, blocks(len(stream.tokens), length))

@@ -10,11 +10,11 @@ paper's S = 1; a stride of the length is nonoverlapping.
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.windows import Spans, StreamWindows
 
 
-def sliding(data: TokenizedData, config: DictConfig, length: int) -> StreamWindows:
+def sliding(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
     """Every token once, at least length - stride tokens of context where the stream has them."""
     stream = data.stream(config.evaluation.split)
     return StreamWindows(stream, slides(len(stream.tokens), length, config.evaluation.stride))
