@@ -1,10 +1,9 @@
 """A window that moves on by `stride` tokens and scores those alone (Press et al. 2022, appendix B).
 
-The first window scores all of its tokens; each later one its last `stride`, with the length -
-stride tokens before them as context; the last one what is left, with as much context. These are
-the windows of fairseq's `--context-window C` for C = length - stride, whose first ones, short and
-of growing context, give each token the same context as one whole window does. A stride of 1 is the
-paper's S = 1; a stride of the length is nonoverlapping.
+The tokens from b stride to (b + 1) stride are scored after the length - stride before them, or as
+many as there are: fairseq's `--context-window C` for C = length - stride. The first ones, which
+all see the stream from its start, are scored in one window. A stride of 1 is the paper's S = 1; a
+stride of the length is nonoverlapping.
 """
 
 import numpy as np
@@ -22,7 +21,6 @@ def sliding(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
 
 def slides(tokens: int, length: int, stride: int) -> Spans:
     """A stream of `tokens` in windows of `length` that move on by `stride` <= length."""
-    first = np.concatenate(([0], np.arange(length, tokens, stride)))
-    stop = np.minimum(np.concatenate(([length], first[1:] + stride)), tokens)
-    start = np.maximum(first - (length - stride), 0)
-    return np.stack([start, first, stop], axis=1)
+    first = np.concatenate(([0], np.arange(length - length % stride, tokens, stride)))
+    stop = np.append(first[1:], tokens)
+    return np.stack([np.maximum(first - (length - stride), 0), first, stop], axis=1)
