@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from posenc.config.compose import compose
 from posenc.config.settings import steps_of
-from posenc.data.tokenized import TokenStream
+from posenc.data.stream import TokenStream
 from posenc.data.windows import TrainingWindows
 from posenc.record.progress import Progress
 from posenc.record.rundir import RunDirectory
@@ -132,7 +132,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     session = Session(run, config, data, Progress(run), Stop(os.getppid()), Silent())
     recorder = Recorder(session, total, training_share=1.0, validate=None)
     trainer = trainer_of(config, total, [recorder, interleave])
-    batches = loader(TrainingWindows(stream, length, 1), size, 0, total.total)
+    batches = loader(TrainingWindows(stream, length, 1), total, 0)
     trainer.fit(language_model(config, VOCABULARY, total), batches)
     return interleave.pairs[1:]
 

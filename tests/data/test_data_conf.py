@@ -12,10 +12,12 @@ from tokenizers import models
 
 from posenc.config.components import build
 from posenc.data.corpus import Corpus
+from posenc.data.tasks.task import Task
 from posenc.data.tokenizers import Tokenizer, Trainer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-OPTIONS = [*sorted((CONF / "data").glob("*.yaml")), *sorted((CONF / "tokenizer").glob("*.yaml"))]
+FILES = [*sorted((CONF / "data").glob("*.yaml")), *sorted((CONF / "tokenizer").glob("*.yaml"))]
+OPTIONS = [file for file in FILES if file.stem != "symbols"]
 
 
 @pytest.fixture
@@ -30,7 +32,13 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[st
 def _load(file: Path) -> DictConfig:
     config = OmegaConf.load(file)
     assert isinstance(config, DictConfig)
+    config.pop("defaults", None)  # what a task brings along
     return config
+
+
+def test_symbols_wait_for_the_task_that_names_them() -> None:
+    config = _load(CONF / "tokenizer" / "symbols.yaml")
+    assert build(config, name="tokenizer")(["<begin>", "a"]).vocabulary_size == 2
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
@@ -38,7 +46,7 @@ def test_an_option_builds(file: Path, needed: dict[str, dict[str, Any]]) -> None
     config = _load(file)
     config.update(needed.get(file.stem, {}))
     built = build(config, name=file.parent.name)
-    assert isinstance(built, Corpus if file.parent.name == "data" else Tokenizer | Trainer)
+    assert isinstance(built, Corpus | Task if file.parent.name == "data" else Tokenizer | Trainer)
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
@@ -50,7 +58,7 @@ def test_an_option_shows_every_knob(file: Path) -> None:
         assert parameter.default in (inspect.Parameter.empty, config[name])
 
 
-@pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_option_is_described(file: Path) -> None:
     description = file.read_text().splitlines()[0]
     assert description.startswith("# ")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc.config.errors import ConfigError
-from posenc.data.tokenized import TokenStream
+from posenc.data.stream import TokenStream
 from posenc.data.windows import TrainingWindows, block
 
 END = 999

@@ -1,12 +1,12 @@
 """What `posenc evaluate` says equals an independent computation from the same checkpoint.
 
 The oracle shares no line with posenc: it reads the checkpoint file with torch alone, computes the
-Transformer in float64 from the formulas, and cuts the tokens into blocks itself.
+Transformer in float64 from the formulas, and cuts the tokens into windows itself.
 """
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,16 @@ import torch
 from torch import Tensor
 
 from posenc.cli import main
+from posenc.record.evaluation import positions_name
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
 from posenc.sweep.job import main as job
 
 HEADS = 4
+LENGTHS = [24, 30, 61]
+LONGEST = max(LENGTHS)
+Scored = Iterator[tuple[int, int]]
+"""(token, first token of its window), for every token that is scored."""
 
 
 def weights_of(run: RunDirectory) -> dict[str, Tensor]:
@@ -111,6 +116,86 @@ def test_every_row_of_a_run_equals_the_oracle(
         assert row["bytes"] == len(text)
         assert row["perplexity_per_byte"] == pytest.approx(math.exp(total / len(text)), rel=1e-5)
         assert row["words"] == len((corpus / "validation.txt").read_text().split())
+
+
+def by_blocks(tokens: int, length: int, stride: int) -> Scored:
+    return ((at, at - at % length) for at in range(tokens))
+
+
+def by_slides(tokens: int, length: int, stride: int) -> Scored:
+    """fairseq: steps of `stride` tokens, each after the length - stride tokens before it."""
+    return ((at, max(0, at // stride * stride - (length - stride))) for at in range(tokens))
+
+
+def by_ends(tokens: int, length: int, stride: int) -> Scored:
+    for end in range(length, tokens + 1, length):
+        yield from ((at, end - length) for at in range(end - stride, end))
+
+
+def by_targets(tokens: int, length: int, stride: int) -> Scored:
+    for end in range(LONGEST, tokens + 1, LONGEST):
+        yield from ((at, end - length) for at in range(end - stride, end))
+
+
+def one_at_a_time(weights: dict[str, Tensor], tokens: Tensor, scored: Scored) -> tuple[float, int]:
+    """Sum and count, each token read in a window of its own that ends with it."""
+    before = torch.cat([torch.tensor([256]), tokens[:-1]])
+    losses = [
+        block_losses(weights, "rope", before[first : at + 1], tokens[first : at + 1])[-1].item()
+        for at, first in scored
+    ]
+    return math.fsum(losses), len(losses)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "knobs", "oracle"),
+    [
+        ("nonoverlapping", [], by_blocks),
+        ("by_position", [], by_blocks),
+        ("sliding", ["evaluation.stride=1"], by_slides),
+        ("sliding", ["evaluation.stride=7"], by_slides),
+        ("sliding", ["evaluation.stride=24"], by_slides),
+        ("last_k", ["evaluation.k=1"], by_ends),
+        ("last_k", ["evaluation.k=10"], by_ends),
+        ("fixed_target", ["evaluation.targets=24"], by_targets),
+        ("fixed_target", ["evaluation.targets=5"], by_targets),
+    ],
+)
+def test_every_protocol_equals_one_token_at_a_time(
+    protocol: str,
+    knobs: list[str],
+    oracle: Callable[[int, int, int], Scored],
+    short_run: RunDirectory,
+    short_tokens: Tensor,
+) -> None:
+    lengths = f"evaluation.lengths={LENGTHS}".replace(" ", "")
+    words = [f"run={short_run.path}", f"evaluation={protocol}", lengths, *knobs]
+    assert main(["evaluate", *words, "evaluation.batch_tokens=200"]) == 0
+    weights = weights_of(short_run)
+    stride = int(knobs[0].partition("=")[2]) if knobs else None
+    measured = {(r["protocol"], r["stride"], r["length"]): r for r in short_run.rows()}
+    rows = [measured[protocol, stride, length] for length in LENGTHS]
+    for row in rows:
+        scored = oracle(len(short_tokens), row["length"], stride or 0)
+        total, count = one_at_a_time(weights, short_tokens, scored)
+        assert row["count"] == row["full_count"] == count
+        assert row["loss"] == pytest.approx(total / count, abs=1e-6)
+        assert row["coverage"] == pytest.approx(count / 398)
+        assert (row["words"] is None) == (count < 398)
+
+
+def test_the_loss_at_each_position_is_that_of_the_tokens_there(
+    short_run: RunDirectory, short_tokens: Tensor
+) -> None:
+    words = [f"run={short_run.path}", "evaluation=by_position", "evaluation.lengths=[61]"]
+    assert main(["evaluate", *words]) == 0
+    (row,) = [r for r in short_run.rows() if (r["protocol"], r["length"]) == ("by_position", 61)]
+    arrays, weights = np.load(short_run.positions_file), weights_of(short_run)
+    for position in (0, 1, 31, 32, 60):
+        scored = ((at, at - position) for at in range(position, 398, 61))
+        total, count = one_at_a_time(weights, short_tokens, scored)
+        assert arrays[f"{positions_name(row)}.count"][position] == count
+        assert arrays[f"{positions_name(row)}.sum"][position] == pytest.approx(total, abs=1e-5)
 
 
 def test_positions_add_up_to_the_row(small_run: Callable[..., RunDirectory]) -> None:

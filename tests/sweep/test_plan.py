@@ -7,8 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
+from posenc.config.settings import steps_of
 from posenc.data.build import build_data
-from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
 from posenc.record.files import read_json
 from posenc.record.rundir import RunDirectory, runs_of
@@ -68,10 +68,9 @@ def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
     for job in plan(
         [[*small_job, f"encoding={name}"] for name in ("nope", "t5")], [], "", lambda _: None
     ):
-        windows = TrainingWindows(
-            job.data.stream("train"), job.config.train_length, job.config.seed
-        )
-        seen.append(torch.stack([x for x, _ in loader(windows, 4, 0, 10)]))
+        batches = job.data.training(job.config.train_length, job.config.seed)
+        seen.append(torch.stack([x for x, *_ in loader(batches, steps_of(job.config), 30)]))
+    assert len(seen[0]) == 10
     assert torch.equal(*seen)
 
 

@@ -26,6 +26,9 @@ def test_a_training_row_keeps_its_numbers_under_grouped_names():
         ({"protocol": "by_position"}, "extrapolation/by_position"),
         ({"split": "test"}, "extrapolation/test/nonoverlapping"),
         ({"swap": "yarn"}, "extrapolation/yarn/nonoverlapping"),
+        ({"swap": "yarn factor=4 slow=2"}, "extrapolation/yarn-factor=4-slow=2/nonoverlapping"),
+        ({"protocol": "sliding", "stride": 1}, "extrapolation/sliding-1"),
+        ({"protocol": "sliding", "stride": 64}, "extrapolation/sliding-64"),
         ({"data": "beef", "data_name": "books"}, "extrapolation/books/nonoverlapping"),
         (
             {"data": "beef", "data_name": "books", "split": "test", "swap": "pi"},

@@ -10,7 +10,8 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from posenc.data.tokenized import TokenStream
+from posenc.data.stream import TokenStream
+from posenc.data.windows import spread
 from posenc.model.build import build_model
 from posenc.training import checkpoint
 from posenc.training.module import LanguageModel
@@ -105,7 +106,8 @@ def test_validation_loss_is_the_mean_over_the_windows_it_took(configured: Config
     inputs = torch.tensor([whole[n * 24 : n * 24 + 24] for n in range(8)])
     targets = torch.tensor([whole[n * 24 + 1 : n * 24 + 25] for n in range(8)])
     wanted = model.losses(inputs, targets).mean().item()
-    found = validation_loss(model, stream, 24, tokens=10_000, batch_tokens=72, precision="float32")
+    windows = spread(stream, 24, tokens=10_000)
+    found = validation_loss(model, *windows, batch_tokens=72, precision="float32")
     assert found == pytest.approx(wanted, abs=1e-12)
     assert model.training
 
@@ -129,7 +131,7 @@ def test_dropout_is_a_function_of_seed_and_batch(configured: Configured) -> None
     module = LanguageModel(model, lambda m: torch.optim.SGD(m.parameters()), lambda *_: 1.0, 1, 7)
 
     def loss(number: int) -> float:
-        module.on_train_batch_start((tokens, tokens), number)
-        return module.training_step((tokens, tokens), number).item()
+        module.on_train_batch_start((tokens, tokens, 48), number)
+        return module.training_step((tokens, tokens, 48), number).item()
 
     assert loss(3) == loss(3) != loss(4)

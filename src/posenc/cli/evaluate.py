@@ -6,42 +6,57 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.table import Table
 
 from posenc.cli.arguments import Arguments
+from posenc.cli.measured import print_rows
 from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS, compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
 from posenc.config.keys import refuse_strangers
-from posenc.config.settings import check_settings, evaluation_lengths
-from posenc.data.build import build_data
-from posenc.data.prepare import prepare
-from posenc.data.tokenized import TokenizedData
+from posenc.config.numbers import canonical
+from posenc.config.settings import check_settings
+from posenc.config.swaps import GROUP, settle_swaps
+from posenc.data.build import build_data, data_of_a_run
+from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
-from posenc.model.build import build_encoding
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.facts import check_long_enough, check_reach
+from posenc.sweep.facts import check_evaluation, check_protocols
+from posenc.sweep.grids import expand
 from posenc.tracking.tracker import Tracker
 
-RATES = {"perplexity": 3, "perplexity_per_word": 2, "perplexity_per_byte": 4}
+PROTOCOLS = "evaluation.protocols"
 
 
 def run(arguments: Arguments) -> int:
-    asked = compose("evaluate", arguments.overrides, arguments.config_dirs)
-    known = compose("evaluate", [], arguments.config_dirs)
-    refuse_strangers(OmegaConf.create(resolve(asked)), known)
-    target = _run_directory(asked.run)
-    config = _config(target, asked, arguments)
-    with lock(target.lock_file, wait=False, patience=INSTANT) as obtained:
-        if not obtained:
-            raise ConfigError(f"{target.name} is being run by another process; wait for it")
-        rows = _evaluate(target, config, asked, arguments)
-    _print(target, rows)
+    """Measure what is asked; commas make a sweep, all of it checked before any is measured."""
+    jobs = expand(None, arguments.overrides)
+    asked = [_asked(overrides, arguments) for overrides in jobs]
+    targets = [_run_directory(each.run) for each in asked]
+    configs = [
+        _config(target, each, overrides)
+        for target, each, overrides in zip(targets, asked, jobs, strict=True)
+    ]
+    for target, config, each, overrides in zip(targets, configs, asked, jobs, strict=True):
+        with lock(target.lock_file, wait=False, patience=INSTANT) as obtained:
+            if not obtained:
+                raise ConfigError(f"{target.name} is being run by another process; wait for it")
+            rows = _evaluate(target, config, each, overrides)
+        print_rows(target.name, rows)
     return 0
+
+
+def _asked(overrides: list[str], arguments: Arguments) -> DictConfig:
+    """What one job's words compose to, its swaps settled."""
+    composed = compose("evaluate", overrides, arguments.config_dirs, with_hydra=True)
+    settle_swaps(composed, composed.hydra.runtime.choices.get(GROUP), arguments.config_dirs)
+    asked = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
+    plain = OmegaConf.create(canonical(resolve(asked)))
+    refuse_strangers(plain, compose("evaluate", [], arguments.config_dirs))
+    return plain
 
 
 def _run_directory(path: Any) -> RunDirectory:
@@ -55,28 +70,32 @@ def _run_directory(path: Any) -> RunDirectory:
     return target
 
 
-def _config(target: RunDirectory, asked: DictConfig, arguments: Arguments) -> DictConfig:
+def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> DictConfig:
     """The run's own configuration with what is asked of this evaluation."""
     config = target.config()
-    named = {key_of(override) for override in arguments.overrides}
+    named = {key_of(override) for override in overrides}
+    if "tokenizer" in named:
+        raise ConfigError("tokenizer: a run reads in its own tokens; leave tokenizer out")
     if not named & set(LENGTH_KEYS):
         asked.evaluation.lengths = list(config.frozen.lengths)
+    if "tasks" in config.evaluation.protocols and not named & {"data", "evaluation", PROTOCOLS}:
+        asked.evaluation.protocols = ["tasks"]
     config.evaluation = asked.evaluation
     config.modules = asked.modules
     config.kernel = target.status().resolved.get("kernel", config.kernel)
     check_settings(config)
-    check_reach(config, build_encoding(config, list(config.modules)))
+    check_evaluation(config)
     return config
 
 
 def _evaluate(
-    target: RunDirectory, config: DictConfig, asked: DictConfig, arguments: Arguments
+    target: RunDirectory, config: DictConfig, asked: DictConfig, overrides: list[str]
 ) -> list[dict]:
     console = Console(stderr=True)
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
     data = _data(target, config, asked, console)
-    _choose_split(config, data, arguments)
+    _choose_split(config, data, overrides)
     keys = requested(config, data.fingerprint)
     with console.status("evaluating") as status:
 
@@ -91,9 +110,7 @@ def _evaluate(
     return rows
 
 
-def _data(
-    target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console
-) -> TokenizedData:
+def _data(target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console) -> Dataset:
     """The run's own data, or another corpus in the run's own tokens."""
     if asked.get("data") is None:
         data = build_data(config, console.print)
@@ -104,32 +121,13 @@ def _data(
                 f" corpus, in the run's own tokenizer: data=... evaluation.split=..."
             )
         return data
-    corpus = build(asked.data, name="data", modules=list(config.modules))
     tokenizer = load_tokenizer(target.tokenizer_file)
-    return prepare(corpus, tokenizer, Path(config.cache_dir), console.print)
+    return data_of_a_run(asked.data, tokenizer, config, console.print)
 
 
-def _choose_split(config: DictConfig, data: TokenizedData, arguments: Arguments) -> None:
+def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
     """A corpus of one split is evaluated on it, unless another was asked for by name."""
-    named = {key_of(override) for override in arguments.overrides}
+    named = {key_of(override) for override in overrides}
     if "evaluation.split" not in named and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
-    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
-
-
-def _print(target: RunDirectory, rows: list[dict]) -> None:
-    table = Table(title=f"{target.name} on {rows[0]['data_name']} ({rows[0]['split']})")
-    for column in ("protocol", "length", "tokens", "loss", "perplexity", "per word", "per byte"):
-        table.add_column(column, justify="left" if column == "protocol" else "right")
-    for row in rows:
-        table.add_row(
-            row["protocol"],
-            str(row["length"]),
-            f"{row['count']:,}",
-            f"{row['loss']:.6f}",
-            *(
-                "-" if row[rate] is None else f"{row[rate]:.{digits}f}"
-                for rate, digits in RATES.items()
-            ),
-        )
-    Console().print(table)
+    check_protocols(config, data)

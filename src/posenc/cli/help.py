@@ -46,11 +46,18 @@ TEXTS = {
 
           posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
           posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt
+          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f evaluation=everything
+          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f evaluation/swap=pi,yarn
 
         keys
           run                                     a run directory
+          evaluation                              the protocol, or everything: a config group
           evaluation.lengths | .extra | .factors  the run's own lengths if none is given
           evaluation.split, .protocols, .batch_tokens
+          evaluation.stride | .k | .targets       of sliding, last_k and fixed_target
+          evaluation.budget_tokens, .budget_seconds   for each length of each protocol
+          evaluation/swap                         what is exchanged in the encoding: a config group
+          evaluation.swaps                        or several: '[none,pi,"yarn factor=4"]'
           data                                    another corpus, in the run's own tokenizer
           modules                                 modules outside posenc that the run's config
                                                   may build objects from, if you trust it

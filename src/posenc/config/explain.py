@@ -36,7 +36,7 @@ def unknown_key(
     match = re.search(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
-    if match is None:
+    if match is None or str(error).startswith("In '"):  # what a file's own defaults override
         return ConfigError(first_line(error))
     key = match.group(1)
     chosen = [o for o in overrides if key_of(o) in groups() and o.partition("=")[0] != key]

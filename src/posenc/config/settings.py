@@ -12,7 +12,15 @@ from posenc.config.types import fits
 
 PRECISIONS = ("float32", "bf16")
 KERNELS = ("auto", "reference", "sdpa", "causal", "lines", "factored", "blocks", "flex")
-PROTOCOLS = ("nonoverlapping", "by_position")
+PROTOCOLS = {
+    "nonoverlapping": None,
+    "by_position": None,
+    "sliding": "stride",
+    "last_k": "k",
+    "fixed_target": "targets",
+    "tasks": None,
+}
+"""Protocol -> its knob, the number of targets scored in a window; None: all or as they come."""
 SPLITS = ("train", "validation", "test")
 NAME = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
@@ -41,6 +49,13 @@ TYPES: dict[str, Any] = {
     "evaluation.extra": list[int] | None,
     "evaluation.factors": list[float] | None,
     "evaluation.protocols": list[str],
+    "evaluation.stride": int | None,
+    "evaluation.k": int | None,
+    "evaluation.targets": int | None,
+    "evaluation.swap": dict | None,
+    "evaluation.swaps": list[str] | dict | None,
+    "evaluation.budget_seconds": float | None,
+    "evaluation.budget_tokens": int | None,
     "evaluation.split": str,
     "evaluation.batch_tokens": int,
 }
@@ -60,6 +75,11 @@ POSITIVE = (
     "validation.every_tokens",
     "validation.tokens",
     "evaluation.batch_tokens",
+    "evaluation.stride",
+    "evaluation.k",
+    "evaluation.targets",
+    "evaluation.budget_seconds",
+    "evaluation.budget_tokens",
 )
 
 
@@ -88,6 +108,7 @@ def check_settings(config: DictConfig) -> None:
             continue
         value = canonical(_plain(OmegaConf.select(config, key)))
         complaints += _complaints(key, value, annotation)
+    complaints = complaints or _knob_complaints(config)
     if complaints:
         raise ConfigError("; ".join(complaints))
 
@@ -142,6 +163,29 @@ def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
     if key in POSITIVE and value is not None and value <= 0:
         return [f"{key}={value!r} must be above 0"]
     return []
+
+
+def _knob_complaints(config: DictConfig) -> list[str]:
+    """A protocol without its knob or with one too large, a knob without its protocol."""
+    asked, complaints = config.evaluation, []
+    if not asked.protocols:
+        complaints.append(f"evaluation.protocols is empty; give some of {', '.join(PROTOCOLS)}")
+    for protocol, knob in PROTOCOLS.items():
+        value = asked[knob] if knob else None
+        measured, shortest = protocol in asked.protocols, min(evaluation_lengths(config))
+        if knob and measured and value is None:
+            complaints.append(f"evaluation.{knob} is missing, which {protocol} reads; give one")
+        if value is not None and not measured:
+            complaints.append(
+                f"evaluation.{knob}={value} is read by {protocol} alone, which"
+                f" evaluation.protocols does not name; name it, or give evaluation.{knob}=null"
+            )
+        if value is not None and measured and value > shortest:
+            complaints.append(
+                f"evaluation.{knob}={value} is more than the shortest evaluation length"
+                f" {shortest}; give {shortest} or less, or longer evaluation lengths"
+            )
+    return complaints
 
 
 def _in_words(annotation: Any) -> str:

@@ -1,34 +1,22 @@
 """A prepared corpus: memory-mapped tokens and what is known of them."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.data.corpus import SPLITS
+from posenc.data.dataset import Dataset, Examples
+from posenc.data.stream import TokenStream
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
+from posenc.data.windows import TrainingWindows, spread
 from posenc.record.files import read_json
 
 
-@dataclass(frozen=True)
-class TokenStream:
-    """One split: `tokens` [N] of unsigned integers, and what its text counted.
-
-    `words` are separated by white space, `bytes` are those of UTF-8. The token before the first
-    one is `end_of_text`.
-    """
-
-    tokens: np.ndarray
-    words: int
-    bytes: int
-    documents: int
-    end_of_text: int
-
-
-class TokenizedData:
+class TokenizedData(Dataset):
     """The folder that `prepare` makes."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,12 +25,10 @@ class TokenizedData:
 
     @property
     def fingerprint(self) -> str:
-        """12 hexadecimal digits for corpus, split and tokenizer."""
         return self._meta["fingerprint"]
 
     @property
     def name(self) -> str:
-        """The name of the corpus."""
         return self._meta["name"]
 
     @property
@@ -56,6 +42,26 @@ class TokenizedData:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self.folder / "tokenizer.json")
+
+    def training(self, length: int, seed: int) -> TrainingWindows:
+        return TrainingWindows(self.stream("train"), length, seed)
+
+    def validation(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
+        return spread(self.stream("validation"), length, tokens)
+
+    def check(self, split: str, length: int) -> None:
+        tokens = len(self.stream(split).tokens)
+        if tokens < length:
+            raise ConfigError(
+                f"the {split} split of '{self.name}' has {tokens} tokens, fewer than one"
+                f" window of {length}; give more text or shorter lengths"
+            )
+
+    def examples(self, split: str, length: int) -> Examples:
+        raise ConfigError(
+            f"evaluation.protocols: the data '{self.name}' is text, and only a task has 'tasks';"
+            " give other protocols, or data=task_..."
+        )
 
     def stream(self, split: str) -> TokenStream:
         """The tokens of one of `splits`; ConfigError for any other."""

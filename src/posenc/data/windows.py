@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
-from posenc.data.tokenized import TokenStream
+from posenc.data.stream import TokenStream
 
 
 class TrainingWindows:
@@ -52,6 +52,15 @@ def block(stream: TokenStream, start: int, stop: int) -> tuple[torch.Tensor, tor
         tokens = np.concatenate(([stream.end_of_text], tokens))
     row = torch.from_numpy(tokens)
     return row[:-1], row[1:]
+
+
+def spread(stream: TokenStream, length: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets [n, length] of whole windows spread evenly, about `tokens` in all."""
+    whole = len(stream.tokens) // length
+    numbers = np.unique(np.linspace(0, whole - 1, max(1, tokens // length)).astype(int)).tolist()
+    blocks = [block(stream, n * length, (n + 1) * length) for n in numbers]
+    inputs, targets = (torch.stack(rows) for rows in zip(*blocks, strict=True))
+    return inputs, targets
 
 
 @lru_cache(maxsize=4)

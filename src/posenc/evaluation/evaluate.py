@@ -7,12 +7,18 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
 from posenc.config.settings import steps_of
-from posenc.data.tokenized import TokenizedData
+from posenc.config.swaps import swaps_of
+from posenc.data.dataset import Dataset
+from posenc.encodings.base import Encoding
+from posenc.evaluation.budget import Budget
 from posenc.evaluation.measure import Measurement, measure
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.evaluation.request import Request, requests
 from posenc.evaluation.rows import row
+from posenc.evaluation.swap import exchange
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.record.evaluation import merge_positions, merge_rows
+from posenc.record.evaluation import merge_positions, merge_rows, positions_name
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
 from posenc.training.fit import device_of
@@ -37,48 +43,60 @@ def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decode
 def evaluate(
     run: RunDirectory,
     config: DictConfig,
-    data: TokenizedData,
+    data: Dataset,
     keys: list[dict[str, Any]],
     go_on: Report,
 ) -> list[dict[str, Any]]:
     """Measure the rows of `keys` and add each to the record as soon as it is there.
 
     `go_on` is told the share of the work that is done and the rate in tokens per second; where it
-    says False, the evaluation ends with the lengths that are whole by then.
+    says False, the evaluation ends with the measurements that are whole by then.
     """
     model = load_model(run, config, data.vocabulary_size)
-    tokens = len(data.stream(config.evaluation.split).tokens)
+    own = model.encoding
+    asked = requests(config, data, keys)
+    work = sum(request.tokens for request in asked)
     made: list[dict[str, Any]] = []
-    lengths = sorted({key["length"] for key in keys})
-    for index, length in enumerate(lengths):
+    done = 0
+    for request in asked:
 
-        def after_batch(done: int, seconds: float, index: int = index) -> bool:
-            return go_on((index + done / tokens) / len(lengths), done / seconds)
+        def after_batch(tokens: int, seconds: float, before: int = done) -> bool:
+            return go_on((before + tokens) / work, tokens / seconds)
 
+        model.encoding = _encoding(own, config, request)
         result = measure(
             model,
-            data.stream(config.evaluation.split),
-            length,
+            request.windows,
             batch_tokens=config.evaluation.batch_tokens,
             precision=config.precision,
             after_batch=after_batch,
+            score=request.protocol.score,
+            budget=Budget.of(config),
         )
         if result is None:
             break
-        made += _record(run, data, [key for key in keys if key["length"] == length], result)
+        made += _record(run, data, request, result)
+        done += request.tokens
     return made
 
 
+def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
+    """The run's own encoding, or what the request's swap makes of it."""
+    swap = swaps_of(config)[request.swap]
+    if request.swap is None or swap is None:
+        return own
+    return exchange(own, config, request.swap, swap, request.length).to(device_of(config))
+
+
 def _record(
-    run: RunDirectory, data: TokenizedData, keys: list[dict[str, Any]], result: Measurement
+    run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Write one length's rows and positions."""
-    split, length = keys[0]["split"], keys[0]["length"]
-    if any(key["protocol"] == "by_position" for key in keys):
-        prefix = f"{data.fingerprint}.{split}.{length}"
-        merge_positions(
-            run.positions_file, {f"{prefix}.sum": result.sums, f"{prefix}.count": result.counts}
-        )
-    rows = [row(key, result, data.stream(split), data.name) for key in keys]
+    """Write the rows of one measurement, and its positions."""
+    for key in request.keys:
+        if PROTOCOLS[key["protocol"]].positions:
+            name = positions_name(key)
+            arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
+            merge_positions(run.positions_file, arrays)
+    rows = [row(key, result, request.windows, data.name) for key in request.keys]
     merge_rows(run.evaluation_file, rows)
     return rows

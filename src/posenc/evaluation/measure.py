@@ -1,4 +1,4 @@
-"""The nonoverlapping protocol: the stream cut into blocks, every token of it scored once."""
+"""A model measured on windows: exact sums over the targets that are scored."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,63 +6,96 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from posenc.data.tokenized import TokenStream
-from posenc.data.windows import block
+from posenc.evaluation.budget import Budget
+from posenc.evaluation.score import Score, losses
+from posenc.evaluation.windows import Batch, Windows
 from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Summed loss in nats (float64) and number of tokens for each position in the window [T]."""
+    """Summed loss in nats (float64) and number of targets for each position in the window [T].
 
-    sums: np.ndarray
-    counts: np.ndarray
+    `numbers` are the windows that were measured; `hits` the targets that the model ranks first
+    and `solved` the windows of which all are, where the protocol asks for them.
+    """
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
     seconds: float
+    numbers: NDArray[np.int64]
+    hits: int | None = None
+    solved: int | None = None
 
 
 def measure(
     model: Decoder,
-    stream: TokenStream,
-    length: int,
+    windows: Windows,
     *,
     batch_tokens: int,
     precision: str,
     after_batch: Callable[[int, float], bool],
+    score: Score = losses,
+    budget: Budget | None = None,
 ) -> Measurement | None:
-    """Score every token of `stream` in blocks of `length`, the short tail included.
+    """Score the windows, each once, about `batch_tokens` tokens through the model at once.
 
-    About `batch_tokens` tokens go through the model at once. `after_batch` is told how many
-    tokens are done, in how many seconds; where it says False, nothing is measured. The model is
-    put into evaluation mode.
+    A budget ends it with the windows that are whole by then. `after_batch` is told how many
+    tokens have gone through the model, in how many seconds; where it says False, nothing is
+    measured. The model is put into evaluation mode.
     """
-    device = model.device
-    sums, counts = np.zeros(length), np.zeros(length, dtype=np.int64)
-    started, done = time.perf_counter(), 0
+    budget = budget or Budget()
+    order, device = budget.order(windows), model.device
+    sums, counts = np.zeros(windows.lengths.max()), np.zeros(windows.lengths.max(), dtype=np.int64)
+    hits, solved = [], []
+    started, tokens, measured = time.perf_counter(), 0, 0
     model.eval()
     with torch.no_grad(), autocast(precision, device):
-        for inputs, targets in _blocks(stream, length, batch_tokens):
-            losses = model.losses(inputs.to(device), targets.to(device))
-            width = targets.shape[1]
-            sums[:width] += losses.sum(dim=0, dtype=torch.float64).cpu().numpy()
-            counts[:width] += targets.shape[0]
-            done += targets.numel()
-            if not after_batch(done, time.perf_counter() - started):
+        for numbers in _batches(windows, order, batch_tokens):
+            batch = windows.batch(numbers)
+            width = batch.inputs.shape[1]
+            scores = score(model, _on(device, batch))
+            sums[:width] += _placed(batch.scored, scores.losses.double()).sum(dim=0).numpy()
+            counts[:width] += batch.scored.sum(dim=0).numpy()
+            if scores.hits is not None:
+                right = _placed(batch.scored, scores.hits.double()).sum(dim=1)
+                hits.append(int(right.sum()))
+                solved.append(int((right == batch.scored.sum(dim=1)).sum()))
+            tokens, measured = tokens + batch.inputs.numel(), measured + len(numbers)
+            seconds = time.perf_counter() - started
+            if not after_batch(tokens, seconds):
                 return None
-    return Measurement(sums, counts, time.perf_counter() - started)
+            if budget.spent(seconds):
+                break
+    asked = bool(hits)
+    return Measurement(
+        sums,
+        counts,
+        time.perf_counter() - started,
+        np.sort(order[:measured]),
+        sum(hits) if asked else None,
+        sum(solved) if asked else None,
+    )
 
 
-def _blocks(
-    stream: TokenStream, length: int, batch_tokens: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Inputs and targets [n, length], as many blocks as the budget allows; the tail [1, rest]."""
-    total = len(stream.tokens)
-    whole, size = total // length, max(1, batch_tokens // length)
-    for first in range(0, whole, size):
-        count = min(size, whole - first)
-        inputs, targets = block(stream, first * length, (first + count) * length)
-        yield inputs.view(count, length), targets.view(count, length)
-    if total % length:
-        inputs, targets = block(stream, whole * length, total)
-        yield inputs[None], targets[None]
+def _batches(
+    windows: Windows, order: NDArray[np.int64], batch_tokens: int
+) -> Iterator[NDArray[np.int64]]:
+    """The windows in `order`, those next to each other of one length together."""
+    lengths = windows.lengths[order]
+    for run in np.split(order, np.flatnonzero(np.diff(lengths)) + 1):
+        size = max(1, batch_tokens // int(windows.lengths[run[0]]))
+        for first in range(0, len(run), size):
+            yield run[first : first + size]
+
+
+def _on(device: torch.device, batch: Batch) -> Batch:
+    return Batch(batch.inputs.to(device), batch.targets.to(device), batch.scored.to(device))
+
+
+def _placed(scored: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Values [n] of the scored targets at their places [B, T], zero elsewhere."""
+    return torch.zeros(scored.shape, dtype=values.dtype).masked_scatter(scored, values.cpu())

@@ -43,6 +43,10 @@ class Block(nn.Module):
         self.feed_forward_norm = norm_layer(norm, width, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
+    def forward(
+        self, x: Tensor, pos: Tensor, encoding: Encoding, scored: Tensor | None = None
+    ) -> Tensor:
+        """The stream [B, T, D]; or, at the n tokens alone that `scored` [B, T] marks, [n, D]."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pos, encoding))
+        x = x if scored is None else x[scored]
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))

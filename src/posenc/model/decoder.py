@@ -51,14 +51,21 @@ class Decoder(nn.Module):
         self.norm = norm
         self.head = head
 
-    def hidden(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
-        """The stream [B, T, D] after the last norm for tokens [B, T]; `pos` from the data."""
+    def hidden(
+        self, tokens: Tensor, pos: Tensor | None = None, scored: Tensor | None = None
+    ) -> Tensor:
+        """The stream [B, T, D] after the last norm for tokens [B, T]; `pos` from the data.
+
+        [n, D] where a mask `scored` [B, T] marks n tokens: what follows the last attention is
+        computed for these alone.
+        """
         if pos is None:
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
         x = self.encoding.embed(self.embedding(tokens) * self.embedding_scale, pos)
         x = self.dropout(x)
         for index, block in enumerate(self.blocks):
-            x = block(x, pos, self.encoding.at_layer(index))
+            last = scored if index == len(self.blocks) - 1 else None
+            x = block(x, pos, self.encoding.at_layer(index), last)
         return self.norm(x)
 
     def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
@@ -68,6 +75,11 @@ class Decoder(nn.Module):
     def losses(self, tokens: Tensor, targets: Tensor, pos: Tensor | None = None) -> Tensor:
         """Negative log-likelihood [B, T] of the targets in nats, in float32 or wider."""
         return self.head.losses(self.hidden(tokens, pos), targets)
+
+    def losses_at(self, tokens: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
+        """Those of the n targets alone that `scored` [B, T] marks, [n]."""
+        hidden = self.hidden(tokens, scored=scored)
+        return self.head.losses(hidden[None], targets[scored][None])[0]
 
     def parameter_count(self) -> int:
         """Trained numbers, shared ones counted once."""

@@ -34,6 +34,12 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
         write_json(path, {"rows": ordered})
 
 
+def positions_name(row: dict[str, Any]) -> str:
+    """What a row's arrays are called in the npz, before `.sum` and `.count`."""
+    swap = "" if row["swap"] is None else f".{row['swap']}"
+    return f"{row['data']}.{row['split']}.{row['length']}{swap}"
+
+
 def read_positions(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
@@ -45,7 +51,7 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
 
 
 def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Add arrays named `<data>.<split>.<length>.sum` and `.count`, replacing their namesakes."""
+    """Add arrays named `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing namesakes."""
     with lock(path.with_name(f".{path.name}.lock"), wait=True):
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})

@@ -1,7 +1,7 @@
 """Curves over evaluation length and over position, each point averaged over seeds."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, exp, floor, log2, sqrt
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc.record.evaluation import positions_name
 from posenc.report.collect import Experiment, Run
 
 BINS_PER_OCTAVE = 4
@@ -101,16 +102,14 @@ def length_panels(experiment: Experiment) -> list[Panel]:
 def position_panels(experiment: Experiment) -> list[Panel]:
     """Loss against position in bins, at the longest window measured for each training length."""
     samples, longest = _Samples(), _longest_windows(experiment)
-    for run in experiment.measured:
-        for measurement in {_measurement(row) for row in run.rows}:
-            length = longest.get(_window_key(measurement, run.train_length))
-            sums = run.positions.get(f"{measurement.data}.{measurement.split}.{length}.sum")
-            if measurement.protocol == BY_POSITION and sums is not None:
-                counts = run.positions[f"{measurement.data}.{measurement.split}.{length}.count"]
-                for at, loss, count in binned(sums, counts, run.train_length):
-                    samples.add(measurement, run, at, (run.seed, loss, count))
+    for run, row, name in _rows_by_position(experiment):
+        measurement = _measurement(row)
+        if row["length"] == longest[measurement, run.train_length]:
+            sums, counts = run.positions[f"{name}.sum"], run.positions[f"{name}.count"]
+            for at, loss, count in binned(sums, counts, run.train_length):
+                samples.add(measurement, run, at, (run.seed, loss, count))
     return [
-        replace(panel, window=longest[_window_key(panel.measurement, panel.train_length)])
+        replace(panel, window=longest[panel.measurement, panel.train_length])
         for panel in samples.panels(experiment)
     ]
 
@@ -184,15 +183,18 @@ def _order(own: set[str], measurement: Measurement, length: int) -> tuple[Any, .
     return (measurement.data not in own, str(measurement), measurement.data, length)
 
 
-def _longest_windows(experiment: Experiment) -> dict[tuple[str, str, int], int]:
-    longest: dict[tuple[str, str, int], int] = {}
+def _rows_by_position(experiment: Experiment) -> Iterator[tuple[Run, dict[str, Any], str]]:
+    """Every row whose losses by position are there, with what they are called."""
     for run in experiment.measured:
-        for name in run.positions:
-            data, split, length, _ = name.rsplit(".", 3)
-            key = (data, split, run.train_length)
-            longest[key] = max(longest.get(key, 0), int(length))
+        for row in run.rows:
+            name = positions_name(row)
+            if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
+                yield run, row, name
+
+
+def _longest_windows(experiment: Experiment) -> dict[tuple[Measurement, int], int]:
+    longest: dict[tuple[Measurement, int], int] = {}
+    for run, row, _ in _rows_by_position(experiment):
+        key = (_measurement(row), run.train_length)
+        longest[key] = max(longest.get(key, 0), row["length"])
     return longest
-
-
-def _window_key(measurement: Measurement, train_length: int) -> tuple[str, str, int]:
-    return measurement.data, measurement.split, train_length

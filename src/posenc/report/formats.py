@@ -17,6 +17,7 @@ from posenc.report.tables import MISSING, Row, Table
 UNBOUNDED = 10_000  # columns of text, to measure what a table would like to have
 ROW_KEYS = ("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss")
 ROW_RATES = ("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second")
+ROW_TARGETS = ("coverage", "tokens_hash")  # which tokens were scored, as far as a version told
 
 
 def to_markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
@@ -66,7 +67,16 @@ def points_csv(panels: Sequence[Panel], at: str) -> str:
 
 def runs_csv(experiment: Experiment) -> str:
     """A line for each evaluation row of each run, unrounded, and one for a run without any."""
-    names = ["run", "state", "encoding", "train_length", "seed", *ROW_KEYS, *ROW_RATES]
+    names = [
+        "run",
+        "state",
+        "encoding",
+        "train_length",
+        "seed",
+        *ROW_KEYS,
+        *ROW_RATES,
+        *ROW_TARGETS,
+    ]
     return csv_text([names, *(line for run in experiment.runs for line in _run_lines(run))])
 
 
@@ -119,5 +129,8 @@ def markdown_text(text: str) -> str:
 def _run_lines(run: Run) -> list[list[object]]:
     about = [run.name, run.status.state, run.label, run.train_length, run.seed]
     if not run.rows:
-        return [[*about, *[None] * len(ROW_KEYS + ROW_RATES)]]
-    return [[*about, *(row[name] for name in ROW_KEYS + ROW_RATES)] for row in run.rows]
+        return [[*about, *[None] * len(ROW_KEYS + ROW_RATES + ROW_TARGETS)]]
+    return [
+        [*about, *(row.get(name) for name in ROW_KEYS + ROW_RATES + ROW_TARGETS)]
+        for row in run.rows
+    ]

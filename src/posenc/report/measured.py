@@ -13,6 +13,17 @@ PROTOCOLS = {
         " is scored once, with what precedes it in its window as context"
     ),
     "by_position": "the windows of nonoverlapping, with a mean for each position in the window",
+    "sliding": (
+        "a window of the evaluation length that moves on by the stride and scores that many tokens,"
+        " the first one all; every token is scored once"
+    ),
+    "last_k": (
+        "the text is cut into windows of the evaluation length, one after the other; of each, as"
+        " many tokens as the stride says are scored, the last ones"
+    ),
+    "fixed_target": (
+        "the same tokens at every length, each span of them (the stride) at the end of a window"
+    ),
 }
 MACHINE = ("device", "threads", "kernel")
 

@@ -11,8 +11,9 @@ from posenc.config.components import build
 from posenc.config.errors import PosencError, RunError
 from posenc.config.settings import check_settings, steps_of
 from posenc.data.build import build_data
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.request import requests
 from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
 from posenc.model.kernels import resolve
@@ -89,7 +90,7 @@ def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
     progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
 
 
-def _data(config: DictConfig) -> TokenizedData:
+def _data(config: DictConfig) -> Dataset:
     data = build_data(config, log.info)
     if data.fingerprint != config.frozen.fingerprint:
         raise RunError(
@@ -101,10 +102,10 @@ def _data(config: DictConfig) -> TokenizedData:
 
 def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
     run, config, data = session.run, session.config, session.data
-    share = training_share(config, len(data.stream(config.evaluation.split).tokens))
+    wanted = requested(config, data.fingerprint)
+    share = training_share(config, requests(config, data, wanted))
     if not fit(session, share):
         return False
-    wanted = requested(config, data.fingerprint)
 
     def go_on(done: float, rate: float) -> bool:
         work = share + (1 - share) * done

@@ -8,9 +8,11 @@ from omegaconf import DictConfig
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths, steps_of
-from posenc.data.tokenized import TokenizedData
-from posenc.data.windows import TrainingWindows
+from posenc.config.swaps import swaps_of
+from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
 from posenc.model.kernels import kernel, refuse, resolve
 from posenc.training.fit import device_of
@@ -42,14 +44,29 @@ def check_components(config: DictConfig) -> None:
     schedule = build(config.schedule, name="schedule", modules=modules)
     _refusal("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
-    encoding, name, device = (
-        build_encoding(config, modules),
-        resolve(config.kernel),
-        device_of(config),
-    )
-    _refusal("kernel", lambda: refuse(name, encoding, device, config.precision))
-    check_reach(config, encoding)
+    _check_kernel(config, build_encoding(config, modules))
+    check_evaluation(config)
     check_devices(config)
+
+
+def check_evaluation(config: DictConfig) -> None:
+    """ConfigError for a length or a swap that the encoding cannot take, the kernel either."""
+    modules, lengths = list(config.modules), evaluation_lengths(config)
+    for name, swap in swaps_of(config).items():
+        if name is None or swap is None:
+            check_reach(config, build_encoding(config, modules))
+            continue
+        for length in lengths:
+            changed = exchanged(config, name, swap, length)
+            encoding = _built(f"evaluation/swap={name}", changed, modules)
+            check_reach(changed, encoding)
+            _check_kernel(config, encoding)
+
+
+def _check_kernel(config: DictConfig, encoding: Encoding) -> None:
+    """ConfigError where the kernel asked for cannot serve the encoding on the run's device."""
+    name, device = resolve(config.kernel), device_of(config)
+    _refusal("kernel", lambda: refuse(name, encoding, device, config.precision))
 
 
 def check_reach(config: DictConfig, encoding: Encoding) -> None:
@@ -75,17 +92,17 @@ def check_devices(config: DictConfig) -> None:
         )
 
 
-def check_data(config: DictConfig, data: TokenizedData) -> int:
+def check_data(config: DictConfig, data: Dataset) -> int:
     """Check that the data is long enough for every window; the model's number of parameters."""
-    TrainingWindows(data.stream("train"), config.train_length, config.seed)
+    data.training(config.train_length, config.seed)
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
             raise ConfigError(
                 f"data={config.choices.data} has no validation split; give one, or"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
-        check_long_enough(data, "validation", config.train_length)
-    check_long_enough(data, config.evaluation.split, max(evaluation_lengths(config)))
+        data.check("validation", config.train_length)
+    check_protocols(config, data)
     return count_parameters(config, data.vocabulary_size)
 
 
@@ -99,14 +116,21 @@ def count_parameters(config: DictConfig, vocabulary: int) -> int:
     return model.parameter_count()
 
 
-def check_long_enough(data: TokenizedData, split: str, length: int) -> None:
-    """ConfigError for a split shorter than one window."""
-    tokens = len(data.stream(split).tokens)
-    if tokens < length:
-        raise ConfigError(
-            f"the {split} split of '{data.name}' has {tokens} tokens, fewer than one"
-            f" window of {length}; give more text or shorter lengths"
-        )
+def check_protocols(config: DictConfig, data: Dataset) -> None:
+    """ConfigError for a length that the split has not, or a protocol that is not for such data."""
+    lengths = evaluation_lengths(config)
+    for length in lengths:
+        data.check(config.evaluation.split, length)
+    for protocol in config.evaluation.protocols:
+        PROTOCOLS[protocol].windows(data, config, lengths[-1])
+
+
+def _built(name: str, config: DictConfig, modules: list[str]) -> Encoding:
+    """The encoding; what refuses it says so under the name of the swap."""
+    try:
+        return build_encoding(config, modules)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _refusal(name: str, call: Any) -> None:

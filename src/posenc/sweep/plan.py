@@ -18,8 +18,10 @@ from posenc.config.keys import refuse_strangers
 from posenc.config.numbers import canonical
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
+from posenc.config.swaps import GROUP as SWAP
+from posenc.config.swaps import settle_swaps
 from posenc.data.build import build_data
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.evaluation.rows import missing, requested
 from posenc.record.files import read_json, write_atomic, write_json
 from posenc.record.lock import is_locked, lock
@@ -37,7 +39,7 @@ class Job:
 
     run: RunDirectory
     config: DictConfig
-    data: TokenizedData
+    data: Dataset
 
 
 def plan(
@@ -62,6 +64,7 @@ def plan(
 def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
     """One job's configuration, interpolations resolved, group choices noted, settings checked."""
     composed = compose("train", overrides, config_dirs, with_hydra=True)
+    settle_swaps(composed, composed.hydra.runtime.choices.get(SWAP), config_dirs)
     plain = canonical(
         resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
     )
@@ -101,8 +104,8 @@ def _all_or_nothing(configs: Sequence[DictConfig], check: Callable[[DictConfig],
         raise ConfigError("\n".join(complaints))
 
 
-def _datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, TokenizedData]:
-    datasets: dict[str, TokenizedData] = {}
+def _datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, Dataset]:
+    datasets: dict[str, Dataset] = {}
     for config in configs:
         key = _data_key(config)
         if key not in datasets:
@@ -114,7 +117,7 @@ def _data_key(config: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"]))
 
 
-def _job(config: DictConfig, data: TokenizedData) -> Job:
+def _job(config: DictConfig, data: Dataset) -> Job:
     parameters = check_data(config, data)
     digest = run_hash(science(config, data.fingerprint))
     name = run_name(config, config.choices.encoding, digest)

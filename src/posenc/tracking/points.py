@@ -63,11 +63,13 @@ def curve_point(row: dict[str, Any], config: DictConfig) -> dict[str, Any]:
     """A row of `evaluation.json` as a point of its curve, which is named by how it differs.
 
     The run's own validation text gives `extrapolation/<protocol>/...`; another corpus, another
-    split or a swap put their names before the protocol.
+    split or a swap put their names before the protocol, which a stride follows.
     """
     other_data = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
-    parts = [other_data, other_split, row["swap"], row["protocol"]]
+    swap = row["swap"] and row["swap"].replace(" ", "-")
+    stride = "" if row["stride"] is None else f"-{row['stride']}"
+    parts = [other_data, other_split, swap, f"{row['protocol']}{stride}"]
     curve = "/".join(["extrapolation", *(part for part in parts if part)])
     return {
         "extrapolation/length": row["length"],

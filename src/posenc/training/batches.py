@@ -5,20 +5,29 @@ from collections.abc import Iterator
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from posenc.data.windows import TrainingWindows
+from posenc.config.settings import Steps
+from posenc.data.dataset import IGNORED, Batches
+
+Batch = tuple[Tensor, Tensor, float]
+"""Inputs and targets, int64 [n, T] each, and the targets that a micro-batch scores on average."""
 
 
-class Batches(IterableDataset):
-    """Micro-batches `first` to `last` (exclusive): a function of seed and number alone."""
+class MicroBatches(IterableDataset):
+    """The micro-batches of the optimizer steps from `first` on, in order."""
 
-    def __init__(self, windows: TrainingWindows, size: int, first: int, last: int) -> None:
-        self.windows, self.size, self.first, self.last = windows, size, first, last
+    def __init__(self, batches: Batches, steps: Steps, first: int) -> None:
+        self.batches, self.steps, self.first = batches, steps, first
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for number in range(self.first, self.last):
-            yield self.windows.batch(number, self.size)
+    def __iter__(self) -> Iterator[Batch]:
+        for step in range(self.first, self.steps.total):
+            inputs, targets = self.batches.batch(step, self.steps.sequences)
+            # The mean of a step is over all of its targets, however it is cut.
+            scored = int((targets != IGNORED).sum()) / self.steps.accumulate
+            size = self.steps.micro_sequences
+            for micro in zip(inputs.split(size), targets.split(size), strict=True):
+                yield (*micro, scored)
 
 
-def loader(windows: TrainingWindows, size: int, first: int, last: int) -> DataLoader:
-    """A loader of micro-batches of `size` windows: inputs and targets, int64 [size, T] each."""
-    return DataLoader(Batches(windows, size, first, last), batch_size=None)
+def loader(batches: Batches, steps: Steps, first: int) -> DataLoader:
+    """A loader of the micro-batches of the optimizer steps from `first` on."""
+    return DataLoader(MicroBatches(batches, steps, first), batch_size=None)

@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 
 from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
-from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.kernels import described
@@ -27,7 +26,7 @@ from posenc.training.validation import validation_loss
 
 log = logging.getLogger("posenc")
 ADVICE = (
-    ".*does not have many workers.*",  # the batches are slices of an array in memory
+    ".*does not have many workers.*",  # batches are slices of an array or drawn in milliseconds
     ".*GPU available but not used.*",
     ".*isinstance.treespec, LeafSpec.*",  # its own use of torch
 )
@@ -51,9 +50,7 @@ def fit(session: Session, training_share: float) -> bool:
             log.info("kernel %s", line)
     recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
-    windows = TrainingWindows(data.stream("train"), config.train_length, config.seed)
-    first, last = done * steps.accumulate, steps.total * steps.accumulate
-    batches = loader(windows, steps.micro_sequences, first, last)
+    batches = loader(data.training(config.train_length, config.seed), steps, done)
     with session.stop.listening():
         trainer.fit(module, batches, ckpt_path=_path(checkpoint), weights_only=True)
     return trainer.global_step >= steps.total
@@ -78,9 +75,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
     return partial(
         validation_loss,
         model,
-        session.data.stream("validation"),
-        config.train_length,
-        config.validation.tokens,
+        *session.data.validation(config.train_length, config.validation.tokens),
         config.evaluation.batch_tokens,
         config.precision,
     )

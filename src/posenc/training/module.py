@@ -9,10 +9,14 @@ from torch import Tensor, nn
 
 from posenc.model.decoder import Decoder
 from posenc.model.transformer import seed_of
+from posenc.training.batches import Batch
 
 
 class LanguageModel(pl.LightningModule):
-    """`model` trained on next-token loss in nats for `total_steps` optimizer steps."""
+    """`model` trained on next-token loss in nats for `total_steps` optimizer steps.
+
+    The loss is the mean over the targets that are scored.
+    """
 
     def __init__(
         self,
@@ -29,14 +33,14 @@ class LanguageModel(pl.LightningModule):
         self.total_steps, self.seed = total_steps, seed
         self.losses = torch.compile(model.losses) if compile else model.losses
 
-    def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Draws become a function of seed and step, so that no random state has to be saved.
         torch.manual_seed(seed_of(self.seed, f"batch {batch_idx} rank {self.global_rank}"))
         self.model.encoding.progress((self.global_step + 1) / self.total_steps)
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        inputs, targets = batch
-        return self.losses(inputs, targets).mean()
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        inputs, targets, scored = batch
+        return self.losses(inputs, targets).sum() / scored
 
     def configure_gradient_clipping(
         self,

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
-from posenc.data.tokenized import TokenizedData
+from posenc.data.dataset import Dataset
 from posenc.record.progress import Progress
 from posenc.record.rundir import RunDirectory
 from posenc.training.stop import Stop
@@ -23,7 +23,7 @@ class Session:
 
     run: RunDirectory
     config: DictConfig
-    data: TokenizedData
+    data: Dataset
     progress: Progress
     stop: Stop
     sink: Sink

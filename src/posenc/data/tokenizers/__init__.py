@@ -5,13 +5,14 @@ from pathlib import Path
 from posenc.data.tokenizers.base import Tokenizer, Trainer
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
+from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer
 from posenc.record.files import read_json
 
 __all__ = ["Tokenizer", "Trainer", "load_tokenizer"]
 
 _KINDS: dict[str, type[Tokenizer]] = {
-    kind.kind: kind for kind in (ByteTokenizer, SubwordTokenizer, WordTokenizer)
+    kind.kind: kind for kind in (ByteTokenizer, SubwordTokenizer, SymbolTokenizer, WordTokenizer)
 }
 
 

@@ -1,4 +1,4 @@
-"""The smallest base of RoPE for a context length (Men et al. 2024, 2405.14591, Theorem 1, eq. 9)."""
+"""The smallest base of RoPE for a context length (Men et al. 2024, 2405.14591, eq. 9)."""
 
 import torch
 from torch import Tensor

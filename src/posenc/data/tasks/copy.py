@@ -1,0 +1,22 @@
+"""Copy: a string, then the same string (Kazemnejad et al. 2023, 2305.19466, section 3).
+
+0 3 1 = | 0 3 1
+"""
+
+from dataclasses import dataclass
+
+from posenc.data.tasks.draws import Ints
+from posenc.data.tasks.strings import StringTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(StringTask):
+    """Size n: n letters, copied; 2n + 1 tokens."""
+
+    name = "copy"
+
+    def tokens(self, size: int) -> int:
+        return 2 * size + 1
+
+    def answer(self, string: Ints) -> Ints:
+        return string

@@ -1,0 +1,197 @@
+"""A swap measures what a model built with that encoding from the start measures."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.cli import main
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.config.paths import options
+from posenc.config.swaps import settle_swaps, swaps_of
+from posenc.evaluation.swap import exchanged
+from posenc.model.build import build_model
+from posenc.record.evaluation import positions_name, read_positions
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.execute import FINISHED
+from posenc.sweep.job import main as job
+from posenc.sweep.plan import plan
+
+LENGTH = 61
+SIZES = ("width", "layers", "heads", "feed_forward")
+FACTOR = f"encoding.spectrum.factor={LENGTH / 24}"
+SPECTRUM = "encoding/spectrum"
+BUILT = {
+    "pi": [f"{SPECTRUM}=interpolated", FACTOR],
+    "pi factor=4": [f"{SPECTRUM}=interpolated", "encoding.spectrum.factor=4"],
+    "ntk": [f"{SPECTRUM}=ntk", FACTOR],
+    "yarn": [f"{SPECTRUM}=yarn", FACTOR],
+    "yarn factor=3 slow=2": [
+        f"{SPECTRUM}=yarn",
+        "encoding.spectrum.factor=3",
+        "encoding.spectrum.slow=2",
+    ],
+    "dynamic": [f"{SPECTRUM}=dynamic_ntk"],
+    "llama3": [f"{SPECTRUM}=llama3", FACTOR],
+    "window": ["encoding=window", "encoding.size=24"],
+    "window size=5": ["encoding=window", "encoding.size=5"],
+    "log_n": ["encoding=log_n"],
+}
+ROPE = "encoding=rope"
+
+
+def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
+    """Mean loss over blocks of LENGTH, of the run's weights in a model of those overrides."""
+    config = run.config()
+    sizes = [f"model.{name}={value}" for name, value in config.model.items() if name in SIZES]
+    lengths = ["train_length=24", "tokens=7680", "batch_tokens=192"]
+    made = compose("train", [*sizes, *lengths, ROPE, *overrides])
+    model = build_model(made, 257).eval()
+    (newest, *_) = sorted(run.checkpoints.glob("step-*.ckpt"), reverse=True)
+    state = torch.load(newest, weights_only=True)["state_dict"]
+    model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
+    model.double()
+    before = torch.cat([torch.tensor([256]), tokens[:-1]])
+    total = 0.0
+    with torch.no_grad():
+        for inputs, targets in zip(before.split(LENGTH), tokens.split(LENGTH), strict=True):
+            total += model.losses(inputs[None], targets[None]).sum().item()
+    return total / len(tokens)
+
+
+def test_every_option_is_compared_here() -> None:
+    assert {text.split()[0] for text in BUILT} == set(options("evaluation/swap"))
+
+
+def test_swaps_in_turn_equal_models_of_those_encodings(
+    short_run: RunDirectory, short_tokens: Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of fixed factors, on whole windows; the tail of a factor of null, below."""
+    whole = short_tokens[: len(short_tokens) // LENGTH * LENGTH]
+    file = Path(short_run.config().data.validation).with_name("whole.txt")
+    file.write_bytes(bytes(whole[:-1].tolist()))
+    whole = torch.cat([whole[:-1], torch.tensor([256])])
+    texts = ",".join(["none", *(f"'{text}'" for text in BUILT)])
+    corpus = ["data=text", f"data.validation={file}", f"evaluation.lengths=[{LENGTH}]"]
+    words = ["evaluation=nonoverlapping", f"evaluation.swaps=[{texts}]"]
+    assert main(["evaluate", f"run={short_run.path}", *corpus, *words]) == 0
+    printed = capsys.readouterr().out
+    own = short_run.config().frozen.fingerprint
+    rows = {row["swap"]: row for row in short_run.rows() if row["data"] != own}
+    rows = {swap: row for swap, row in rows.items() if row["length"] == LENGTH}
+    assert set(rows) == {None, *BUILT}
+    own_loss = loss_of(short_run, whole, [])
+    for text, overrides in BUILT.items():
+        assert text in printed
+        loss = loss_of(short_run, whole, overrides)
+        assert rows[text]["loss"] == pytest.approx(loss, abs=1e-6), text
+        assert abs(loss - own_loss) > 1e-5, text
+    assert rows[None]["loss"] == pytest.approx(own_loss, abs=1e-6)
+    arrays = read_positions(short_run.positions_file)
+    sums = {text: arrays[f"{positions_name(row)}.sum"].sum() for text, row in rows.items()}
+    assert sums == pytest.approx({text: row["sum"] for text, row in rows.items()}, rel=1e-9)
+
+
+def test_a_factor_of_null_is_that_of_the_evaluation_length_in_the_tail_too(
+    short_run: RunDirectory, short_tokens: Tensor
+) -> None:
+    words = [f"run={short_run.path}", f"evaluation.lengths=[12,{LENGTH}]", "evaluation/swap=pi"]
+    assert main(["evaluate", *words]) == 0
+    short, long = (
+        row
+        for row in short_run.rows()
+        if row["swap"] == "pi" and row["protocol"] == "nonoverlapping" and row["length"] in (12, 61)
+        if row["data"] == short_run.config().frozen.fingerprint
+    )
+    assert long["loss"] == pytest.approx(loss_of(short_run, short_tokens, BUILT["pi"]), abs=1e-6)
+    assert main(["evaluate", f"run={short_run.path}", "evaluation.lengths=[12]"]) == 0
+    (own,) = (
+        row
+        for row in short_run.rows()
+        if (row["swap"], row["protocol"], row["length"]) == (None, "nonoverlapping", 12)
+    )
+    assert short["loss"] == own["loss"]  # within the training length a factor is 1
+
+
+def test_commas_make_a_sweep_of_swaps(
+    short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"run={short_run.path}", "evaluation.lengths=[33]", "evaluation=last_k"]
+    knobs = ["evaluation.k=4", "evaluation/swap=pi,ntk", "evaluation.swap.factor=2,4.5"]
+    assert main(["evaluate", *words, *knobs]) == 0
+    rows = [row for row in short_run.rows() if row["length"] == 33]
+    wanted = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5"}
+    assert {row["swap"] for row in rows} == wanted
+    assert capsys.readouterr().out.count(" on text (validation)") == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluation/swap=yarm"], "there is no such option (nearest: yarn"),
+        (["evaluation.swaps=[none,yarm]"], "there is no such option (nearest: yarn"),
+        (["evaluation.swaps=['yarn fctor=2']"], "evaluation.swap.fctor: there is no such key"),
+        (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must lie from 1 to"),
+        (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1 or more tokens"),
+        (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are given together"),
+        (["evaluation.swap=pi"], "give evaluation/swap= one of"),
+        (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
+    ],
+)
+def test_a_swap_that_is_none_is_refused_in_one_message(
+    words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", f"run={short_run.path}", *words]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert message in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        (["encoding=alibi"], "swap=pi: Alibi has no spectrum to exchange"),
+        (["encoding=nope"], "swap=pi: NoPE has no spectrum to exchange"),
+        (["encoding=rope", "encoding.trainable=true"], "the frequencies of this Rope are trained"),
+        (["encoding=rope", "encoding/spectrum=power"], "scales the spectrum geometric"),
+    ],
+)
+def test_encodings_that_cannot_take_a_swap_refuse_it_before_anything_is_trained(
+    encoding: list[str], message: str, small_job: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"evaluation/swap=pi") as caught:
+        plan([[*small_job, *encoding, "evaluation.swaps=[none,pi]"]], [], "test", print)
+    assert message in str(caught.value)
+    assert not (tmp_path / "outputs" / "scratch").exists()
+
+
+def test_spectra_inside_wrappers_keep_their_own_base() -> None:
+    config = compose("train", ["encoding=rnope_swa", "evaluation.swaps=['yarn factor=4']"])
+    config.encoding.first.inner.spectrum.base = 500000
+    settle_swaps(config, None, [])
+    ((text, swap),) = swaps_of(config).items()
+    assert text == "yarn factor=4" and swap is not None
+    changed = exchanged(config, text, swap, 1024).encoding
+    spectrum = changed.first.inner.spectrum
+    assert spectrum._target_ == "posenc.encodings.spectra.yarn"
+    assert (spectrum.base, spectrum.factor, spectrum.fast) == (500000, 4, 32)
+    assert config.encoding.first.inner.spectrum._target_ == "posenc.encodings.spectra.geometric"
+    assert changed.second == config.encoding.second
+
+
+def test_a_run_measures_its_swaps_and_asking_again_measures_nothing(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    few = ["tokens=384", "validation.every_tokens=null", "evaluation.factors=[1]"]
+    asked = [*small_job, *few, "encoding=sinusoidal", "evaluation.swaps=[none,pi,'window size=9']"]
+    run = plan([asked], [], "test", print)[0].run
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    assert {row["swap"] for row in run.rows()} == {None, "pi", "window size=9"}
+    assert len(run.rows()) == 6
+    before = run.evaluation_file.read_bytes()
+    plan([asked], [], "test", print)
+    assert run.status().state == "finished"
+    assert run.evaluation_file.read_bytes() == before
+    plan([[*small_job, *few, "encoding=sinusoidal", "evaluation.swaps=[log_n]"]], [], "t", print)
+    assert run.status().state == "pending"
