@@ -64,20 +64,25 @@ def _numbers(finding: Finding) -> tuple[str, str, str, str]:
     difference, seeds = finding.difference, str(len(finding.seeds))
     if finding.left is None or finding.right is None or difference is None:
         return "", "", "", seeds
-    told = _change(difference.mean, finding.ratio)
+    told = _change(difference.mean, finding)
     if difference.low is not None and difference.high is not None:
-        ends = (_change(end, finding.ratio) for end in (difference.low, difference.high))
+        ends = (_change(end, finding) for end in (difference.low, difference.high))
         told += f" ({' to '.join(ends)})"
-    return _number(finding.left), _number(finding.right), told, seeds
+    left, right = (_number(side, finding.unit) for side in (finding.left, finding.right))
+    return left, right, told, seeds
 
 
 def _lacking(finding: Finding) -> tuple[str, ...]:
     return (finding.why,) if finding.why else ()
 
 
-def _number(value: float) -> str:
+def _number(value: float, unit: str) -> str:
+    if unit == "tokens":
+        return f"{value:.1f}".removesuffix(".0")
     return f"{value:.3f}" if abs(value) < 10 else number_text(value)
 
 
-def _change(value: float, ratio: bool) -> str:
-    return f"{100 * value:+.2f}%" if ratio else f"{value:+.3f}"
+def _change(value: float, finding: Finding) -> str:
+    if finding.ratio:
+        return f"{100 * value:+.2f}%"
+    return f"{value:+.1f}".removesuffix(".0") if finding.unit == "tokens" else f"{value:+.3f}"
