@@ -31,7 +31,8 @@ def data_of(name: str, **knobs: int) -> TaskData:
     config = OmegaConf.load(CONF / f"task_{name}.yaml")
     assert isinstance(config, DictConfig)
     del config["defaults"]
-    task = build(OmegaConf.merge(config, knobs), name="data")
+    config.update(knobs)
+    task = build(config, name="data")
     return TaskData(task, SymbolTokenizer(task.symbols))
 
 
