@@ -22,6 +22,15 @@ SMALL = [
     "model.feed_forward=64",
     "train_length=24",
 ]
+STEPS = [
+    "tokens=7680",
+    "batch_tokens=192",
+    "validation.every_tokens=1920",
+    "validation.tokens=480",
+    "evaluation.factors=[1,4]",
+    "trainer=cpu",
+    "logger=none",
+]
 
 
 @pytest.fixture
@@ -54,15 +63,16 @@ def small_job(corpus: Path, tmp_path: Path) -> list[str]:
         "data=text",
         *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
         "tokenizer=byte",
-        "tokens=7680",
-        "batch_tokens=192",
-        "validation.every_tokens=1920",
-        "validation.tokens=480",
-        "evaluation.factors=[1,4]",
-        "trainer=cpu",
-        "logger=none",
+        *STEPS,
         f"outputs_dir={tmp_path}/outputs",
     ]
+
+
+@pytest.fixture(scope="session")
+def task_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The overrides of a run on a task that trains in seconds."""
+    outputs = tmp_path_factory.mktemp("task") / "outputs"
+    return [*SMALL, "data=task_copy", "data.examples=40", *STEPS, f"outputs_dir={outputs}"]
 
 
 @pytest.fixture(scope="session")

@@ -145,7 +145,7 @@ def test_what_is_scored_of_reads_and_queries() -> None:
     of = task("task_mqar")
     words, scored = decoded(of, 30)
     queries = [words[i - 1] for i in np.flatnonzero(scored)]
-    assert sorted(queries) == sorted(words[0:60:2]) and len(set(queries)) == 30
+    assert set(queries) < set(words[0:60:2]) and len(set(words[0:60:2])) == len(queries) == 30
     blanks = [word for word, answer in zip(words[60:], scored[60:], strict=True) if not answer]
     assert blanks.count(".") == len(blanks) - 30
 
@@ -253,6 +253,6 @@ def test_what_is_drawn_never_changes() -> None:
         "task_missing_duplicate": "cb4c2944",
         "task_indirect_indexing": "e4025b0c",
         "task_flip_flop": "48d05e9d",
-        "task_mqar": "3e371d85",
+        "task_mqar": "12cd8aac",
         "task_passkey": "2fcb5cb4",
     }

@@ -14,6 +14,7 @@ import pytest
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
 from posenc.sweep.job import main
+from posenc.sweep.plan import plan
 from posenc.sweep.process import BUSY, INTERRUPTED
 from posenc.training.checkpoint import found
 
@@ -81,6 +82,22 @@ def test_a_stopped_run_ends_as_an_undisturbed_one(
     assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
     assert sums(run) == sums(undisturbed)
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
+
+
+@pytest.mark.slow
+def test_a_stopped_run_on_a_task_goes_on_with_the_same_examples(task_job: list[str]) -> None:
+    def planned(*overrides: str) -> RunDirectory:
+        return plan([[*task_job, *overrides]], [], "test", print)[0].run
+
+    undisturbed = finish(planned("micro_batch_tokens=48", "name=undisturbed"))
+    run = planned("micro_batch_tokens=48", "name=stopped", "checkpoint.every_seconds=0.01")
+    process = start(run)
+    wait_for_step(run, 15, process)
+    process.kill()
+    process.wait()
+    finish(run)
+    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
+    assert sums(run) == sums(undisturbed)
 
 
 def test_an_encoding_is_dropped_in_training_and_stays_so_for_evaluation(

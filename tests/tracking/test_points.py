@@ -44,6 +44,13 @@ def test_a_curve_is_named_by_what_sets_it_apart(config, measured, changes, curve
     }
 
 
+def test_a_task_has_curves_of_its_answers(config, measured):
+    row = measured(64, 2.0, protocol="tasks") | {"accuracy": 0.75, "exact": 0.5}
+    point = curve_point(row, config)
+    assert point["extrapolation/tasks/accuracy"] == 0.75
+    assert point["extrapolation/tasks/exact"] == 0.5
+
+
 def test_the_summary_holds_the_runs_own_curve_only(config, measured):
     others = [
         measured(64, 1.0, split="test"),

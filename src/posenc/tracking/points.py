@@ -71,11 +71,8 @@ def curve_point(row: dict[str, Any], config: DictConfig) -> dict[str, Any]:
     stride = "" if row["stride"] is None else f"-{row['stride']}"
     parts = [other_data, other_split, swap, f"{row['protocol']}{stride}"]
     curve = "/".join(["extrapolation", *(part for part in parts if part)])
-    return {
-        "extrapolation/length": row["length"],
-        f"{curve}/perplexity": row["perplexity"],
-        f"{curve}/loss": row["loss"],
-    }
+    said = [name for name in ("perplexity", "loss", "accuracy", "exact") if name in row]
+    return {"extrapolation/length": row["length"], **{f"{curve}/{n}": row[n] for n in said}}
 
 
 def run_summary(

@@ -1,9 +1,11 @@
-"""Multi-query associative recall: pairs of key and value, then each key again; which was its value?
+"""Multi-query associative recall: pairs of key and value, then keys again; which was the value?
 
 Arora et al. 2023 (2312.04927, section 3), MQAR: the keys differ, the values need not. A sequence of
-T tokens has T / `pair_tokens` pairs; behind them each key comes once more, in slots of two tokens,
-nearer slots being likelier by the power law p(slot) ~ slot^(power - 1), and its value after it.
-The slots between hold blanks (the paper's code: random tokens, or zeros).
+T tokens has T / `pair_tokens` pairs; behind them come as many queries, in slots of two tokens,
+nearer slots being likelier by the power law p(slot) ~ slot^(power - 1), each a key and its value.
+The slots between hold blanks (the paper's code: random tokens, or zeros). Every query is for any of
+the pairs: the paper's code asks for each once, but does not show the answers as a language model
+sees them, where the last one would follow from the others.
 
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
@@ -62,7 +64,7 @@ class AssociativeRecall(Task):
         pairs = np.stack([keys, values], axis=1)
         slots = np.full((size * (self.pair_tokens // 2 - 1), 2), BLANK)
         asked = _slots(draws, len(slots), size, self.power)
-        slots[asked] = pairs
+        slots[asked] = pairs[draws.below(size, size)]
         scored = np.zeros((size + len(slots), 2), dtype=bool)
         scored[size + asked, 1] = True
         return Example(np.concatenate([pairs, slots]).ravel(), scored.ravel())
