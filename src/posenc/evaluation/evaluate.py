@@ -11,11 +11,11 @@ from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.rows import row
 from posenc.model.build import build_model
+from posenc.model.device import device_of
 from posenc.model.transformer import Transformer
 from posenc.record.evaluation import merge_positions, merge_rows
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
-from posenc.training.fit import device_of
 
 Report = Callable[[float, float], bool]
 

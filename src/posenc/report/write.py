@@ -1,15 +1,18 @@
 """From a folder of runs to its report."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from posenc.record.figure import png, svg
 from posenc.record.files import write_atomic
-from posenc.report import figures, formats
+from posenc.report import formats
 from posenc.report.charts import Chart
 from posenc.report.collect import Experiment, read_experiment
 from posenc.report.curves import Panel, length_panels, position_panels
+from posenc.report.figures import draw
 from posenc.report.page import page
 from posenc.report.reading import missing
 from posenc.report.style import styles
@@ -34,8 +37,9 @@ def write_report(folder: Path, console: Console) -> Path:
     }
     for chart in charts:
         made[f"{chart.file}.csv"] = formats.points_csv(chart.panels, chart.at)
-        made[f"{chart.file}.png"] = figures.png(chart, looks)
-        made[f"{chart.file}.svg"] = figures.svg(chart, looks)
+        drawn = partial(draw, chart, looks)
+        made[f"{chart.file}.png"] = png(drawn)
+        made[f"{chart.file}.svg"] = svg(drawn, chart.title)
     index = folder / "report" / "index.html"
     for name, data in made.items():
         write_atomic(index.with_name(name), data)

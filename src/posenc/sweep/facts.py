@@ -12,6 +12,7 @@ from posenc.data.tokenized import TokenizedData
 from posenc.data.windows import TrainingWindows
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
+from posenc.model.device import check_accelerator
 from posenc.model.kernels import kernel, refuse, resolve
 
 COMPONENTS = {
@@ -61,9 +62,7 @@ def check_reach(config: DictConfig, encoding: Encoding) -> None:
 
 def check_devices(config: DictConfig) -> None:
     """ConfigError for a GPU, or a number of devices, that is not there."""
-    there = torch.cuda.device_count()
-    if config.trainer.accelerator == "gpu" and not there:
-        raise ConfigError("trainer=gpu, but no CUDA GPU is there; give trainer=cpu or trainer=auto")
+    check_accelerator(config)
     if config.devices != 1:
         raise ConfigError(
             f"devices={config.devices}: one device a run is supported; give devices=1"
