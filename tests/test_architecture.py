@@ -16,7 +16,7 @@ LAYERS = [
     {"check"},
     {"training"},
     {"evaluation"},
-    {"tracking", "report"},
+    {"tracking", "report", "bench"},
     {"sweep"},
     {"cli"},
 ]
@@ -77,6 +77,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["evaluate", "--help"],
         ["report", "--help"],
         ["check", "--help"],
+        ["bench", "--help"],
         ["list"],
     ],
 )

@@ -75,11 +75,11 @@ def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfi
     of_a_run = {key: value for key, value in plain.items() if key not in NOT_OF_A_RUN}
     config = OmegaConf.create({**of_a_run, "choices": choices})
     check_settings(config)
-    config.modules = sorted({*config.modules, *_own_modules(plain)})
+    config.modules = sorted({*config.modules, *own_modules(plain)})
     return config
 
 
-def _own_modules(config: Any) -> set[str]:
+def own_modules(config: Any) -> set[str]:
     """Modules outside posenc that the person's own overrides or YAMLs build from."""
     return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
 
