@@ -17,7 +17,7 @@ LAYERS = [
     {"training"},
     {"evaluation"},
     {"claims"},
-    {"tracking", "report"},
+    {"tracking", "report", "bench"},
     {"sweep"},
     {"cli"},
 ]
@@ -78,6 +78,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["evaluate", "--help"],
         ["report", "--help"],
         ["check", "--help"],
+        ["bench", "--help"],
         ["list"],
     ],
 )

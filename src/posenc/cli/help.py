@@ -8,6 +8,7 @@ COMMANDS = {
     "report": "tables, figures and a page of an experiment's results",
     "status": "every run of an experiment, how far it is, and what would finish it",
     "check": "what an encoding must do, and what of it holds",
+    "bench": "what encodings cost in time and memory",
     "list": "every config group and option",
 }
 
@@ -96,6 +97,27 @@ TEXTS = {
           encoding, encoding/spectrum     the encoding; encoding.KEY its knobs
           model.width, .heads, .layers    of the small models, where it needs others
           train_length                    their training length, 24
+    """,
+    "bench": """
+        usage: posenc bench [key=value ...] [--config-dir DIR]
+
+        Times a forward pass and a training step of every variant, interleaved in one process;
+        measures each one's peak memory in a process of its own. Commas make variants. Prints a
+        table and writes outputs/NAME/bench/: bench.json, csv, md, png and svg.
+
+          posenc bench
+          posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
+          posenc bench encoding=alibi,fox passes='[step]' model=gpt2_124m precision=bf16
+          posenc bench experiment=alibi_cost
+
+        keys
+          encoding, encoding/spectrum, model, optimizer, trainer, experiment, size  config groups
+          kernel, train_length                  of attention; the length that is measured
+          passes                                [forward,step] or one of them
+          batch_tokens, micro_batch_tokens      tokens of a pass, and of it at once
+          vocabulary, precision, compile, gradient_clip
+          threads, rounds                       of a CPU; how often everything is timed
+          name, outputs_dir                     the folder is outputs_dir/name/bench
     """,
     "list": """
         usage: posenc list [GROUP] [--config-dir DIR]

@@ -12,6 +12,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from posenc.bench.settings import OWN
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, hydra_at_conf
 from posenc.config.errors import ConfigError
@@ -28,6 +29,11 @@ def run(arguments: Arguments) -> int:
     console, begun = Console(stderr=True), time.time()
     config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
 
+    if only_bench := [key for key in OWN if key in config]:
+        raise ConfigError(
+            f"{', '.join(only_bench)}: only a benchmark has these; it is measured, not trained:"
+            f" posenc bench {' '.join(arguments.words)}"
+        )
     if not isinstance(config.retry, bool):
         raise ConfigError(f"retry={config.retry} must be true or false")
     for part, plugins in OWN_PLUGINS.items():

@@ -1,6 +1,7 @@
 """The settings that cross components: their types, their limits, and what follows from them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,13 +97,13 @@ class Steps:
         return self.sequences // self.micro_sequences
 
 
-def check_settings(config: DictConfig) -> None:
+def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
     """Check that the cross-cutting settings are there, with their types, choices and limits.
 
     All complaints come in one ConfigError.
     """
     complaints: list[str] = []
-    for key, annotation in TYPES.items():
+    for key, annotation in types.items():
         if not _present(config, key):
             complaints.append(f"{key} is missing; give {key}=...")
             continue
@@ -133,6 +134,12 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
 
 def steps_of(config: DictConfig) -> Steps:
     """Optimizer steps of a token budget; ConfigError when the numbers do not divide."""
+    sequences, micro_sequences = sequences_of(config)
+    return Steps(max(1, round(config.tokens / config.batch_tokens)), sequences, micro_sequences)
+
+
+def sequences_of(config: DictConfig) -> tuple[int, int]:
+    """Windows of an optimizer step and of a forward pass; ConfigError when they do not divide."""
     length, batch, micro = config.train_length, config.batch_tokens, config.micro_batch_tokens
     if batch % length:
         nearest = max(1, round(batch / length)) * length
@@ -146,7 +153,7 @@ def steps_of(config: DictConfig) -> Steps:
             f"micro_batch_tokens={micro} must be a multiple of train_length={length}"
             f" and divide batch_tokens={batch}"
         )
-    return Steps(max(1, round(config.tokens / batch)), batch // length, micro // length)
+    return batch // length, micro // length
 
 
 def _complaints(key: str, value: Any, annotation: Any) -> list[str]:

@@ -18,10 +18,10 @@ from posenc.evaluation.rows import row
 from posenc.evaluation.swap import exchange
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
+from posenc.model.device import device_of
 from posenc.record.evaluation import merge_positions, merge_rows, positions_name
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
-from posenc.training.fit import device_of
 
 Report = Callable[[float, float], bool]
 

@@ -1,9 +1,7 @@
-"""The figures on paper: png and svg."""
+"""The figures as they are drawn for png and svg."""
 
-import io
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -16,24 +14,6 @@ COLUMNS = 2
 LINE_HEIGHT = 0.056  # of a label, as a share of the height of a panel
 LEADER = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
 GREY = "#555555"
-DPI = 160
-FIXED = {"svg.hashsalt": "posenc", "font.family": "DejaVu Sans", "path.simplify": True}
-
-
-def png(chart: Chart, styles: dict[str, Style]) -> bytes:
-    return _save(chart, styles, "png", {"Software": None})
-
-
-def svg(chart: Chart, styles: dict[str, Style]) -> bytes:
-    return _save(chart, styles, "svg", {"Date": None, "Title": chart.title})
-
-
-def _save(chart: Chart, styles: dict[str, Style], kind: str, about: dict[str, str | None]) -> bytes:
-    file = io.BytesIO()
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **FIXED}):
-        figure = draw(chart, styles)
-        figure.savefig(file, format=kind, dpi=DPI, metadata=about)
-    return file.getvalue()
 
 
 def draw(chart: Chart, styles: dict[str, Style]) -> Figure:

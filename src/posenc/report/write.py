@@ -1,6 +1,7 @@
 """From a folder of runs to its report."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -9,11 +10,13 @@ from posenc.claims.evidence import Evidence
 from posenc.claims.judge import judge
 from posenc.claims.verdict import Verdict
 from posenc.config.errors import RunError
+from posenc.record.figure import png, svg
 from posenc.record.files import write_atomic
-from posenc.report import figures, formats, latex, verdict_formats
+from posenc.report import formats, latex, verdict_formats
 from posenc.report.charts import Chart
 from posenc.report.collect import Experiment, read_experiment
 from posenc.report.curves import Panel, length_panels, position_panels
+from posenc.report.figures import draw
 from posenc.report.page import page
 from posenc.report.published import beside
 from posenc.report.reading import missing
@@ -45,8 +48,9 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     }
     for chart in charts:
         made[f"{chart.file}.csv"] = formats.points_csv(chart.panels, chart.at)
-        made[f"{chart.file}.png"] = figures.png(chart, looks)
-        made[f"{chart.file}.svg"] = figures.svg(chart, looks)
+        drawn = partial(draw, chart, looks)
+        made[f"{chart.file}.png"] = png(drawn)
+        made[f"{chart.file}.svg"] = svg(drawn, chart.title)
     index = folder / "report" / "index.html"
     for name, data in made.items():
         write_atomic(index.with_name(name), data)

@@ -16,13 +16,14 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.request import requests
 from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
+from posenc.model.device import device_of
 from posenc.model.kernels import resolve
 from posenc.record.progress import Progress
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_devices
 from posenc.sweep.process import INTERRUPTED
 from posenc.tracking.tracker import Tracker
-from posenc.training.fit import device_of, fit
+from posenc.training.fit import fit
 from posenc.training.session import Session
 from posenc.training.stop import Stop
 

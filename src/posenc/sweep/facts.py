@@ -14,8 +14,9 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
+from posenc.model.device import check_accelerator
 from posenc.model.kernels import kernel, refuse, resolve
-from posenc.training.fit import device_of
+from posenc.model.device import device_of
 
 COMPONENTS = {
     "data": 0,
@@ -83,9 +84,7 @@ def check_reach(config: DictConfig, encoding: Encoding) -> None:
 
 def check_devices(config: DictConfig) -> None:
     """ConfigError for a GPU, or a number of devices, that is not there."""
-    there = torch.cuda.device_count()
-    if config.trainer.accelerator == "gpu" and not there:
-        raise ConfigError("trainer=gpu, but no CUDA GPU is there; give trainer=cpu or trainer=auto")
+    check_accelerator(config)
     if config.devices != 1:
         raise ConfigError(
             f"devices={config.devices}: one device a run is supported; give devices=1"

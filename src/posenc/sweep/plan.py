@@ -83,11 +83,11 @@ def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfi
     check_settings(config)
     check_claims(plain["claims"], list(config_dirs))
     parse_published(plain["published"])
-    config.modules = sorted({*config.modules, *_own_modules(plain)})
+    config.modules = sorted({*config.modules, *own_modules(plain)})
     return config
 
 
-def _own_modules(config: Any) -> set[str]:
+def own_modules(config: Any) -> set[str]:
     """Modules outside posenc that the person's own overrides or YAMLs build from."""
     return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
 

@@ -7,13 +7,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from posenc.record.environment import environment
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 
 BUSY, INTERRUPTED = 3, 143
 """Exit codes of a job: another process has the run; it was asked to stop and did."""
-KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**31 - 1), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
-"""glibc keeps what a step frees for the next one: taking it from the kernel anew cost 12%."""
 
 
 class JobProcess:
@@ -43,7 +42,8 @@ class JobProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(self.threads, gpu),
+                env=environment(self.threads)
+                | ({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
                 start_new_session=True,
             )
 
@@ -88,18 +88,6 @@ class JobProcess:
     def busy(self) -> bool:
         """Whether it ended because another process has the run."""
         return self._process.returncode == BUSY
-
-
-def _environment(threads: int, gpu: str | None) -> dict[str, str]:
-    path = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **KEEP_MEMORY,
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
-    }
 
 
 def _last_line(file: Path) -> str:

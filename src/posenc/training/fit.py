@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from omegaconf import DictConfig
 
 from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
+from posenc.model.device import device_of
 from posenc.model.kernels import described
 from posenc.model.precision import LIGHTNING
 from posenc.record.metrics import MetricsLog
@@ -112,9 +112,3 @@ def _quiet() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in ADVICE:
         warnings.filterwarnings("ignore", message)
-
-
-def device_of(config: DictConfig) -> torch.device:
-    """The device that a run's evaluation uses."""
-    gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda" if gpu else "cpu")

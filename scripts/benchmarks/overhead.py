@@ -1,6 +1,6 @@
 """posenc's training step beside the same step by hand in plain PyTorch, interleaved in one run.
 
-    python tests/benchmarks/step.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
+    python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
 Prints the time of a step in each and the ratio, pair by pair: posenc / plain, below 1 is faster.
 posenc's side is everything that a run does in a step: Lightning, the recorder, the data order.

@@ -1,0 +1,99 @@
+"""`posenc bench`: what encodings cost in time and memory."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from posenc.bench import settings
+from posenc.bench.machine import machine
+from posenc.bench.measure import peaks, times
+from posenc.bench.published import beside, read_published
+from posenc.bench.results import rows_of
+from posenc.bench.variants import variants_of
+from posenc.bench.write import show, write
+from posenc.cli.arguments import Arguments
+from posenc.config.compose import compose, resolve
+from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.explain import key_of
+from posenc.config.keys import refuse_strangers
+from posenc.config.numbers import canonical
+from posenc.config.paths import options
+from posenc.model.device import device_of
+from posenc.sweep.grids import jobs_of
+from posenc.sweep.machine import cores
+from posenc.sweep.overrides import steering
+from posenc.sweep.plan import own_modules
+
+ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
+SEED = 1
+
+
+def run(arguments: Arguments) -> int:
+    console = Console(stderr=True)
+    with console.status("checking every variant"):
+        jobs = composed_jobs(arguments)
+        variants = variants_of(jobs)
+        config = jobs[0][1]
+        plain: Any = OmegaConf.to_container(config)
+        published = read_published(plain["published"])
+    threads = config.threads or cores()
+    with console.status("starting") as status:
+        grown = peaks(variants, threads, status.update)
+        rounds = times(variants, threads, status.update)
+    found = rows_of(variants, rounds, grown, machine(device_of(config), threads))
+    rows = [row | beside(row, published) for row in found]
+    texts = _texts(plain)
+    folder = Path(config.outputs_dir) / config.name / "bench"
+    write(folder, rows, arguments.typed(), texts)
+    show(Console(), rows, texts)
+    Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
+    return 0
+
+
+def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
+    """Every job's overrides and configuration; what only training reads is left out.
+
+    An experiment may say more than a benchmark reads, such as seeds; a person may not.
+    """
+    folders = list(arguments.config_dirs)
+    known = compose("bench", [], folders)
+    readable = {*map(str, known), "experiment"}
+    for override in arguments.overrides:
+        if _root(override) not in readable:
+            hint = did_you_mean(_root(override), readable)
+            raise ConfigError(f"{override}: posenc bench reads no such key{hint}")
+    config = compose("bench", steering(arguments.overrides), folders)
+    every = jobs_of(config, arguments.overrides, lambda group: sorted(options(group, folders)))
+    read = dict.fromkeys(tuple(word for word in job if _root(word) in readable) for job in every)
+    jobs = [(list(words), _composed(words, folders, known)) for words in read]
+    for key in ONCE:
+        given = {str(config[key]) for _, config in jobs}
+        if len(given) > 1:
+            raise ConfigError(f"{key}: one process measures all variants; give a single value")
+    return jobs
+
+
+def _composed(words: Sequence[str], folders: Sequence[Path], known: DictConfig) -> DictConfig:
+    """One job's configuration: the keys of conf/bench.yaml, resolved and checked."""
+    composed = compose("bench", words, folders, with_hydra=True)
+    plain = canonical(resolve(OmegaConf.masked_copy(composed, [str(key) for key in known])))
+    refuse_strangers(OmegaConf.create(plain), known)
+    choices = dict(composed.hydra.runtime.choices)
+    config = OmegaConf.create({**plain, "choices": choices, "seed": SEED})
+    settings.check(config)
+    config.modules = sorted({*config.modules, *own_modules(plain)})
+    return config
+
+
+def _root(override: str) -> str:
+    return re.split(r"[./]", key_of(override), maxsplit=1)[0]
+
+
+def _texts(config: dict[str, Any]) -> dict[str, str]:
+    """The experiment's own texts, and the source of what is published."""
+    source = {"source": config["published"]["source"]} if config["published"] else {}
+    return {"title": "What position costs", **(config["about"] or {}), **source}
