@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from posenc.encodings.base import Encoding
 from posenc.model.kernels import Kernel
 from posenc.model.layers import Attention, FeedForward, GatedFeedForward, norm_layer
+from posenc.model.linear import Linear
 from posenc.model.loss import token_losses
 
 
@@ -73,7 +74,7 @@ class Transformer(nn.Module):
             for _ in range(layers)
         )
         self.norm = norm_layer(norm, width, bias=bias)
-        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head = Linear(width, vocabulary, bias=False)
         if tied:
             self.head.weight = self.embedding.weight
 
