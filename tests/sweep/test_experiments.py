@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from posenc.claims.evidence import Evidence
@@ -21,20 +22,19 @@ pytestmark = pytest.mark.slow  # a hundred configurations are composed
 
 CONF = Path(__file__).parents[2] / "conf" / "experiment"
 NAMES = sorted(file.stem for file in CONF.glob("*.yaml"))
-SIZES = [
-    (name, size)
-    for name in NAMES
-    for size in (OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")).get("sizes") or [None])  # fmt: skip
-]
+FILES: dict[str, Any] = {
+    name: yaml.safe_load((CONF / f"{name}.yaml").read_text()) for name in NAMES
+}
+SIZES = [(name, size) for name in NAMES for size in FILES[name].get("sizes") or [None]]
 
 
 class Planned:
-    """What claims would see of a job that had run: its rows, with losses by its place and length."""
+    """What claims would see of a job that had run: rows with losses by its place and length."""
 
     def __init__(self, config: Any, place: int, seed: int) -> None:
         self.name = f"{config.choices.encoding}-{place}-s{seed}"
-        self.config: Any = OmegaConf.to_container(config)
-        self.config |= {"seed": seed, "frozen": {"fingerprint": "f"}}
+        plain: Any = OmegaConf.to_container(config)
+        self.config = {**plain, "seed": seed, "frozen": {"fingerprint": "f"}}
         self.timing = [{"tokens_per_second": 100.0 + place + seed, "memory_mb": 90.0 + place}]
         self.rows = [
             row | {"count": 9, "full_count": 9, "tokens_hash": "a", "loss": loss, "accuracy": 0.5}

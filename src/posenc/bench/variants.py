@@ -92,7 +92,7 @@ def examine(config: DictConfig) -> Facts:
     encoding = build_encoding(config, modules)
     _check_reach(config, encoding)
     name = resolve(config.kernel)
-    refuse(name, encoding, config.precision)
+    refuse(name, encoding, device_of(config), config.precision)
     with torch.device("meta"):
         given = (config.vocabulary, encoding, kernel(name))
         model = build(config.model, *given, name="model", modules=modules)

@@ -30,9 +30,7 @@ class Request:
         return self.keys[0]["swap"]
 
 
-def requests(
-    config: DictConfig, data: Dataset, keys: Iterable[dict[str, Any]]
-) -> list[Request]:
+def requests(config: DictConfig, data: Dataset, keys: Iterable[dict[str, Any]]) -> list[Request]:
     """The measurements behind `keys`, in their order; `tokens` go through the model in each, if
     no budget of seconds ends it."""
     shared: dict[Any, list[dict[str, Any]]] = {}

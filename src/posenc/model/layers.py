@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding
 from posenc.model.kernels import Kernel
+from posenc.model.linear import Linear
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
@@ -15,8 +16,8 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, attend: Kernel, *, bias: bool) -> None:
         super().__init__()
         self.heads, self.attend = heads, attend
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.out = nn.Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.out = Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
         batch, length, width = x.shape
@@ -35,10 +36,10 @@ class FeedForward(nn.Module):
         self, width: int, hidden: int, activation: str, dropout: float, *, bias: bool
     ) -> None:
         super().__init__()
-        self.up = nn.Linear(width, hidden, bias=bias)
+        self.up = Linear(width, hidden, bias=bias)
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(hidden, width, bias=bias)
+        self.out = Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.dropout(self.activation(self.up(x))))
@@ -49,10 +50,10 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, dropout: float, *, bias: bool) -> None:
         super().__init__()
-        self.up = nn.Linear(width, hidden, bias=bias)
-        self.gate = nn.Linear(width, hidden, bias=bias)
+        self.up = Linear(width, hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias)
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(hidden, width, bias=bias)
+        self.out = Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.dropout(nn.functional.silu(self.gate(x)) * self.up(x)))

@@ -2,10 +2,11 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from posenc.data.dataset import IGNORED
+from posenc.model.linear import linear
 
 LOGITS_BUDGET = 2**26  # logits of one chunk
 

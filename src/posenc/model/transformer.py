@@ -11,10 +11,11 @@ from posenc.model.block import Block
 from posenc.model.decoder import Decoder
 from posenc.model.kernels import Kernel
 from posenc.model.layers import norm_layer
+from posenc.model.linear import Linear
 from posenc.model.loss import token_losses
 
 
-class LinearHead(nn.Linear):
+class LinearHead(Linear):
     """A vector for every token of the vocabulary; logits are products with it."""
 
     def __init__(self, width: int, vocabulary: int) -> None:

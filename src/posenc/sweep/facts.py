@@ -14,9 +14,8 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
-from posenc.model.device import check_accelerator
+from posenc.model.device import check_accelerator, device_of
 from posenc.model.kernels import kernel, refuse, resolve
-from posenc.model.device import device_of
 
 COMPONENTS = {
     "data": 0,

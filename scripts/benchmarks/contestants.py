@@ -1,0 +1,193 @@
+"""One model as posenc and others build it: as near to the same computation as each allows.
+
+Pre-norm, no dropout, exact GELU, fused causal attention, one matrix for embedding and output.
+A peer's `twin` is the contestant of posenc that computes the same, or the nearest to it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from nanogpt import NanoGPT
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from posenc.config.compose import compose
+from posenc.model.build import build_model
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of the model, in channels and tokens; `tokens` of a training step."""
+
+    width: int
+    layers: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    tokens: int
+
+    @property
+    def gated(self) -> int:
+        """The width of a gated feed-forward layer, three matrices, of as many parameters."""
+        return 8 * round(2 * self.feed_forward / 3 / 8)
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Built = tuple[nn.Module, Loss]
+"""A model, and its mean loss in nats for tokens and targets [B, T]."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`build(size, length)`; `table`: whether it learns a vector for each position."""
+
+    build: Callable[[Size, int], Built]
+    package: str
+    twin: str | None = None
+    table: bool = False
+
+
+def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], Built]:
+    def build(size: Size, length: int) -> Built:
+        hidden = size.gated if gated else size.feed_forward
+        sizes = {"width": size.width, "layers": size.layers, "heads": size.heads}
+        given = [f"model.{name}={value}" for name, value in sizes.items()]
+        given += [f"model.feed_forward={hidden}", f"train_length={length}"]
+        given += ["model.embedding_scale=1"]  # as the peers have it
+        config = compose("train", ["model=small", *given, *overrides])
+        config.modules = []
+        model = build_model(config, size.vocabulary)
+        return model, lambda tokens, targets: model.losses(tokens, targets).mean()
+
+    return build
+
+
+def nanogpt(size: Size, length: int) -> Built:
+    return with_loss(
+        NanoGPT(size.vocabulary, length, size.width, size.layers, size.heads, size.feed_forward)
+    )
+
+
+def gpt2(size: Size, length: int) -> Built:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=size.vocabulary,
+        n_positions=length,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=size.heads,
+        n_inner=size.feed_forward,
+        activation_function="gelu",
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
+        eos_token_id=None,
+        attn_implementation="sdpa",
+    )
+    model = GPT2LMHeadModel(config)
+    return with_loss(model, lambda tokens: model(tokens, use_cache=False).logits)
+
+
+def llama(size: Size, length: int) -> Built:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=size.vocabulary,
+        max_position_embeddings=length,
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.gated,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+        attn_implementation="sdpa",
+    )
+    model = LlamaForCausalLM(config)
+    return with_loss(model, lambda tokens: model(tokens, use_cache=False).logits)
+
+
+def x_transformers(*, rotary: bool) -> Callable[[Size, int], Built]:
+    def build(size: Size, length: int) -> Built:
+        from x_transformers import Decoder, TransformerWrapper
+
+        decoder = Decoder(
+            dim=size.width,
+            depth=size.layers,
+            heads=size.heads,
+            attn_dim_head=size.width // size.heads,
+            attn_flash=True,
+            ff_mult=size.feed_forward / size.width,
+            ff_no_bias=True,
+            rotary_pos_emb=rotary,
+            rotary_emb_dim=size.width // size.heads,
+        )
+        return with_loss(
+            TransformerWrapper(
+                num_tokens=size.vocabulary,
+                max_seq_len=length,
+                attn_layers=decoder,
+                tie_embedding=True,
+                use_abs_pos_emb=not rotary,
+            )
+        )
+
+    return build
+
+
+def litgpt(size: Size, length: int) -> Built:
+    from litgpt.config import Config
+    from litgpt.model import GPT
+
+    config = Config(
+        name="peer",
+        block_size=length,
+        padded_vocab_size=size.vocabulary,
+        vocab_size=size.vocabulary,
+        n_layer=size.layers,
+        n_head=size.heads,
+        n_embd=size.width,
+        intermediate_size=size.feed_forward,
+        rotary_percentage=1.0,
+        parallel_residual=False,
+        bias=False,
+    )
+    model = GPT(config)
+    model.apply(model._init_weights)
+    model.lm_head.weight = model.transformer.wte.weight  # as its pretraining ties them
+    return with_loss(model)
+
+
+def with_loss(model: nn.Module, logits: Callable[[Tensor], Tensor] | None = None) -> Built:
+    """The mean cross-entropy in float32 of the model's logits."""
+
+    def loss(tokens: Tensor, targets: Tensor) -> Tensor:
+        found = model(tokens) if logits is None else logits(tokens)
+        with torch.autocast(found.device.type, enabled=False):
+            return cross_entropy(found.flatten(0, 1).float(), targets.flatten())
+
+    return model, loss
+
+
+CONTESTANTS = {
+    "posenc nope": Contestant(posenc("encoding=nope"), "posenc"),
+    "posenc learned": Contestant(posenc("encoding=learned"), "posenc", table=True),
+    "posenc rope": Contestant(posenc("encoding=rope"), "posenc"),
+    "posenc rope gated": Contestant(
+        posenc("encoding=rope", "model.norm=rms_norm", "model.activation=swiglu", gated=True),
+        "posenc",
+    ),
+    "nanoGPT's design": Contestant(nanogpt, "torch", "posenc learned", table=True),
+    "transformers GPT-2": Contestant(gpt2, "transformers", "posenc learned", table=True),
+    "x-transformers": Contestant(
+        x_transformers(rotary=False), "x-transformers", "posenc learned", table=True
+    ),
+    "x-transformers rotary": Contestant(
+        x_transformers(rotary=True), "x-transformers", "posenc rope"
+    ),
+    "litgpt": Contestant(litgpt, "litgpt", "posenc rope"),
+    "transformers Llama": Contestant(llama, "transformers", "posenc rope gated"),
+}

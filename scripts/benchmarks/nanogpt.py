@@ -1,0 +1,64 @@
+"""The design of nanoGPT (Karpathy 2022), written from its description: GPT-2 in plain PyTorch.
+
+Learned positions, one product for queries, keys and values, fused causal attention, exact GELU,
+one matrix for embedding and output, no biases (its own choice for speed).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class CausalSelfAttention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        split = (self.heads, x.shape[-1] // self.heads)
+        parts = self.qkv(x).split(x.shape[-1], dim=-1)
+        q, k, v = (part.unflatten(-1, split).transpose(1, 2) for part in parts)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, feed_forward: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width, bias=False) for _ in range(2))
+        self.attention = CausalSelfAttention(width, heads)
+        self.up = nn.Linear(width, feed_forward, bias=False)
+        self.out = nn.Linear(feed_forward, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norms[0](x))
+        return x + self.out(F.gelu(self.up(self.norms[1](x))))
+
+
+class NanoGPT(nn.Module):
+    """Logits [B, T, vocabulary] for tokens [B, T] of at most `length` positions."""
+
+    def __init__(
+        self, vocabulary: int, length: int, width: int, layers: int, heads: int, feed_forward: int
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads, feed_forward) for _ in range(layers))
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.embedding.weight
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:  # what writes to the stream starts smaller, as in GPT-2
+                shrink = (2 * layers) ** -0.5 if name.endswith("out.weight") else 1.0
+                nn.init.normal_(parameter, std=0.02 * shrink)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens) + self.positions(
+            torch.arange(tokens.shape[1], device=tokens.device)
+        )
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
