@@ -11,19 +11,19 @@ Published = dict[tuple[str, int], Mapping[str, Any]]
 
 
 def read_published(given: Mapping[str, Any] | None) -> Published:
-    """The rows of `published` by encoding and length; ConfigError for what is none.
+    """The rows of `published_costs` by encoding and length; ConfigError for what is none.
 
     `given` is {source: text, rows: [{encoding, length, train_wps, eval_wps, memory_gb}]}.
     """
     if given is None:
         return {}
     if set(given) != {"source", "rows"} or not isinstance(given["rows"], Sequence):
-        raise ConfigError("published must have source, a text, and rows, a list of mappings")
+        raise ConfigError("published_costs must have source, a text, and rows, a list of mappings")
     for i, row in enumerate(given["rows"]):
         numbers = [row.get(key) for key in KEYS[1:]] if isinstance(row, Mapping) else []
         if not numbers or set(row) != set(KEYS) or not all(_positive(n) for n in numbers):
             raise ConfigError(
-                f"published.rows[{i}]={row!r} must have {', '.join(KEYS)}, numbers above 0"
+                f"published_costs.rows[{i}]={row!r} must have {', '.join(KEYS)}, numbers above 0"
             )
     return {(row["encoding"], row["length"]): row for row in given["rows"]}
 

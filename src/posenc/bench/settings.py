@@ -27,7 +27,7 @@ OWN: dict[str, Any] = {
     "vocabulary": int,
     "threads": int | None,
     "rounds": int,
-    "published": dict | None,
+    "published_costs": dict | None,
 }
 
 

@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
         variants = variants_of(jobs)
         config = jobs[0][1]
         plain: Any = OmegaConf.to_container(config)
-        published = read_published(plain["published"])
+        published = read_published(plain["published_costs"])
     threads = config.threads or cores()
     with console.status("starting") as status:
         grown = peaks(variants, threads, status.update)
@@ -95,5 +95,5 @@ def _root(override: str) -> str:
 
 def _texts(config: dict[str, Any]) -> dict[str, str]:
     """The experiment's own texts, and the source of what is published."""
-    source = {"source": config["published"]["source"]} if config["published"] else {}
+    source = {"source": config["published_costs"]["source"]} if config["published_costs"] else {}
     return {"title": "What position costs", **(config["about"] or {}), **source}
