@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from omegaconf import DictConfig
@@ -32,15 +31,14 @@ class Request:
 
 
 def requests(config: DictConfig, data: Dataset, keys: Iterable[dict[str, Any]]) -> list[Request]:
-    """The measurements behind `keys`, by swap and length; `tokens` go through the model in each,
-    if no budget of seconds ends it."""
-    ordered = sorted(keys, key=_shared)
-    return [_request(config, data, list(of)) for _, of in groupby(ordered, key=_shared)]
-
-
-def _shared(key: dict[str, Any]) -> tuple[str, int, str, str]:
-    protocol = PROTOCOLS[key["protocol"]]
-    return key["swap"] or "", key["length"], protocol.windows.__name__, protocol.score.__name__
+    """The measurements behind `keys`, in their order; `tokens` go through the model in each, if
+    no budget of seconds ends it."""
+    shared: dict[Any, list[dict[str, Any]]] = {}
+    for key in keys:
+        protocol = PROTOCOLS[key["protocol"]]
+        same = key["swap"], key["length"], protocol.windows, protocol.score
+        shared.setdefault(same, []).append(key)
+    return [_request(config, data, of) for of in shared.values()]
 
 
 def _request(config: DictConfig, data: Dataset, keys: list[dict[str, Any]]) -> Request:
