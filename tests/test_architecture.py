@@ -18,6 +18,7 @@ LAYERS = [
     {"evaluation"},
     {"tracking", "report"},
     {"sweep"},
+    {"cost"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -77,6 +78,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["evaluate", "--help"],
         ["report", "--help"],
         ["check", "--help"],
+        ["plan", "--help"],
         ["list"],
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError
 
-FLAGS = {"train": ("--cfg",), "status": ("--json",)}
+FLAGS = {"train": ("--cfg",), "status": ("--json",), "plan": ("--json",)}
 HYDRA_HABIT = ("-m", "--multirun")
 
 

@@ -12,6 +12,7 @@ from posenc.data.tokenized import TokenizedData
 from posenc.data.windows import TrainingWindows
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
+from posenc.model.decoder import Decoder
 from posenc.model.kernels import kernel, refuse, resolve
 
 COMPONENTS = {
@@ -31,6 +32,12 @@ REACH = "length", "longest"
 
 def check_components(config: DictConfig) -> None:
     """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
+    check_parts(config)
+    check_devices(config)
+
+
+def check_parts(config: DictConfig) -> None:
+    """The same on a machine that may have any devices."""
     modules = list(config.modules)
     for name, facts in COMPONENTS.items():
         check(config.get(name), name=name, modules=modules, given=facts)
@@ -44,7 +51,6 @@ def check_components(config: DictConfig) -> None:
     encoding = build_encoding(config, modules)
     _refusal("kernel", lambda: refuse(resolve(config.kernel), encoding, config.precision))
     check_reach(config, encoding)
-    check_devices(config)
 
 
 def check_reach(config: DictConfig, encoding: Encoding) -> None:
@@ -86,12 +92,16 @@ def check_data(config: DictConfig, data: TokenizedData) -> int:
 
 def count_parameters(config: DictConfig, vocabulary: int) -> int:
     """Trained numbers of the model, without allocating it."""
+    return skeleton(config, vocabulary).parameter_count()
+
+
+def skeleton(config: DictConfig, vocabulary: int) -> Decoder:
+    """The model on the meta device: shapes and no numbers, the encoding's aside."""
     modules = list(config.modules)
     encoding = build_encoding(config, modules)
     attend = kernel(resolve(config.kernel))
     with torch.device("meta"):
-        model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
-    return model.parameter_count()
+        return build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
 
 
 def check_long_enough(data: TokenizedData, split: str, length: int) -> None:
