@@ -19,6 +19,7 @@ LAYERS = [
     {"claims"},
     {"tracking", "report", "bench"},
     {"sweep"},
+    {"cost"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -79,6 +80,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["report", "--help"],
         ["check", "--help"],
         ["bench", "--help"],
+        ["plan", "--help"],
         ["list"],
     ],
 )

@@ -55,7 +55,7 @@ def test_an_option_shows_every_knob(file: Path) -> None:
     parameters = inspect.signature(get_object(config.pop("_target_"))).parameters
     assert list(config) == list(parameters)
     for name, parameter in parameters.items():
-        assert parameter.default in (inspect.Parameter.empty, config[name])
+        assert parameter.default in (inspect.Parameter.empty, None, config[name])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,7 +41,7 @@ try:
 except ConfigError as error:
     print(json.dumps({"error": str(error), "seconds": time.monotonic() - started}))
 """
-KNOBS = {
+KNOBS: dict[str, Any] = {
     "path": "Salesforce/wikitext",
     "config": "wikitext-103-v1",
     "revision": COMMIT,

@@ -214,17 +214,19 @@ def test_another_way_to_give_lengths_replaces_the_size_s() -> None:
 
 
 def test_a_size_that_the_experiment_lacks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="size=gpu_hour: this experiment has laptop, paper"):
+    with pytest.raises(ConfigError, match="no such size yet; it has laptop, paper"):
         jobs_of(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
 
 
-def test_sizes_matter_only_where_there_are_any() -> None:
-    config = OmegaConf.create({"size": "paper", "sizes": None, "grids": None})
+def test_without_sizes_there_is_only_the_default() -> None:
+    config = OmegaConf.create({"size": "laptop", "sizes": None, "grids": None})
     assert jobs_of(config, ["seed=1"]) == [["seed=1"]]
+    with pytest.raises(ConfigError, match="size=paper: there are no sizes here"):
+        jobs_of(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
 
 
 def test_interpolations_in_grids_are_left_to_each_job() -> None:
     config = OmegaConf.create(
-        {"size": "s", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
+        {"size": "laptop", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
     )
     assert jobs_of(config, []) == [["tokens='${train_length}'"]]

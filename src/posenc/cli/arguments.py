@@ -6,7 +6,12 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError
 
-FLAGS = {"train": ("--cfg",), "status": ("--json",), "report": ("--strict",)}
+FLAGS = {
+    "train": ("--cfg",),
+    "status": ("--json",),
+    "plan": ("--json",),
+    "report": ("--strict",),
+}
 HYDRA_HABIT = ("-m", "--multirun")
 
 

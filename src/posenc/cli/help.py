@@ -7,6 +7,7 @@ COMMANDS = {
     "evaluate": "measure a trained run at more lengths or on another corpus",
     "report": "tables, figures and a page of an experiment's results",
     "status": "every run of an experiment, how far it is, and what would finish it",
+    "plan": "what an experiment will take: parameters, memory, operations and time",
     "check": "what an encoding must do, and what of it holds",
     "bench": "what encodings cost in time and memory",
     "list": "every config group and option",
@@ -81,6 +82,24 @@ TEXTS = {
 
           posenc status experiment=quickstart
           posenc status name=scratch --json
+    """,
+    "plan": """
+        usage: posenc plan [key=value ...] [machine=NAME] [--config-dir DIR] [--json]
+
+        Takes what `posenc train` takes and says, for each run, parameters, memory on a device,
+        floating-point operations and time. Nothing is trained, downloaded or prepared.
+
+          posenc plan experiment=alibi_extrapolation
+          posenc plan experiment=alibi_extrapolation size=paper devices=8 machine=h100
+          posenc plan encoding=alibi,t5 model=gpt2_124m train_length=1024 machine=a100 \\
+              machine.utilisation=0.4
+
+        keys besides those of train
+          machine               this, which is timed for a second, or a GPU by its data sheet
+          machine.utilisation   share of the data sheet's operations that training reaches
+
+        flags
+          --json             numbers in bytes, operations and seconds
     """,
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]

@@ -9,9 +9,13 @@ SPLITS = ("train", "validation", "test")
 
 
 class Corpus(ABC):
-    """Documents by split. The order of documents is part of the corpus and never changes."""
+    """Documents by split. The order of documents is part of the corpus and never changes.
+
+    `words` are the types of the train split, <unk> and <eos> among them, where they are published.
+    """
 
     name: str
+    words: int | None = None
 
     @abstractmethod
     def splits(self) -> tuple[str, ...]:

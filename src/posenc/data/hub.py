@@ -23,7 +23,13 @@ class HubCorpus(Corpus):
     """
 
     def __init__(
-        self, path: str, config: str, revision: str, column: str, document_start: str | None
+        self,
+        path: str,
+        config: str,
+        revision: str,
+        column: str,
+        document_start: str | None,
+        words: int | None = None,
     ) -> None:
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
@@ -31,7 +37,7 @@ class HubCorpus(Corpus):
                 "commit"
             )
         self.path, self.name, self.revision, self.column = path, config, revision, column
-        self.document_start = document_start
+        self.document_start, self.words = document_start, words
         try:
             self._start = re.compile(document_start) if document_start is not None else None
         except re.error as error:

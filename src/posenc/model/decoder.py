@@ -1,6 +1,6 @@
 """What every Transformer here is: an embedding, blocks, a norm and a head."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import torch
@@ -11,7 +11,15 @@ from posenc.model.block import Block
 
 
 class Head(Protocol):
-    """The end of a model: from the stream [B, T, D] to the next tokens."""
+    """The end of a model: from the stream [B, T, D] to the next tokens.
+
+    `weight` [.., D] is what every token's stream is multiplied with.
+    """
+
+    @property
+    def weight(self) -> Tensor: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits [B, T, vocabulary]."""

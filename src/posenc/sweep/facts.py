@@ -14,6 +14,7 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding
+from posenc.model.decoder import Decoder
 from posenc.model.device import check_accelerator, device_of
 from posenc.model.kernels import kernel, refuse, resolve
 
@@ -34,6 +35,12 @@ REACH = "length", "longest"
 
 def check_components(config: DictConfig) -> None:
     """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
+    check_parts(config)
+    check_devices(config)
+
+
+def check_parts(config: DictConfig) -> None:
+    """The same on a machine that may have any devices."""
     modules = list(config.modules)
     for name, facts in COMPONENTS.items():
         check(config.get(name), name=name, modules=modules, given=facts)
@@ -46,7 +53,6 @@ def check_components(config: DictConfig) -> None:
     build(config.logger, name="logger", modules=modules)
     _check_kernel(config, build_encoding(config, modules))
     check_evaluation(config)
-    check_devices(config)
 
 
 def check_evaluation(config: DictConfig) -> None:
@@ -106,12 +112,16 @@ def check_data(config: DictConfig, data: Dataset) -> int:
 
 def count_parameters(config: DictConfig, vocabulary: int) -> int:
     """Trained numbers of the model, without allocating it."""
+    return skeleton(config, vocabulary).parameter_count()
+
+
+def skeleton(config: DictConfig, vocabulary: int) -> Decoder:
+    """The model on the meta device: shapes and no numbers, the encoding's aside."""
     modules = list(config.modules)
     encoding = build_encoding(config, modules)
     attend = kernel(resolve(config.kernel))
     with torch.device("meta"):
-        model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
-    return model.parameter_count()
+        return build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
 
 
 def check_protocols(config: DictConfig, data: Dataset) -> None:

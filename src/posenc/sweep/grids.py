@@ -10,6 +10,7 @@ from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.sweep.overrides import Axis, Options, Setting, command_axes, grid_axes
 
+DEFAULT_SIZE = "laptop"
 Grids = Sequence[Mapping[str, Any]]
 
 
@@ -76,12 +77,16 @@ def _checked(grids: Any) -> list[Mapping[str, Any]]:
 
 
 def _of_size(sizes: Any, size: str) -> list[str]:
-    if sizes is None:
+    if sizes is None and size == DEFAULT_SIZE:
         return []
+    if sizes is None:
+        raise ConfigError(f"size={size}: there are no sizes here; leave it out")
     if not isinstance(sizes, Mapping) or not isinstance(sizes.get(size, []), list):
         raise ConfigError(f"sizes: {sizes!r} must be a mapping of sizes to lists of overrides")
     if size not in sizes:
-        raise ConfigError(f"size={size}: this experiment has {', '.join(sizes)}")
+        raise ConfigError(
+            f"size={size}: this experiment has no such size yet; it has {', '.join(sizes)}"
+        )
     return sizes[size]
 
 

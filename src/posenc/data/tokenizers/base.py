@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from posenc.data.corpus import Corpus
 from posenc.data.digest import digest_of
 from posenc.record.files import write_atomic
 
@@ -49,6 +50,10 @@ class Tokenizer(ABC):
 
 class Trainer(ABC):
     """What learns a tokenizer from the train split of a corpus."""
+
+    @abstractmethod
+    def vocabulary_of(self, corpus: Corpus) -> int | None:
+        """How many tokens it will have of that corpus; None where only learning it tells."""
 
     @abstractmethod
     def train(self, documents: Iterable[str]) -> Tokenizer:

@@ -6,6 +6,7 @@ from tokenizers import Tokenizer as Model
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
+from posenc.data.corpus import Corpus
 from posenc.data.digest import digest_of
 from posenc.data.tokenizers.base import Trainer
 from posenc.data.tokenizers.subword import SubwordTokenizer
@@ -29,6 +30,9 @@ class BPETrainer(Trainer):
         if train_bytes < 1:
             raise ConfigError(f"tokenizer.train_bytes: {train_bytes} is less than 1; give more")
         self.vocabulary, self.train_bytes = vocabulary, train_bytes
+
+    def vocabulary_of(self, corpus: Corpus) -> int:
+        return self.vocabulary
 
     def train(self, documents: Iterable[str]) -> SubwordTokenizer:
         model = Model(models.BPE())

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from posenc.data.corpus import lines
+from posenc.data.corpus import Corpus, lines
 from posenc.data.digest import digest_of
 from posenc.data.tokenizers.base import Ids, Tokenizer, Trainer
 
@@ -57,6 +57,9 @@ class WordTrainer(Trainer):
 
     Words of one frequency stand in alphabetical order.
     """
+
+    def vocabulary_of(self, corpus: Corpus) -> int | None:
+        return corpus.words
 
     def train(self, documents: Iterable[str]) -> WordTokenizer:
         counts = Counter(word for words in _lines_of_words(documents) for word in words)

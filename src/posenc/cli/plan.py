@@ -1,0 +1,38 @@
+"""`posenc plan`: what an experiment will take, without running it."""
+
+import json
+
+from rich.console import Console
+
+from posenc.cli.arguments import Arguments
+from posenc.config.components import build
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.config.explain import key_of
+from posenc.config.paths import options
+from posenc.cost.estimate import Estimate, Machine, estimate
+from posenc.cost.show import as_json, show
+from posenc.sweep.grids import jobs_of
+from posenc.sweep.overrides import steering
+from posenc.sweep.plan import resolved
+
+
+def run(arguments: Arguments) -> int:
+    console, folders = Console(stderr=True), list(arguments.config_dirs)
+    of_machine = [o for o in arguments.overrides if key_of(o).split(".")[0] == "machine"]
+    overrides = [o for o in arguments.overrides if o not in of_machine]
+    settings = compose("plan", of_machine, folders)
+    machine: Machine = build(settings.machine, name="machine")
+    config = compose("train", steering(overrides), folders)
+    jobs = jobs_of(config, overrides, lambda group: list(options(group, folders)))
+    estimates: list[Estimate] = []
+    with console.status("planning"):
+        for job in jobs:
+            estimates.append(estimate(resolved(job, folders), machine))
+    if not estimates:
+        raise ConfigError("the command line leaves no run of the experiment's grids")
+    if "--json" in arguments.flags:
+        print(json.dumps(as_json(estimates, machine), indent=2))
+    else:
+        show(estimates, machine, Console())
+    return 0

@@ -1,0 +1,71 @@
+"""`posenc plan` as a person types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posenc.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_sweep_is_planned_and_nothing_is_written(
+    small_job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["plan", *small_job, "encoding=alibi,nope", "seed=1,2", "machine=h100"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(run["encoding"], run["seed"]) for run in told["runs"]] == [
+        ("alibi", 1),
+        ("alibi", 2),
+        ("nope", 1),
+        ("nope", 2),
+    ]
+    assert told["total"]["flops"] == sum(run["flops"] for run in told["runs"])
+    assert told["runs"][0]["rate"] == 0.3 * 67e12
+    assert not list(tmp_path.iterdir())
+
+    assert main([*words, "machine.utilisation=0.6", "precision=bf16"]) == 0
+    table = capsys.readouterr().out
+    assert "4 runs" in table and "evaluation is not counted" in table
+    assert f"at {0.6 * 989e12:.2g} FLOP/s" in table
+
+
+def test_what_does_not_fit_is_said(
+    small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *small_job, "machine=h100", "machine.memory=1e5"]) == 0
+    assert "1 runs do not fit into 100kB" in capsys.readouterr().out
+
+
+def test_the_paper_s_sweep_without_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["experiment=alibi_extrapolation", "size=paper", "train_length=512", "encoding=alibi"]
+    assert main(["plan", *words, "devices=8", "machine=h100", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["vocabulary"] == 267735
+    assert run["parameters"] == 246_932_928
+    assert 10 * 3600 < run["seconds"] * 8 < 100 * 3600
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["experiment=quickstart", "size=paper"], "size=paper: there are no sizes here"),
+        (["size=gpu_hour"], "size=gpu_hour: there are no sizes here"),
+        (["experiment=rope_base", "size=big"], "size=big: there is no such option"),
+        (["machine=abacus"], "machine=abacus: there is no such option"),
+        (["machine=h100", "machine.utilisation=2"], "utilisation=2 is a share"),
+        (["machine=h100", "model.heads=5"], "heads=5 do not divide width=128"),
+        (["machine=h100", "--csv"], "--csv is not a flag"),
+    ],
+)
+def test_mistakes_are_told_in_one_message(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told
