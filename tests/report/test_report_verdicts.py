@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,19 +154,6 @@ def test_latex_is_balanced_and_escaped(judged: SimpleNamespace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX is installed")
-def test_latex_compiles(judged: SimpleNamespace, tmp_path: Path) -> None:
-    inputs = "".join(
-        f"\\input{{{judged.files[name]}}}\n" for name in ("claims.tex", "extrapolation.tex")
-    )
-    packages = "\\usepackage{booktabs,tabularx}"
-    document = f"\\documentclass{{article}}{packages}\\begin{{document}}{inputs}\\end{{document}}"
-    (tmp_path / "all.tex").write_text(document)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
 @pytest.mark.parametrize(("claims", "code"), [((HOLDS, OPEN), 0), ((HOLDS, FAILS), 1)])
 def test_strict_sets_the_exit_code_once_all_is_written(
     tmp_path: Path,
