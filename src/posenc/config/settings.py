@@ -109,7 +109,8 @@ def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None
             continue
         value = canonical(_plain(OmegaConf.select(config, key)))
         complaints += _complaints(key, value, annotation)
-    complaints = complaints or _knob_complaints(config)
+    if "evaluation.protocols" in types and not complaints:
+        complaints = _knob_complaints(config)
     if complaints:
         raise ConfigError("; ".join(complaints))
 
