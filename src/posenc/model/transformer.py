@@ -70,10 +70,10 @@ class Transformer(Decoder):
 def initialise(model: Decoder, seed: int) -> None:
     """Draw every weight of the host from the seed and the parameter's own name.
 
-    Models that differ in their encoding alone so start from the same weights. Biases are 0, matrices
-    N(0, 1/fan_in), those that write to the stream smaller by sqrt(2 layers), the projections of an
-    adaptive embedding, which are used from both sides, N(0, 2/(fan_in + fan_out)); the encoding's
-    own parameters are left as they are.
+    Models that differ in their encoding alone so start from the same weights. Biases are 0,
+    matrices N(0, 1/fan_in), those that write to the stream smaller by sqrt(2 layers), the
+    projections of an adaptive embedding, which are used from both sides,
+    N(0, 2/(fan_in + fan_out)); the encoding's own parameters are left as they are.
     """
     shrink = (2 * len(model.blocks)) ** -0.5
     for name, parameter in model.named_parameters():
