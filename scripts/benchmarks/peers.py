@@ -23,7 +23,7 @@ import torch
 from contestants import CONTESTANTS, Contestant, Size
 
 from posenc.model.precision import autocast
-from posenc.sweep.process import KEEP_MEMORY
+from posenc.record.environment import KEEP_MEMORY
 
 SIZES = {
     "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocabulary=4096, tokens=4096),

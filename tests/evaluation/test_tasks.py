@@ -13,6 +13,7 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.data.tasks.data import TaskData
 from posenc.data.tokenizers.symbols import SymbolTokenizer
+from posenc.model.transformer import LinearHead
 from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.rows import row
@@ -31,9 +32,9 @@ class Predictor(nn.Module):
     def __init__(self, guess: Callable[[Tensor], Tensor], vocabulary: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, vocabulary)
-        self.head = nn.Linear(vocabulary, vocabulary, bias=False)
+        self.head = LinearHead(vocabulary, vocabulary)
         nn.init.eye_(self.head.weight)
-        self.guess = guess
+        self.guess, self.device = guess, torch.device("cpu")
 
     def hidden(self, tokens: Tensor, scored: Tensor) -> Tensor:
         return self.guess(tokens)[scored]

@@ -141,7 +141,6 @@ def test_widths_start_as_wide_as_each_other() -> None:
         "activation=gelu",
         "activation=swiglu",
         "embedding_scale=1",
-        "bias=false",
         "dropout=0.5",
         "activation_dropout=0.5",
         "head_dropout=0.5",
@@ -158,6 +157,12 @@ def test_every_knob_changes_the_losses(change: str) -> None:
     assert not torch.equal(losses(plain), losses(other))
     if "dropout" in change:
         assert torch.equal(losses(plain.eval()), losses(other.eval()))
+
+
+def test_biases_of_linear_maps_start_at_zero() -> None:
+    biased = [p for name, p in adaptive().named_parameters() if name.endswith(".bias")]
+    assert biased and not any(p.any() for p in biased)
+    assert not any(name.endswith(".bias") for name, _ in adaptive("model.bias=false").named_parameters())
 
 
 @pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "alibi", "t5"])

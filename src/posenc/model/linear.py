@@ -1,7 +1,6 @@
 """Linear maps, in float32 on a CPU with AVX-512 by oneDNN.
 
-PyTorch gives products in float32 to MKL, which leaves AVX-512 unused on processors that are not
-Intel's: on an AMD EPYC oneDNN takes less than half of its time.
+PyTorch gives products in float32 to MKL; on an AMD EPYC oneDNN takes less than half of its time.
 """
 
 import torch
