@@ -48,6 +48,7 @@ def mark_lines(axes: Axes, marks: Sequence[Mark], colour: str, *, above: bool = 
             xytext=(4, -3 - LINE * mark.drop),
             textcoords="offset points",
             va="top",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
             fontsize=8,
             color=colour,
         )

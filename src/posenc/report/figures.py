@@ -74,9 +74,9 @@ def _cross(axes: Axes, line: Line) -> None:
     """The bands of a line that is a single dot."""
     (dot,) = line.dots
     look = {"color": line.style.colour, "linewidth": 1.2, "zorder": 1.5}
-    axes.plot([dot.at, dot.at], [dot.band.low, dot.band.high], **look)
+    axes.plot([dot.at, dot.at], [dot.band.low, dot.band.high], marker="_", **look)
     if dot.across:
-        axes.plot([dot.across.low, dot.across.high], [dot.band.mean] * 2, **look)
+        axes.plot([dot.across.low, dot.across.high], [dot.band.mean] * 2, marker="|", **look)
 
 
 def _end_labels(axes: Axes, lines: Sequence[Line]) -> None:

@@ -26,7 +26,8 @@ def page(results: Results, made: Mapping[str, str | bytes]) -> str:
     """The page of an experiment; `made` are the other files of the report, by name."""
     figures: defaultdict[str, str] = defaultdict(str)
     for picture in results.pictures:
-        figures[picture.section] += _figure(picture, made)
+        title = f"<h3>{escape(picture.title)}</h3>\n" if figures[picture.section] else ""
+        figures[picture.section] += title + _figure(picture, made)
     parts = sections(results, figures, made)
     experiment = results.experiment
     template = Template(files("posenc.report").joinpath("page.html").read_text(encoding="utf-8"))

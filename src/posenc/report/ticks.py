@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from math import ceil, floor, log2, log10
 
+from matplotlib.ticker import MaxNLocator
+
 MOST_TICKS = 8
+LINEAR_TO = 3.0  # times its start: a log axis to there is as good as linear
 MARGIN = 0.06  # of the axis, on either side
 
 
@@ -16,6 +19,8 @@ def x_ticks(low: float, high: float, train_length: int) -> list[int]:
 
 def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers within the range, denser where it spans less."""
+    if high / low < LINEAR_TO:
+        return [n for n in MaxNLocator(6).tick_values(low, high).tolist() if low <= n <= high]
     mantissas = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     if high / low > 10**4:
         mantissas = (1,)
