@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -164,10 +165,12 @@ def test_the_heat_map_is_drawn_and_told_where_the_pointer_is(
     (drawn,) = browser.find_elements(By.CSS_SELECTOR, f"#{plot} .heatmaplayer image")
     assert drawn.size["width"] > 300
     assert "above the best" in browser.find_element(By.CSS_SELECTOR, f"#{plot} .cbtitle").text
-    script = "Plotly.Fx.hover(arguments[0], [{curveNumber: 0, pointNumber: [1, 3]}])"
-    browser.execute_script(script, plot)
-    told = browser.find_element(By.CSS_SELECTOR, f"#{plot} .hoverlayer").text
-    assert "rope" in told and "nats per token" in told
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", drawn)
+    ActionChains(browser).move_to_element_with_offset(drawn, 60, 15).perform()  # the second row
+    told = WebDriverWait(browser, 10).until(
+        lambda driver: driver.find_element(By.CSS_SELECTOR, f"#{plot} .hoverlayer").text
+    )
+    assert "rope" in told and "above the best" in told
 
 
 def test_cost_has_bars_in_both_directions(
