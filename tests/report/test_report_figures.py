@@ -97,6 +97,13 @@ def test_a_log_axis_has_readable_ticks(low: float, ratio: float) -> None:
     assert all(low <= tick <= low * ratio for tick in ticks)
 
 
+@given(st.floats(1.5, 1e6), st.floats(1.05, 3))
+def test_a_short_log_axis_has_several_ticks_too(low: float, ratio: float) -> None:
+    ticks = log_ticks(low, low * ratio)
+    assert 3 <= len(ticks) <= 15
+    assert all(low <= tick <= low * ratio for tick in ticks)
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_end_labels_never_overlap(heights: list[float]) -> None:
     placed = spaced(sorted(heights), 0.056)

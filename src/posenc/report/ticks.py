@@ -20,7 +20,7 @@ def x_ticks(low: float, high: float, train_length: int) -> list[int]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers within the range, denser where it spans less."""
     if high / low < LINEAR_TO:
-        return [n for n in MaxNLocator(6).tick_values(low, high).tolist() if low <= n <= high]
+        return [n for n in map(float, MaxNLocator(6).tick_values(low, high)) if low <= n <= high]
     mantissas = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     if high / low > 10**4:
         mantissas = (1,)
