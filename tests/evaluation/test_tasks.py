@@ -13,11 +13,11 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.data.tasks.data import TaskData
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.model.transformer import LinearHead
 from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.rows import row
 from posenc.evaluation.score import losses_and_hits
+from posenc.model.transformer import LinearHead
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
 from posenc.sweep.job import main as job

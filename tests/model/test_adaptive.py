@@ -162,7 +162,9 @@ def test_every_knob_changes_the_losses(change: str) -> None:
 def test_biases_of_linear_maps_start_at_zero() -> None:
     biased = [p for name, p in adaptive().named_parameters() if name.endswith(".bias")]
     assert biased and not any(p.any() for p in biased)
-    assert not any(name.endswith(".bias") for name, _ in adaptive("model.bias=false").named_parameters())
+    assert not any(
+        name.endswith(".bias") for name, _ in adaptive("model.bias=false").named_parameters()
+    )
 
 
 @pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "alibi", "t5"])

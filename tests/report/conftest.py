@@ -112,6 +112,7 @@ def write_run(
     rows: list[dict[str, Any]],
     *,
     positions: dict[str, np.ndarray] | None = None,
+    speeds: tuple[float, ...] = (),
     **status: Any,
 ) -> Path:
     """A run directory in the state `finished`, unless `status` says otherwise."""
@@ -136,6 +137,9 @@ def write_run(
         ' "validation_loss": 3.61}\n'
     )
     (path / "run.log").write_text("trained\n")
+    if speeds:
+        lines = (json.dumps({"tokens_per_second": s, "memory_mb": 800.0}) + "\n" for s in speeds)
+        (path / "timing.jsonl").write_text("".join(lines))
     if rows:
         (path / "evaluation.json").write_text(json.dumps({"rows": rows}))
     if positions:
@@ -144,7 +148,13 @@ def write_run(
 
 
 def write_full_run(
-    folder: Path, encoding: str, train_length: int, seed: int, **changes: Any
+    folder: Path,
+    encoding: str,
+    train_length: int,
+    seed: int,
+    *,
+    speeds: tuple[float, ...] = (),
+    **changes: Any,
 ) -> dict[str, Any]:
     """A finished run with rows by both protocols at LENGTHS times `train_length` / 64."""
     config = config_of(encoding, train_length, seed, **changes)
@@ -155,7 +165,7 @@ def write_full_run(
         rows += [row_of(length, loss), row_of(length, loss, protocol="by_position")]
         for name, array in by_position(length, train_length, SLOPES[encoding]).items():
             positions[f"f00dfeed0123.validation.{length}.{name}"] = array
-    write_run(folder, config, rows, positions=positions)
+    write_run(folder, config, rows, positions=positions, speeds=speeds)
     return config
 
 
@@ -210,3 +220,55 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     console = Console(file=(printed := io.StringIO()), width=200)
     index = write_report(folder, console)
     return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())
+
+
+def _report(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
+    (folder / "plan.json").write_text(json.dumps(plan))
+    console = Console(file=(printed := io.StringIO()), width=200)
+    index = write_report(folder, console)
+    return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())
+
+
+@pytest.fixture(scope="session")
+def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The report of two encodings with three seeds, timed, and a published curve beside one."""
+    folder = tmp_path_factory.mktemp("various") / "various"
+    for encoding in ("rope", "alibi"):
+        for seed in (1, 2, 3):
+            speeds = (10.0, 1000.0 + 100 * seed, 9000.0)
+            write_full_run(folder, encoding, 64, seed, speeds=speeds)
+    curve = {"encoding": "alibi", "train_length": 64, "unit": "perplexity"}
+    values = {"64": 20.0, "128": 19.0, "512": 18.0}
+    published = [{**curve, "values": values, "source": "Some & Others 2022, Table 9"}]
+    return _report(folder, {"published": published, "command": "posenc train name=various"})
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The report of two tasks, two encodings and three seeds each."""
+    folder = tmp_path_factory.mktemp("tasks") / "tasks"
+    for task, fingerprint in (("task_copy", "c0ffee"), ("task_even_pairs", "beef")):
+        for encoding, loss in (("rope", 0.13), ("alibi", 0.01)):
+            for seed in (1, 2, 3):
+                config = config_of(encoding, 64, seed, data={"name": task})
+                config["choices"] |= {"data": task}
+                config["frozen"] |= {"fingerprint": fingerprint}
+                of = {"data": fingerprint, "data_name": task, "protocol": "tasks"}
+                rows = [
+                    row_of(64 * n, 1.0, accuracy=0.99 - loss * n - 0.01 * seed, exact=0.0, **of)
+                    for n in (1, 2, 4)
+                ]
+                write_run(folder, config, rows)
+    return _report(folder, {"command": "posenc train name=tasks"})
+
+
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The report of two bases of RoPE trained at 16 tokens, beside ALiBi."""
+    folder = tmp_path_factory.mktemp("bases") / "bases"
+    for base in (100, 10000):
+        encoding = {"layout": "concatenated", "spectrum": {"base": base}}
+        rows = [row_of(16 * n, 3.0 + 0.1 * n + base / 1e6) for n in (1, 2)]
+        write_run(folder, config_of("rope", 16, 1, encoding=encoding), rows)
+    write_run(folder, config_of("alibi", 16, 1), [row_of(16, 3.0), row_of(32, 3.0)])
+    return _report(folder, {"command": "posenc train name=bases"})

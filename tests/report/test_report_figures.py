@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from posenc.report import write_report
-from posenc.report.charts import log_ticks, x_ticks
-from posenc.report.curves import Measurement, Panel, Point, Series, binned
+from posenc.report.bins import binned
+from posenc.report.curves import Measurement, Panel, Point, Series
 from posenc.report.figures import spaced
 from posenc.report.style import styles
+from posenc.report.ticks import log_ticks, x_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def panel_of(families: dict[str, str]) -> Panel:
-    point = Point(64, 3.0, 3.0, 3.0, (1,), 100)
+    point = Point(64, (3.0,), (1,), 100)
     series = tuple(Series(label, family, (point,)) for label, family in families.items())
     return Panel(Measurement("f", "d", "validation", "nonoverlapping", None, None), 64, series)
 
@@ -45,8 +46,8 @@ def test_a_figure_has_the_numbers_of_its_csv(reported: SimpleNamespace) -> None:
     }
     row = rows["64", "rope", "256"]  # 3.55 at 64, two doublings of 0.12, seeds add 0.01 and 0.02
     assert float(row["loss"]) == pytest.approx(3.805)
-    assert float(row["lowest"]) == pytest.approx(3.80)
-    assert float(row["highest"]) == pytest.approx(3.81)
+    assert float(row["low"]) == pytest.approx(3.80)
+    assert float(row["high"]) == pytest.approx(3.81)
     assert float(row["perplexity"]) == pytest.approx(math.exp(3.805), rel=1e-6)
     assert (row["seeds"], row["tokens"]) == ("2", "81920")
 
@@ -93,6 +94,13 @@ def test_the_training_length_is_always_a_tick() -> None:
 def test_a_log_axis_has_readable_ticks(low: float, ratio: float) -> None:
     ticks = log_ticks(low, low * ratio)
     assert 2 <= len(ticks) <= 15
+    assert all(low <= tick <= low * ratio for tick in ticks)
+
+
+@given(st.floats(1.5, 1e6), st.floats(1.05, 3))
+def test_a_short_log_axis_has_several_ticks_too(low: float, ratio: float) -> None:
+    ticks = log_ticks(low, low * ratio)
+    assert 3 <= len(ticks) <= 15
     assert all(low <= tick <= low * ratio for tick in ticks)
 
 

@@ -14,14 +14,19 @@ from rich.console import Console
 from posenc.config.errors import ConfigError, RunError
 from posenc.report import write_report
 
+FIGURES = (
+    "perplexity_by_length",
+    "perplexity_relative",
+    "loss_by_position",
+    "loss_by_position_heat",
+)
 FILES = {
     "index.html",
     "runs.csv",
     "extrapolation.csv",
     "extrapolation.md",
     "extrapolation.tex",
-    *(f"perplexity_by_length.{kind}" for kind in ("csv", "png", "svg")),
-    *(f"loss_by_position.{kind}" for kind in ("csv", "png", "svg")),
+    *(f"{stem}.{kind}" for stem in FIGURES for kind in ("csv", "png", "svg")),
 }
 
 
@@ -161,7 +166,7 @@ def test_text_of_a_config_is_not_markup(
     index = write_report(folder, console)
     page = Page(index.read_text())
     assert attack not in index.read_text()
-    assert page.tags.count("script") == 3  # plotly.js and one for each figure
+    assert page.tags.count("script") == 1 + len(FIGURES)  # plotly.js and one for each figure
     assert page.text.count("alert(1)") == 8
     assert "rope kind=b\\|b" in (index.parent / "extrapolation.md").read_text()
     assert attack in printed(console)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from posenc.report.collect import read_experiment
-from posenc.report.curves import position_panels
+from posenc.report.panels import position_panels
 
 
 def test_positions_of_every_swap_are_read_from_their_own_arrays(
@@ -22,7 +22,7 @@ def test_positions_of_every_swap_are_read_from_their_own_arrays(
     fabricate.run(tmp_path / "swaps", fabricate.config("rope", 2, 1), rows, positions=positions)
     panels = position_panels(read_experiment(tmp_path / "swaps"))
     found = {
-        (panel.measurement.swap, panel.window): {point.loss for point in panel.series[0].points}
+        (panel.measurement.swap, panel.window): {point.mean for point in panel.series[0].points}
         for panel in panels
     }
     assert found == {(None, 4): {3.0}, ("yarn factor=2.5", 4): {5.0}, ("pi", 2): {7.0}}

@@ -1,94 +1,122 @@
-"""What a figure shows and how its axes run, decided once for paper and page."""
+"""What a figure of lines shows and how its axes run, decided once for paper and page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, exp, floor, log2, log10
 
-from posenc.report.curves import Panel, Point
+from posenc.report.seeds import Band, band_text
+from posenc.report.style import Style
+from posenc.report.ticks import log_ticks, spread, tick_texts, x_ticks
 
 LOG_FROM = 4.0  # a range whose end is this many times its start asks for a log axis
-MOST_TICKS = 8
-MARGIN = 0.06  # of the axis, on either side
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point of a line: `at` on the x axis, with a band of its own where that is measured too."""
+
+    at: float
+    band: Band
+    across: Band | None = None
+    note: str = ""
+
+    def shown(self, show: Callable[[float], float]) -> "Dot":
+        """The dot on another scale, as perplexities for losses."""
+        mean, low, high = map(show, (self.band.mean, self.band.low, self.band.high))
+        return Dot(self.at, Band(mean, low, high, self.band.seeds), self.across, self.note)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line; a published one has no band and is drawn hollow and dashed."""
+
+    label: str
+    style: Style
+    dots: tuple[Dot, ...]
+    published: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.label} (published)" if self.published else self.label
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line where something changes, and what it is, `drop` lines of text lower."""
+
+    at: float
+    text: str
+    dotted: bool = False
+    drop: int = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Lines that share axes. Frames of one `group` share the range of y too.
+
+    `unit` is what the ticks of x are a power of two times of; without it they are round numbers.
+    """
+
+    heading: str
+    lines: tuple[Line, ...]
+    group: str
+    marks: tuple[Mark, ...] = ()
+    unit: int | None = None
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels drawn side by side under one title; `file` is the stem of what it is written to."""
+    """Frames side by side under one title; `file` is the stem of what they are written to.
+
+    `shared` is what all frames have in common, `reading` how they are to be read, and `csv` every
+    point of them. `ratio` says that y may stand on a log axis, `bounds` what it shows in any case.
+    """
 
     file: str
     title: str
-    at: str
     x_name: str
     y_name: str
-    panels: tuple[Panel, ...]
-    in_perplexity: bool
-    band: str
-
-    def values(self, point: Point) -> tuple[float, float, float]:
-        """Mean, lowest and highest of a point, in nats or as perplexities."""
-        nats = (point.loss, point.low, point.high)
-        return (exp(nats[0]), exp(nats[1]), exp(nats[2])) if self.in_perplexity else nats
+    frames: tuple[Frame, ...]
+    ratio: bool
+    reading: str
+    csv: str
+    shared: str = ""
+    bounds: tuple[float, ...] = ()
 
     @property
     def subtitle(self) -> str:
-        """What all panels share: the measurement, if it is one, and what a point is."""
-        measurements = {str(panel.measurement) for panel in self.panels}
-        return ". ".join([*(measurements if len(measurements) == 1 else ()), self.band])
+        """What all frames have in common, and what a point and its band are."""
+        bands = band_text(d.band for line in self.measured for d in line.dots)
+        return ". ".join(text for text in (self.shared, bands) if text)
 
-    def heading(self, panel: Panel) -> str:
-        length = f"trained at L = {panel.train_length}"
-        length += f", read in windows of {panel.window}" if panel.window else ""
-        alike = len({other.measurement for other in self.panels}) == 1
-        return length if alike else f"{length}\n{panel.measurement}"
+    @property
+    def measured(self) -> list[Line]:
+        return [line for frame in self.frames for line in frame.lines if not line.published]
 
-    def x_range(self, panel: Panel) -> tuple[float, float]:
-        places = [*panel.places, panel.train_length]
+    def x_range(self, frame: Frame) -> tuple[float, float]:
+        dots = [dot for line in frame.lines for dot in line.dots]
+        ends = [end for d in dots if d.across for end in (d.across.low, d.across.high)]
+        places = [*(dot.at for dot in dots), *ends, *(mark.at for mark in frame.marks)]
         return spread(min(places), max(places), True)
 
-    def y_range(self, panel: Panel) -> tuple[float, float]:
-        """The range of all panels of the same measurement, so that they can be compared."""
-        low, high = self._extremes(panel)
-        return spread(low, high, self.log_y(panel))
+    def x_ticks(self, frame: Frame) -> tuple[list[float], list[str]]:
+        low, high = self.x_range(frame)
+        if frame.unit is None:
+            at = log_ticks(low, high)
+            return at, list(tick_texts(at))
+        tokens = x_ticks(low, high, frame.unit)
+        return [float(n) for n in tokens], [str(n) for n in tokens]
 
-    def log_y(self, panel: Panel) -> bool:
-        low, high = self._extremes(panel)
-        return self.in_perplexity and high / low > LOG_FROM
+    def y_range(self, frame: Frame) -> tuple[float, float]:
+        """The range of all frames of the same group, so that they can be compared."""
+        low, high = self._extremes(frame)
+        return spread(low, high, self.log_y(frame))
 
-    def _extremes(self, panel: Panel) -> tuple[float, float]:
-        alike = [other for other in self.panels if other.measurement == panel.measurement]
-        values = [
-            self.values(point)
-            for other in alike
-            for series in other.series
-            for point in series.points
-        ]
-        return min(low for _, low, _ in values), max(high for _, _, high in values)
+    def log_y(self, frame: Frame) -> bool:
+        low, high = self._extremes(frame)
+        return self.ratio and high / low > LOG_FROM
 
-
-def x_ticks(low: float, high: float, train_length: int) -> list[int]:
-    """The training length times powers of two, at most MOST_TICKS of them."""
-    first, last = ceil(log2(low / train_length)), floor(log2(high / train_length))
-    step = max(1, ceil((last - first + 1) / MOST_TICKS))
-    return [round(train_length * 2.0**i) for i in range(first, last + 1) if i % step == 0]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers within the range, denser where it spans less."""
-    mantissas = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 4, 5, 6, 8)
-    if high / low > 10**4:
-        mantissas = (1,)
-    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    return [n for power in powers for m in mantissas if low <= (n := m * 10.0**power) <= high]
-
-
-def spread(low: float, high: float, log: bool) -> tuple[float, float]:
-    """A range with a margin on either side, of 1 where it would have no width."""
-    if log:
-        start, end = spread(log10(low), log10(high), False)
-        return 10**start, 10**end
-    margin = MARGIN * (high - low) or 0.5
-    return low - margin, high + margin
-
-
-def tick_texts(values: list[float]) -> Iterator[str]:
-    return (f"{value:g}" if value < 1e5 else f"{value:.0e}".replace("e+0", "e") for value in values)
+    def _extremes(self, frame: Frame) -> tuple[float, float]:
+        alike = [other for other in self.frames if other.group == frame.group]
+        bands = [dot.band for other in alike for line in other.lines for dot in line.dots]
+        ends = [end for band in bands for end in (band.low, band.high)]
+        return min((*ends, *self.bounds)), max((*ends, *self.bounds))

@@ -1,108 +1,93 @@
-"""The figures as they are drawn for png and svg."""
+"""The figures of lines as they are drawn for png and svg."""
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from posenc.report.charts import Chart, log_ticks, tick_texts, x_ticks
-from posenc.report.curves import Panel, Series
-from posenc.report.style import Style
+from posenc.report.canvas import GREY, canvas, mark_lines
+from posenc.report.charts import Chart, Frame, Line
+from posenc.report.ticks import log_ticks, tick_texts
 
-COLUMNS = 2
 LINE_HEIGHT = 0.056  # of a label, as a share of the height of a panel
 LEADER = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
-GREY = "#555555"
+PUBLISHED_DASHES = (3, 2)
 
 
-def draw(chart: Chart, styles: dict[str, Style]) -> Figure:
-    """A panel for each training length, its lines labelled where they end."""
-    columns = min(COLUMNS, len(chart.panels))
-    rows = -(-len(chart.panels) // columns)
-    longest = max(len(series.label) for panel in chart.panels for series in panel.series)
-    size = (columns * (4.6 + 0.075 * longest), rows * 3.9 + 0.7)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(wspace=0.05, hspace=0.06)  # pyrefly: ignore
-    figure.suptitle(chart.title, x=0.012, ha="left", fontsize=12.5, fontweight="bold")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[len(chart.panels) :]:
-        axes.remove()
-    for axes, panel in zip(grid.flat, chart.panels, strict=False):
-        _panel(axes, chart, panel, styles)
-    figure.supxlabel(chart.subtitle, x=0.012, ha="left", fontsize=8.5, color=GREY)
+def draw(chart: Chart) -> Figure:
+    """A panel for each frame, its lines labelled where they end."""
+    longest = max(len(line.name) for frame in chart.frames for line in frame.lines)
+    width = 4.6 + 0.075 * longest
+    figure, grid = canvas(chart.title, chart.subtitle, len(chart.frames), (width, 3.9))
+    for axes, frame in zip(grid, chart.frames, strict=True):
+        _axes(axes, chart, frame)
+        for line in frame.lines:
+            _line(axes, line)
+        _end_labels(axes, frame.lines)
     return figure
 
 
-def _panel(axes: Axes, chart: Chart, panel: Panel, styles: dict[str, Style]) -> None:
-    _axes(axes, chart, panel)
-    for series in panel.series:
-        _line(axes, chart, series, styles[series.label])
-    _end_labels(axes, chart, panel.series, styles)
-
-
-def _axes(axes: Axes, chart: Chart, panel: Panel) -> None:
-    x_range, y_range = chart.x_range(panel), chart.y_range(panel)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(*x_range)
-    axes.set_xticks(at := x_ticks(*x_range, panel.train_length), labels=[str(n) for n in at])
-    if chart.log_y(panel):
+def _axes(axes: Axes, chart: Chart, frame: Frame) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(*chart.x_range(frame))
+    at, texts = chart.x_ticks(frame)
+    axes.set_xticks(at, labels=texts)
+    if chart.log_y(frame):
         axes.set_yscale("log")
-        axes.set_yticks(at := log_ticks(*y_range), labels=list(tick_texts(at)))
-    axes.set_ylim(*y_range)
+        axes.set_yticks(at := log_ticks(*chart.y_range(frame)), labels=list(tick_texts(at)))
+    axes.set_ylim(*chart.y_range(frame))
     axes.minorticks_off()
     axes.set_xlabel(chart.x_name)
     axes.set_ylabel(chart.y_name)
-    axes.set_title(chart.heading(panel), loc="left", fontsize=10)
+    axes.set_title(frame.heading, loc="left", fontsize=10)
     axes.tick_params(labelsize=8.5)
     axes.grid(True, color="#e4e4e4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.axvline(panel.train_length, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    axes.annotate(
-        "training length",
-        (panel.train_length, 1),
-        xycoords=axes.get_xaxis_transform(),
-        xytext=(4, -3),
-        textcoords="offset points",
-        va="top",
-        fontsize=8,
-        color=GREY,
-    )
+    mark_lines(axes, frame.marks, GREY)
 
 
-def _line(axes: Axes, chart: Chart, series: Series, style: Style) -> None:
-    at = [point.at for point in series.points]
-    mean, low, high = zip(*map(chart.values, series.points), strict=True)
-    every = max(1, len(at) // 10)
+def _line(axes: Axes, line: Line) -> None:
+    at, style = [dot.at for dot in line.dots], line.style
+    dashes = PUBLISHED_DASHES if line.published else style.dashes
     axes.plot(
         at,
-        mean,
+        [dot.band.mean for dot in line.dots],
         color=style.colour,
-        linestyle=(0, style.dashes) if style.dashes else "solid",
-        linewidth=1.7,
+        linestyle=(0, dashes) if dashes else "solid",
+        linewidth=1.1 if line.published else 1.7,
         marker=style.marker,
         markersize=5,
-        markevery=every,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
+        markevery=max(1, len(at) // 10),
+        markerfacecolor="white" if line.published else style.colour,
+        markeredgecolor=style.colour if line.published else "white",
+        markeredgewidth=0.9 if line.published else 0.5,
     )
-    if any(len(point.seeds) > 1 for point in series.points):
+    if len(line.dots) == 1:
+        _cross(axes, line)
+    elif any(dot.band.seeds > 1 for dot in line.dots) and not line.published:
+        low, high = zip(*((dot.band.low, dot.band.high) for dot in line.dots), strict=True)
         axes.fill_between(at, low, high, color=style.colour, alpha=0.16, linewidth=0)
 
 
-def _end_labels(
-    axes: Axes, chart: Chart, series: Sequence[Series], styles: dict[str, Style]
-) -> None:
+def _cross(axes: Axes, line: Line) -> None:
+    """The bands of a line that is a single dot."""
+    (dot,) = line.dots
+    look = {"color": line.style.colour, "linewidth": 1.2, "zorder": 1.5}
+    axes.plot([dot.at, dot.at], [dot.band.low, dot.band.high], marker="_", **look)
+    if dot.across:
+        axes.plot([dot.across.low, dot.across.high], [dot.band.mean] * 2, marker="|", **look)
+
+
+def _end_labels(axes: Axes, lines: Sequence[Line]) -> None:
     to_axes = (axes.transData + axes.transAxes.inverted()).transform
-    ends = [(s.points[-1].at, chart.values(s.points[-1])[0], s.label) for s in series]
+    ends = [(line.dots[-1].at, line.dots[-1].band.mean, line) for line in lines]
     ends.sort(key=lambda end: end[1])
     heights = spaced([to_axes(end[:2])[1] for end in ends], LINE_HEIGHT)
-    for (x, y, label), height in zip(ends, heights, strict=True):
-        colour = styles[label].colour
+    for (x, y, line), height in zip(ends, heights, strict=True):
+        colour = line.style.colour
         axes.annotate(
-            label,
+            line.name,
             (x, y),
             xytext=(1.035, height),
             textcoords="axes fraction",

@@ -10,14 +10,18 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.report.charts import Dot, Frame
 from posenc.report.collect import Experiment, Run
 from posenc.report.curves import Panel
 from posenc.report.tables import MISSING, Row, Table
 
+PANEL_KEY = ("data", "split", "protocol", "stride", "swap", "train_length")
 UNBOUNDED = 10_000  # columns of text, to measure what a table would like to have
 ROW_KEYS = ("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss")
+ROW_ANSWERS = ("accuracy", "exact")  # of tasks
 ROW_RATES = ("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second")
 ROW_TARGETS = ("coverage", "tokens_hash")  # which tokens were scored, as far as a version told
+ROW_NUMBERS = (*ROW_KEYS, *ROW_ANSWERS, *ROW_RATES, *ROW_TARGETS)
 
 
 def to_markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
@@ -36,33 +40,53 @@ def to_markdown(tables: Sequence[Table], notes: Sequence[str]) -> str:
 def to_csv(tables: Sequence[Table]) -> str:
     """All tables as one: what was measured, the encoding, then a column for each length."""
     lengths = sorted({at for table in tables for at in table.lengths})
-    key = ["data", "split", "protocol", "stride", "swap", "train_length", "encoding", "seeds"]
-    lines: list[list[object]] = [[*key, *lengths, "longest_over_train_length"]]
+    heads = (*PANEL_KEY, "encoding", "seeds", *lengths, "longest_over_train_length")
+    lines: list[list[object]] = [list(heads)]
     for table in tables:
-        of = table.panel.measurement
-        about = [of.data_name, of.split, of.protocol, of.stride, of.swap, table.panel.train_length]
         for row in table.rows:
             at = {n: cell.text for n, cell in zip(table.lengths, row.cells, strict=True)}
             cells = [at.get(length, MISSING) for length in lengths]
-            lines.append([*about, row.label, row.seeds, *cells, row.growth])
+            lines.append([*panel_key(table.panel), row.label, row.seeds, *cells, row.growth])
     return csv_text(lines)
 
 
 def points_csv(panels: Sequence[Panel], at: str) -> str:
-    """The numbers of a figure, a line for each of its points; losses in nats per token."""
-    key = ["data", "split", "protocol", "stride", "swap", "train_length", "encoding", at]
-    lines: list[list[object]] = [
-        [*key, "loss", "lowest", "highest", "perplexity", "seeds", "tokens"]
-    ]
+    """The losses of panels in nats per token, a line for each point; `band` says what low and
+    high are."""
+    names = [at, "loss", "low", "high", "band", "perplexity", "seeds", "tokens"]
+    lines: list[list[object]] = [[*PANEL_KEY, "encoding", *names]]
     for panel in panels:
-        of = panel.measurement
-        about = [of.data_name, of.split, of.protocol, of.stride, of.swap, panel.train_length]
         for series in panel.series:
             for p in series.points:
-                numbers = (f"{x:.6f}" for x in (p.loss, p.low, p.high, p.perplexity))
-                where = f"{p.at:.6g}"
-                lines.append([*about, series.label, where, *numbers, len(p.seeds), p.count])
+                loss = (f"{x:.6f}" for x in (p.mean, p.band.low, p.band.high))
+                end = (p.band.told or None, f"{p.perplexity:.6f}", len(p.seeds), p.count)
+                lines.append([*panel_key(panel), series.label, f"{p.at:.6g}", *loss, *end])
     return csv_text(lines)
+
+
+def dots_csv(
+    panels: Sequence[Panel], frames: Sequence[Frame], line_name: str, x: str, y: str
+) -> str:
+    """The dots of a chart with a frame for each panel, a line for each; bands as they are drawn."""
+    names = [line_name, "published", x, f"{x}_low", f"{x}_high", y, "low", "high", "band"]
+    lines: list[list[object]] = [[*PANEL_KEY, *names]]
+    for panel, frame in zip(panels, frames, strict=True):
+        for line in frame.lines:
+            about = [*panel_key(panel), line.label, str(line.published).lower()]
+            lines += [[*about, *_dot(dot)] for dot in line.dots]
+    return csv_text(lines)
+
+
+def _dot(dot: Dot) -> list[object]:
+    ends = (dot.across.low, dot.across.high) if dot.across else (dot.at, dot.at)
+    numbers = (dot.at, *ends, dot.band.mean, dot.band.low, dot.band.high)
+    return [*(f"{number:.6g}" for number in numbers), dot.band.told or None]
+
+
+def panel_key(panel: Panel) -> list[object]:
+    """What a panel is of, in the order of PANEL_KEY."""
+    of = panel.measurement
+    return [of.data_name, of.split, of.protocol, of.stride, of.swap, panel.train_length]
 
 
 def runs_csv(experiment: Experiment) -> str:
@@ -73,9 +97,7 @@ def runs_csv(experiment: Experiment) -> str:
         "encoding",
         "train_length",
         "seed",
-        *ROW_KEYS,
-        *ROW_RATES,
-        *ROW_TARGETS,
+        *ROW_NUMBERS,
     ]
     return csv_text([names, *(line for run in experiment.runs for line in _run_lines(run))])
 
@@ -129,8 +151,5 @@ def markdown_text(text: str) -> str:
 def _run_lines(run: Run) -> list[list[object]]:
     about = [run.name, run.status.state, run.label, run.train_length, run.seed]
     if not run.rows:
-        return [[*about, *[None] * len(ROW_KEYS + ROW_RATES + ROW_TARGETS)]]
-    return [
-        [*about, *(row.get(name) for name in ROW_KEYS + ROW_RATES + ROW_TARGETS)]
-        for row in run.rows
-    ]
+        return [[*about, *[None] * len(ROW_NUMBERS)]]
+    return [[*about, *(row.get(name) for name in ROW_NUMBERS)] for row in run.rows]

@@ -32,7 +32,7 @@ def definitions(items: Iterable[tuple[str, str]]) -> str:
 
 
 def extrapolation_table(table: Table) -> str:
-    """The table with seeds, loss and range of each cell as its tooltip."""
+    """The table with seeds, mean and band of each cell as its tooltip."""
     spans = zip(table.lengths, table.spans, strict=True)
     heads = "".join(f'<th scope="col">{at}<small>{span}</small></th>' for at, span in spans)
     series = {series.label: series for series in table.panel.series}
@@ -73,17 +73,17 @@ def _run_cells(run: Run) -> str:
 def _table_cells(table: Table, row: Row, series: Series | None) -> str:
     points = [series.at(at) if series else None for at in table.lengths]
     cells = "".join(
-        f"<td{BEST if cell.best else ''}{_tooltip(point)}>{cell.text}</td>"
+        f"<td{BEST if cell.best else ''}{_tooltip(point, table.of)}>{cell.text}</td>"
         for point, cell in zip(points, row.cells, strict=True)
     )
     name = f'<th scope="row">{escape(row.label)}</th>'
     return f"{name}<td>{row.seeds}</td>{cells}<td>{row.growth}</td>"
 
 
-def _tooltip(point: Point | None) -> str:
+def _tooltip(point: Point | None, name: str) -> str:
     if point is None:
         return ""
-    text = f"loss {point.loss:.4f} nats per token over {point.count:,} tokens"
-    if len(point.seeds) > 1:
-        text += f"; lowest seed {point.low:.4f}, highest {point.high:.4f}"
+    text = f"mean {name} {point.mean:.4f} over {point.count:,} tokens"
+    if point.band.told:
+        text += f"; {point.band.low:.4f} to {point.band.high:.4f}, {point.band.told}"
     return f' title="{text}"'

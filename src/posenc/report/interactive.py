@@ -1,132 +1,133 @@
-"""The figures on the page: plotly, from the same charts as those on paper."""
+"""The figures of lines on the page: plotly, from the same charts as those on paper."""
 
 from html import escape
 from math import log10
+from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from posenc.report.charts import Chart, log_ticks, tick_texts, x_ticks
-from posenc.report.curves import Panel, Series
-from posenc.report.style import Style
+from posenc.report.charts import Chart, Dot, Frame, Line
+from posenc.report.plot import Place, mark_lines, panels, place_of
+from posenc.report.ticks import log_ticks, tick_texts
 
-COLUMNS = 2
-PANEL_HEIGHT = 400
-GREY = "#555555"
-OPTIONS = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-    "showSendToCloud": False,  # on by default: a button that uploads the data
-    "plotlyServerURL": "",
-}
+PUBLISHED_DASH = "4px,3px"
 
 
-def figure_html(chart: Chart, styles: dict[str, Style]) -> str:
-    """A `div` and its script; the page brings plotly.js itself."""
-    return interactive(chart, styles).to_html(
-        full_html=False, include_plotlyjs=False, div_id=chart.file, config=OPTIONS
-    )
-
-
-def interactive(chart: Chart, styles: dict[str, Style]) -> go.Figure:
-    columns = min(COLUMNS, len(chart.panels))
-    rows = -(-len(chart.panels) // columns)
-    headings = [escape(chart.heading(panel)).replace("\n", "<br>") for panel in chart.panels]
-    figure = make_subplots(
-        rows, columns, subplot_titles=headings, horizontal_spacing=0.09, vertical_spacing=0.2 / rows
-    )
+def interactive(chart: Chart) -> go.Figure:
+    figure = panels([frame.heading for frame in chart.frames])
     named: set[str] = set()
-    for i, panel in enumerate(chart.panels):
-        place = {"row": i // columns + 1, "col": i % columns + 1}
-        for series in panel.series:
-            style, new = styles[series.label], series.label not in named
-            for trace in _traces(chart, series, style, new):
+    for i, frame in enumerate(chart.frames):
+        place = place_of(i, len(chart.frames))
+        for line in frame.lines:
+            for trace in _traces(chart, line, line.name not in named):
                 figure.add_trace(trace, **place)
-            named.add(series.label)
-        _axes(figure, chart, panel, place)
-    figure.update_layout(
-        template="plotly_white",
-        height=rows * PANEL_HEIGHT + 60,
-        margin={"l": 60, "r": 20, "t": 40, "b": 60},
-        font={"family": "system-ui, sans-serif", "size": 13},
-        legend={"title": {"text": "click to hide or show"}, "tracegroupgap": 2},
-        hovermode="closest",
-    )
+            named.add(line.name)
+        _axes(figure, chart, frame, place)
+        mark_lines(figure, frame.marks, place)
+    figure.update_layout(legend={"title": {"text": "click to hide or show"}, "tracegroupgap": 2})
+    if chart.ratio:
+        figure.update_layout(updatemenus=[_scales(chart)])
     return figure
 
 
-def _traces(chart: Chart, series: Series, style: Style, named: bool) -> list[go.Scatter]:
-    """The line of a series and, where it has several seeds, the band between them."""
-    at = [point.at for point in series.points]
-    mean, low, high = zip(*map(chart.values, series.points), strict=True)
-    group = {"legendgroup": series.label, "name": escape(series.label)}
-    line = go.Scatter(
-        x=at,
-        y=mean,
-        mode="lines+markers",
-        line={"color": style.colour, "dash": style.plotly_dash, "width": 2},
-        marker={"symbol": style.symbol, "size": 7, "maxdisplayed": 14},
-        customdata=[_hover(chart, series, i) for i in range(len(at))],
+def _traces(chart: Chart, line: Line, named: bool) -> list[go.Scatter]:
+    """A line and, where it has several seeds, its band."""
+    group = {"legendgroup": line.name, "name": escape(line.name)}
+    drawn = go.Scatter(
+        x=[dot.at for dot in line.dots],
+        y=[dot.band.mean for dot in line.dots],
+        customdata=[_hover(chart, dot) for dot in line.dots],
         hovertemplate="<b>%{fullData.name}</b><br>%{customdata}<extra></extra>",
         showlegend=named,
+        **_look(line),
         **group,
     )
-    if all(len(point.seeds) == 1 for point in series.points):
-        return [line]
+    if line.published or all(dot.band.seeds == 1 for dot in line.dots):
+        return [drawn]
+    if len(line.dots) == 1:
+        return [drawn.update(_crosses(line.dots[0]))]
+    at = [dot.at for dot in line.dots]
+    high, low = [dot.band.high for dot in line.dots], [dot.band.low for dot in line.dots]
     band = go.Scatter(
         x=[*at, *reversed(at)],
         y=[*high, *reversed(low)],
         mode="lines",
         fill="toself",
-        fillcolor=style.translucent(0.15),
+        fillcolor=line.style.translucent(0.15),
         line={"width": 0},
         hoverinfo="skip",
         showlegend=False,
         **group,
     )
-    return [band, line]
+    return [band, drawn]
 
 
-def _hover(chart: Chart, series: Series, index: int) -> str:
-    point = series.points[index]
-    mean, low, high = chart.values(point)
-    where = f"{chart.x_name}: {point.at:.6g}"
-    what = f"{chart.y_name}: {mean:.6g}"
-    band = f"lowest {low:.6g}, highest {high:.6g} of {len(point.seeds)} seeds"
-    lines = [where, what, *([band] if len(point.seeds) > 1 else []), f"{point.count} tokens scored"]
-    return "<br>".join(lines)
+def _look(line: Line) -> dict[str, Any]:
+    style = line.style
+    marker = {"symbol": style.symbol, "size": 7, "maxdisplayed": 14}
+    if line.published:
+        dashed = {"color": style.colour, "dash": PUBLISHED_DASH, "width": 1.4}
+        hollow = {**marker, "symbol": f"{style.symbol}-open"}
+        return {"mode": "lines+markers", "line": dashed, "marker": hollow}
+    solid = {"color": style.colour, "dash": style.plotly_dash, "width": 2}
+    return {"mode": "lines+markers", "line": solid, "marker": marker}
 
 
-def _axes(figure: go.Figure, chart: Chart, panel: Panel, place: dict[str, int]) -> None:
-    x_range, y_range = chart.x_range(panel), chart.y_range(panel)
-    at = x_ticks(*x_range, panel.train_length)
-    figure.update_xaxes(
-        type="log",
-        range=[log10(end) for end in x_range],
-        tickvals=at,
-        ticktext=[str(n) for n in at],
-        title=chart.x_name,
-        **place,
-    )
-    if chart.log_y(panel):
-        values = log_ticks(*y_range)
-        texts = list(tick_texts(values))
-        range_ = [log10(end) for end in y_range]
-        figure.update_yaxes(type="log", range=range_, tickvals=values, ticktext=texts, **place)
-    else:
-        figure.update_yaxes(range=list(y_range), **place)
-    figure.update_yaxes(title=chart.y_name, **place)
-    dashed = {"color": GREY, "dash": "dash", "width": 1}
-    figure.add_vline(panel.train_length, line=dashed, **place)
-    figure.add_annotation(
-        text="training length",
-        x=log10(panel.train_length),  # an annotation's place on a log axis is an exponent
-        y=1,
-        yref="y domain",
-        xanchor="left",
-        yanchor="top",
-        showarrow=False,
-        font={"size": 11, "color": GREY},
-        **place,
-    )
+def _crosses(dot: Dot) -> dict[str, Any]:
+    """The bands of a line that is a single dot."""
+    bands = {"error_y": (dot.band.mean, dot.band)}
+    if dot.across:
+        bands["error_x"] = (dot.at, dot.across)
+    return {
+        axis: {"symmetric": False, "array": [of.high - at], "arrayminus": [at - of.low]}
+        for axis, (at, of) in bands.items()
+    }
+
+
+def _hover(chart: Chart, dot: Dot) -> str:
+    lines = [f"{chart.x_name}: {dot.at:.6g}", f"{chart.y_name}: {dot.band.mean:.6g}"]
+    if dot.band.told:
+        lines += [f"{dot.band.low:.6g} to {dot.band.high:.6g}, {dot.band.told}"]
+    return "<br>".join([*lines, *([dot.note] if dot.note else [])])
+
+
+def _axes(figure: go.Figure, chart: Chart, frame: Frame, place: Place) -> None:
+    at, texts = chart.x_ticks(frame)
+    range_ = [log10(end) for end in chart.x_range(frame)]
+    names = {"title": chart.x_name, "tickvals": at, "ticktext": texts}
+    figure.update_xaxes(type="log", range=range_, **names, **place)
+    log = chart.log_y(frame)
+    figure.update_yaxes(title=chart.y_name, **_scale(chart, frame, log), **place)
+
+
+def _scale(chart: Chart, frame: Frame, log: bool) -> dict[str, Any]:
+    """The settings of a y axis, logarithmic or linear."""
+    low, high = chart.y_range(frame)
+    if not log:
+        return {"type": "linear", "range": [low, high], "tickvals": None, "ticktext": None}
+    values = log_ticks(low, high)
+    texts = list(tick_texts(values))
+    return {"type": "log", "range": [log10(low), log10(high)]} | {
+        "tickvals": values,
+        "ticktext": texts,
+    }
+
+
+def _scales(chart: Chart) -> dict[str, Any]:
+    """Two buttons that put every y axis on a linear or on a log scale."""
+    buttons = []
+    for word, log in (("linear y", False), ("log y", True)):
+        settings: dict[str, Any] = {}
+        for i, frame in enumerate(chart.frames):
+            axis = f"yaxis{i + 1 if i else ''}"
+            settings |= {f"{axis}.{k}": v for k, v in _scale(chart, frame, log).items()}
+        buttons.append({"label": word, "method": "relayout", "args": [settings]})
+    return {
+        "type": "buttons",
+        "direction": "right",
+        "buttons": buttons,
+        "active": int(chart.log_y(chart.frames[0])),
+        "showactive": True,
+        **{"x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+        **{"pad": {"b": 22}, "font": {"size": 11}},
+    }

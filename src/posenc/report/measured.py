@@ -24,6 +24,10 @@ PROTOCOLS = {
     "fixed_target": (
         "the same tokens at every length, each span of them (the stride) at the end of a window"
     ),
+    "tasks": (
+        "sequences of the largest size that the evaluation length holds, their answers scored, each"
+        " given the answers before it"
+    ),
 }
 MACHINE = ("device", "threads", "kernel")
 
@@ -32,19 +36,19 @@ def measured(experiment: Experiment, panels: Sequence[Panel]) -> list[tuple[str,
     """(what, its description), in the order in which a reader asks."""
     runs = experiment.measured
     return [
-        ("Encodings", _each((run.label for run in runs), ", ")),
-        ("Model", f"{choice_text(runs, 'model')}; {_each(map(parameters_text, runs))} parameters"),
-        ("Training length", f"{_each((str(run.train_length) for run in runs), ', ')} tokens"),
-        ("Training", _each(map(_budget, runs))),
-        ("Training data", _each(map(_corpus, runs))),
+        ("Encodings", once((run.label for run in runs), ", ")),
+        ("Model", f"{choice_text(runs, 'model')}; {once(map(parameters_text, runs))} parameters"),
+        ("Training length", f"{once((str(run.train_length) for run in runs), ', ')} tokens"),
+        ("Training", once(map(_budget, runs))),
+        ("Training data", once(map(_corpus, runs))),
         ("Tokenizer", choice_text(runs, "tokenizer")),
         ("Optimizer", f"{choice_text(runs, 'optimizer')}; {choice_text(runs, 'schedule')}"),
         *(("Evaluated on", text) for text in evaluated(panels)),
-        ("Seeds", _each((plain(seed) for seed in sorted({run.seed for run in runs})), ", ")),
-        ("Precision", _each(run.config["precision"] for run in runs)),
-        ("Machine", _each(map(_machine, runs))),
+        ("Seeds", once((plain(seed) for seed in sorted({run.seed for run in runs})), ", ")),
+        ("Precision", once(run.config["precision"] for run in runs)),
+        ("Machine", once(map(_machine, runs))),
         ("Dates", _dates(runs)),
-        ("posenc", _each(plain(run.config["frozen"]["posenc"]) for run in runs)),
+        ("posenc", once(plain(run.config["frozen"]["posenc"]) for run in runs)),
     ]
 
 
@@ -59,7 +63,7 @@ def evaluated(panels: Sequence[Panel]) -> list[str]:
             for series in panel.series
             for point in series.points
         ]
-        tokens = _each(f"{count:,}" for count in sorted({point.count for point in points}))
+        tokens = once(f"{count:,}" for count in sorted({point.count for point in points}))
         how = f": {PROTOCOLS[of.protocol]}" if of.protocol in PROTOCOLS else ""
         found[f"{of} (data {of.data[:8]}), {tokens} tokens scored at each length{how}"] = None
     return list(found)
@@ -67,7 +71,7 @@ def evaluated(panels: Sequence[Panel]) -> list[str]:
 
 def choice_text(runs: Sequence[Run], group: str) -> str:
     """The options chosen in a config group, each with its knobs."""
-    return _each(_choice(run, group) for run in runs)
+    return once(_choice(run, group) for run in runs)
 
 
 def parameters_text(run: Run) -> str:
@@ -104,6 +108,6 @@ def _dates(runs: Sequence[Run]) -> str:
     return " to ".join(dict.fromkeys(days))
 
 
-def _each(items: Iterable[str], between: str = "; ") -> str:
+def once(items: Iterable[str], between: str = "; ") -> str:
     """Every different item once."""
     return between.join(dict.fromkeys(items))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from posenc.claims.intervals import FEWEST_SEEDS
 from posenc.report.collect import Experiment, Run
 from posenc.report.curves import Panel
 from posenc.report.measured import choice_text
@@ -25,14 +26,16 @@ def conclusions(experiment: Experiment, panels: Sequence[Panel]) -> list[str]:
     for panel in panels:
         where = f"L = {panel.train_length}" + ("" if alike else f", {panel.measurement}")
         lines += [f"{where}: {text}" for text in (*_lowest(panel), *_growths(panel))]
-    return [*lines, ABOVE_ONE]
+    return [*lines, ABOVE_ONE] if panels else lines
 
 
-def cautions(experiment: Experiment, panels: Sequence[Panel]) -> list[str]:
-    """The experiment's own text, then what the numbers cannot bear."""
+def cautions(experiment: Experiment, panels: Sequence[Panel], tasks: Sequence[Panel]) -> list[str]:
+    """The experiment's own text, then what perplexities and accuracies cannot bear."""
+    lines = [*_texts(experiment.about.get("caution")), *_seeds([*panels, *tasks])]
+    if not panels:
+        return lines
     return [
-        *_texts(experiment.about.get("caution")),
-        *_seeds(panels),
+        *lines,
         *_early_tokens(panels),
         *_few_windows(panels),
         f"Perplexity is per token of the tokenizer {choice_text(experiment.measured, 'tokenizer')}:"
@@ -89,10 +92,15 @@ def _seeds(panels: Sequence[Panel]) -> list[str]:
     if 1 in counts:
         where = "There is one seed" if counts == {1} else "Some numbers rest on one seed"
         lines += [f"{where}, so no interval can be given: {UNKNOWN_NOISE}"]
-    if max(counts) > 1:
+    if any(1 < count < FEWEST_SEEDS for count in counts):
         lines += [
-            "Bands are the lowest and the highest seed, not confidence intervals: differences"
-            " smaller than the bands are wide mean nothing."
+            f"Bands of fewer than {FEWEST_SEEDS} seeds are the lowest and the highest, not"
+            " confidence intervals: differences smaller than the bands are wide mean nothing."
+        ]
+    if max(counts) >= FEWEST_SEEDS:
+        lines += [
+            "Each interval is of one mean: two of them may overlap where the difference, taken seed"
+            " by seed as for claims, is sure."
         ]
     if len(seeds) > 1:
         lines += ["Not every number rests on the same seeds, so not all comparisons are paired."]

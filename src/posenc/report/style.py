@@ -52,14 +52,15 @@ def styles(panels: Sequence[Panel]) -> dict[str, Style]:
     for family, size in sizes.items():
         if size >= LADDER:
             members = [label for label in families if families[label] == family]
-            colours.update(zip(members, _shades(size), strict=True))
+            colours.update(zip(members, shades(size), strict=True))
     return {
         label: Style(colours[label], *MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
         for i, label in enumerate(families)
     }
 
 
-def _shades(count: int) -> list[str]:
+def shades(count: int) -> list[str]:
+    """Colours of an ordered scale, told apart in print and by colour-blind readers."""
     first, last = LADDER_SHADES
-    steps = [first + (last - first) * i / (count - 1) for i in range(count)]
+    steps = [first + (last - first) * i / max(1, count - 1) for i in range(count)]
     return [to_hex(colormaps["viridis"](step)) for step in steps]

@@ -32,16 +32,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Perplexity of every series of a panel at every evaluation length."""
+    """Every series of a panel at every evaluation length.
+
+    `of` says what its points are: loss in nats per token, or accuracy.
+    """
 
     panel: Panel
+    title: str
+    of: str
     lengths: tuple[int, ...]
     rows: tuple[Row, ...]
-    sources: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        return f"Perplexity, trained at L = {self.panel.train_length}: {self.panel.measurement}"
+    note: str
 
     @property
     def spans(self) -> list[str]:
@@ -55,20 +56,12 @@ class Table:
 
     @property
     def caption(self) -> str:
-        return (
-            "Perplexity per token, mean over seeds; the lowest of a column is marked."
-            f" {self.growth}: perplexity at {self.lengths[-1]}"
-            f" over that at {self.panel.train_length}.{self._sources}"
-        )
-
-    @property
-    def _sources(self) -> str:
-        told = "; ".join(self.sources)
-        return f" Published, of their models on their data: {told}." if told else ""
+        over = f"{self.growth}: at {self.lengths[-1]} tokens over at {self.panel.train_length}."
+        return f"{self.note} {over}"
 
 
 def table_of(panel: Panel, beside: Mapping[str, Published]) -> Table:
-    """The table of a panel; `beside` are the published curves of its series, by label."""
+    """The perplexities of a panel; `beside` are the published curves of its series, by label."""
     lengths = tuple(int(at) for at in panel.places)
     best = {at: number_text(found[1].perplexity) for at in lengths if (found := panel.lowest(at))}
     rows: list[Row] = []
@@ -76,8 +69,36 @@ def table_of(panel: Panel, beside: Mapping[str, Published]) -> Table:
         rows.append(_row(series, best, panel.train_length))
         if found := beside.get(series.label):
             rows.append(_published_row(series.label, found, lengths, panel.train_length))
-    sources = tuple(dict.fromkeys(curve.source for curve in beside.values()))
-    return Table(panel, lengths, tuple(rows), sources)
+    title = f"Perplexity, trained at L = {panel.train_length}: {panel.measurement}"
+    note = "Perplexity per token, mean over seeds; the lowest of a column is marked."
+    if told := "; ".join(dict.fromkeys(curve.source for curve in beside.values())):
+        note += f" Published, of their models on their data: {told}."
+    return Table(panel, title, "loss in nats per token", lengths, tuple(rows), note)
+
+
+def accuracy_table(panel: Panel) -> Table:
+    """The accuracies of a task's panel, three decimals each."""
+    lengths = tuple(int(at) for at in panel.places)
+    points = {s.label: {at: s.at(at) for at in lengths} for s in panel.series}
+    best = {
+        at: max(f"{point.mean:.3f}" for of in points.values() if (point := of[at]))
+        for at in lengths
+    }
+    rows = []
+    for series in panel.series:
+        texts = {at: f"{p.mean:.3f}" if p else MISSING for at, p in points[series.label].items()}
+        far, near = series.at(lengths[-1]), series.at(panel.train_length)
+        growth = number_text(far.mean / near.mean) if far and near and near.mean else MISSING
+        cells = tuple(Cell(text, text == best[at]) for at, text in texts.items())
+        rows.append(Row(series.label, seeds_text(series), cells, growth))
+    title = f"Accuracy, trained at L = {panel.train_length}: {panel.measurement}"
+    note = "Share of answers ranked first, mean over seeds; the highest of a column is marked."
+    return Table(panel, title, "accuracy", lengths, tuple(rows), note)
+
+
+def seeds_text(series: Series) -> str:
+    counts = sorted({len(point.seeds) for point in series.points})
+    return "-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
 
 
 def spans(lengths: tuple[int, ...], train_length: int) -> list[str]:
@@ -103,10 +124,9 @@ def _row(series: Series, best: dict[int, str], train_length: int) -> Row:
     points = {at: series.at(at) for at in best}
     texts = {at: number_text(p.perplexity) if p else MISSING for at, p in points.items()}
     growth = growth_of(series, train_length, max(best))
-    counts = sorted({len(point.seeds) for point in series.points})
     return Row(
         label=series.label,
-        seeds="-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))),
+        seeds=seeds_text(series),
         cells=tuple(Cell(text, text == best[at]) for at, text in texts.items()),
         growth=MISSING if growth is None else number_text(growth),
     )

@@ -7,33 +7,24 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from posenc.claims.verdict import Verdict
-from posenc.report.collect import Experiment
-from posenc.report.curves import Panel
 from posenc.report.formats import to_terminal
 from posenc.report.measured import measured
 from posenc.report.reading import cautions, conclusions, missing
-from posenc.report.tables import Table
+from posenc.report.results import Results
 from posenc.report.verdict_formats import verdicts_terminal
 from posenc.report.verdicts import lines_of, summary
 
 PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluated on", "Seeds")
 
 
-def show(
-    console: Console,
-    experiment: Experiment,
-    verdicts: Sequence[Verdict],
-    panels: Sequence[Panel],
-    tables: Sequence[Table],
-    index: Path,
-) -> None:
+def show(console: Console, results: Results, index: Path) -> None:
     """Print everything a reader needs without the page; the page's path is the last line."""
+    experiment, verdicts = results.experiment, results.verdicts
     if verdicts:
         console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
         console.print(verdicts_terminal(lines_of(verdicts)))
         console.print()
-    for table in tables:
+    for table in results.tables:
         console.print(Text(table.title, "bold"))
         for piece in to_terminal(table, console):
             console.print(piece)
@@ -41,10 +32,12 @@ def show(
         console.print()
     without = missing(experiment)
     _lines(console, "".join(without[:1]), without[1:])
-    facts = [f"{name}: {text}" for name, text in measured(experiment, panels) if name in PRINTED]
+    facts = [
+        f"{name}: {text}" for name, text in measured(experiment, results.panels) if name in PRINTED
+    ]
     _lines(console, "What was measured", facts)
-    _lines(console, "What to conclude", conclusions(experiment, panels))
-    _lines(console, "What not to conclude", cautions(experiment, panels))
+    _lines(console, "What to conclude", conclusions(experiment, results.lengths))
+    _lines(console, "What not to conclude", cautions(experiment, results.lengths, results.tasks))
     console.print(Text(str(_near(index))), soft_wrap=True)
 
 

@@ -1,7 +1,6 @@
 """From a folder of runs to its report."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -13,15 +12,14 @@ from posenc.config.errors import RunError
 from posenc.record.figure import png, svg
 from posenc.record.files import write_atomic
 from posenc.report import formats, latex, verdict_formats
-from posenc.report.charts import Chart
-from posenc.report.collect import Experiment, read_experiment
-from posenc.report.curves import Panel, length_panels, position_panels
-from posenc.report.figures import draw
+from posenc.report.collect import read_experiment
 from posenc.report.page import page
+from posenc.report.panels import length_panels, position_panels, task_panels
+from posenc.report.pictures import Picture, pictures
 from posenc.report.published import beside
 from posenc.report.reading import missing
-from posenc.report.style import styles
-from posenc.report.tables import table_of
+from posenc.report.results import Results
+from posenc.report.tables import Table, accuracy_table, table_of
 from posenc.report.terminal import show
 from posenc.report.verdicts import lines_of, summary
 
@@ -33,31 +31,31 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     if `strict`, once all is written, where a claim fails.
     """
     experiment = read_experiment(folder)
-    panels = length_panels(experiment)
-    tables = [table_of(panel, beside(panel, experiment)) for panel in panels]
+    lengths, tasks = length_panels(experiment), task_panels(experiment)
     evidence = Evidence(experiment.runs, experiment.command, experiment.folder)
-    verdicts = judge(experiment.claims, evidence)
-    charts = _charts(experiment, panels)
-    looks = styles([panel for chart in charts for panel in chart.panels])
-    made: dict[str, str | bytes] = {
-        **_claims(verdicts),
-        "extrapolation.csv": formats.to_csv(tables),
-        "extrapolation.md": formats.to_markdown(tables, missing(experiment)),
-        "extrapolation.tex": latex.extrapolation_latex(tables),
+    results = Results(
+        experiment=experiment,
+        verdicts=judge(experiment.claims, evidence),
+        lengths=lengths,
+        tasks=tasks,
+        length_tables=[table_of(panel, beside(panel, experiment)) for panel in lengths],
+        task_tables=[accuracy_table(panel) for panel in tasks],
+        pictures=pictures(experiment, lengths, tasks, position_panels(experiment)),
+    )
+    made = {
+        **_claims(results.verdicts),
+        **_tables("accuracy", results.task_tables, missing(experiment)),
+        **_tables("extrapolation", results.length_tables, missing(experiment)),
         "runs.csv": formats.runs_csv(experiment),
+        **{name: data for p in results.pictures for name, data in _figure(p).items()},
     }
-    for chart in charts:
-        made[f"{chart.file}.csv"] = formats.points_csv(chart.panels, chart.at)
-        drawn = partial(draw, chart, looks)
-        made[f"{chart.file}.png"] = png(drawn)
-        made[f"{chart.file}.svg"] = svg(drawn, chart.title)
     index = folder / "report" / "index.html"
     for name, data in made.items():
         write_atomic(index.with_name(name), data)
-    write_atomic(index, page(experiment, verdicts, panels, tables, charts, looks, made))
-    show(console, experiment, verdicts, panels, tables, index)
-    if strict and any(verdict.outcome == "fails" for verdict in verdicts):
-        raise RunError(f"of the claims {summary(verdicts)}")
+    write_atomic(index, page(results, made))
+    show(console, results, index)
+    if strict and any(verdict.outcome == "fails" for verdict in results.verdicts):
+        raise RunError(f"of the claims {summary(results.verdicts)}")
     return index
 
 
@@ -72,35 +70,19 @@ def _claims(verdicts: Sequence[Verdict]) -> dict[str, str]:
     }
 
 
-def _charts(experiment: Experiment, panels: Sequence[Panel]) -> list[Chart]:
-    by_length = Chart(
-        file="perplexity_by_length",
-        title="Perplexity by evaluation length",
-        at="length",
-        x_name="Evaluation length (tokens)",
-        y_name="Perplexity per token",
-        panels=tuple(panels),
-        in_perplexity=True,
-        band=_band(panels),
-    )
-    positions = position_panels(experiment)
-    if not positions:
-        return [by_length]
-    by_position = Chart(
-        file="loss_by_position",
-        title="Loss by position in the window",
-        at="position",
-        x_name="Position in the window (tokens)",
-        y_name="Loss (nats per token)",
-        panels=tuple(positions),
-        in_perplexity=False,
-        band=_band(positions),
-    )
-    return [by_length, by_position]
+def _tables(stem: str, tables: Sequence[Table], notes: Sequence[str]) -> dict[str, str]:
+    if not tables:
+        return {}
+    return {
+        f"{stem}.csv": formats.to_csv(tables),
+        f"{stem}.md": formats.to_markdown(tables, notes),
+        f"{stem}.tex": latex.extrapolation_latex(tables),
+    }
 
 
-def _band(panels: Sequence[Panel]) -> str:
-    counts = {len(point.seeds) for panel in panels for s in panel.series for point in s.points}
-    if counts == {1}:
-        return "One seed"
-    return f"Mean of {max(counts)} seeds, band from the lowest to the highest"
+def _figure(picture: Picture) -> dict[str, str | bytes]:
+    return {
+        f"{picture.file}.csv": picture.csv,
+        f"{picture.file}.png": png(picture.draw),
+        f"{picture.file}.svg": svg(picture.draw, picture.title),
+    }
