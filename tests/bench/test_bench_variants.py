@@ -72,7 +72,7 @@ def test_a_label_names_what_differs_within_an_encoding() -> None:
 def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
     variants: Variants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torch counts every product of its own, and attention over all keys: twice those that are seen."""
+    """torch counts every product of its own, and attention over all keys, twice those seen."""
     forward, step = variants("encoding=nope", "kernel=reference", "train_length=16")
     model = build_model(forward.config, 50)
     tokens = torch.zeros(4, 16, dtype=torch.long)
