@@ -1,5 +1,16 @@
 #!/usr/bin/env bash
-# The tests that need a CUDA GPU: compiled FlexAttention, and fast kernels far from the start.
+# What needs a CUDA GPU: its tests, then what encodings cost at 124M parameters, and kernel against kernel.
+# Results go to outputs/gpu*/bench/; docs/benchmarks.md is where they belong. Minutes on one GPU.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 .venv/bin/python -m pytest -m gpu "$@"
+
+bench() {
+    .venv/bin/posenc bench trainer=gpu precision=bf16 model=gpt2_124m vocabulary=50257 grids=null "$@"
+}
+step="passes=[step] batch_tokens=32768 train_length=1024"
+bench name=gpu $step encoding=nope,rope,alibi,t5,kerple_log,fire,fox
+bench name=gpu_alibi $step encoding=alibi kernel=factored,flex,blocks
+bench name=gpu_t5 $step encoding=t5 kernel=flex,blocks
+bench name=gpu_nope $step encoding=nope kernel=causal,flex
+bench name=gpu_16k passes='[forward,step]' batch_tokens=16384 train_length=16384 encoding=nope,alibi
