@@ -56,7 +56,7 @@ def test_its_jobs_are_valid(name: str, size: str | None) -> None:
         check_components(config)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "alibi_cost"])
+@pytest.mark.parametrize("name", NAMES)
 def test_its_claims_are_about_its_runs(name: str) -> None:
     sizes = [size for of, size in SIZES if of == name]
     configs = jobs(name, sizes[0])
