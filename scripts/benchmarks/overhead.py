@@ -1,9 +1,9 @@
-"""posenc's training step beside the same step by hand in plain PyTorch, interleaved in one run.
+"""posenc's training step beside a loop by hand around the same model, interleaved in one run.
 
     python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
-Prints the time of a step in each and the ratio, pair by pair: posenc / plain, below 1 is faster.
-posenc's side is everything that a run does in a step: Lightning, the recorder, the data order.
+Prints the time of a step in each and the ratio, pair by pair: posenc / by hand. posenc's side is
+everything that a run does in a step: Lightning, the recorder, the data order.
 """
 
 import argparse
@@ -17,12 +17,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from posenc.config.compose import compose
 from posenc.config.settings import steps_of
 from posenc.data.stream import TokenStream
 from posenc.data.windows import TrainingWindows
+from posenc.model.build import build_model
+from posenc.model.decoder import Decoder
 from posenc.record.progress import Progress
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.silent import Silent
@@ -35,45 +36,11 @@ from posenc.training.stop import Stop
 VOCABULARY, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
 
 
-class PlainBlock(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = (nn.LayerNorm(WIDTH, bias=False) for _ in range(2))
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.proj = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
-        self.down = nn.Linear(4 * WIDTH, WIDTH, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, t, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).split(WIDTH, dim=2)
-        q, k, v = (y.view(b, t, HEADS, WIDTH // HEADS).transpose(1, 2) for y in (q, k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, WIDTH))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-class Plain(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)
-        self.blocks = nn.ModuleList(PlainBlock() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH, bias=False)
-
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.embedding(tokens) * WIDTH**0.5
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.norm(x), self.embedding.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
 class PlainStep:
     """Forward, backward, clipping, AdamW and a scheduled learning rate."""
 
-    def __init__(self, tokens: Tensor, length: int, size: int) -> None:
-        self.model, self.tokens = Plain(), tokens
+    def __init__(self, model: Decoder, tokens: Tensor, length: int, size: int) -> None:
+        self.model, self.tokens = model, tokens
         self.length, self.size = length, size
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1.0)
@@ -82,7 +49,7 @@ class PlainStep:
         starts = torch.randint(0, len(self.tokens) - self.length - 1, (self.size,)).tolist()
         x = torch.stack([self.tokens[s : s + self.length] for s in starts])
         y = torch.stack([self.tokens[s + 1 : s + self.length + 1] for s in starts])
-        loss = self.model(x, y)
+        loss = self.model.losses(x, y).mean()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -127,7 +94,8 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
         drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0
     )
     run = RunDirectory(folder)
-    interleave = Interleave(PlainStep(drawn, length, size), steps)
+    by_hand = PlainStep(build_model(config, VOCABULARY), drawn, length, size)
+    interleave = Interleave(by_hand, steps)
     data: Any = None  # the recorder needs none without validation
     session = Session(run, config, data, Progress(run), Stop(os.getppid()), Silent())
     recorder = Recorder(session, total, training_share=1.0, validate=None)
@@ -150,10 +118,10 @@ def main() -> None:
     ratios = [ours / plain for ours, plain in found]
     print(f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, L={arguments.length}, 8 windows a step,")
     print(f"vocabulary {VOCABULARY}, {arguments.threads} threads, torch {torch.__version__}")
-    for name, values in (("posenc", [o for o, _ in found]), ("plain", [p for _, p in found])):
-        print(f"{name:7} {statistics.median(values) * 1e3:8.1f} ms a step, median of {len(values)}")
+    for name, values in (("posenc", [o for o, _ in found]), ("by hand", [p for _, p in found])):
+        print(f"{name:8} {statistics.median(values) * 1e3:8.1f} ms a step, median of {len(values)}")
     print(
-        f"posenc / plain: median {statistics.median(ratios):.3f},"
+        f"posenc / by hand: median {statistics.median(ratios):.3f},"
         f" from {min(ratios):.3f} to {max(ratios):.3f}"
     )
 
