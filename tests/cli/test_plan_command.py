@@ -35,6 +35,13 @@ def test_a_sweep_is_planned_and_nothing_is_written(
     assert f"at {0.6 * 989e12:.2g} FLOP/s" in table
 
 
+def test_a_task_needs_no_preparation(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data=task_copy", "data.letters=5", "evaluation.factors=[1]", "tokens=1e5"]
+    assert main(["plan", *words, "machine=h100", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)["runs"][0]
+    assert run["vocabulary"] == 7 and run["evaluated"]
+
+
 def test_what_does_not_fit_is_said(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,7 +110,7 @@ def test_the_peak_is_the_largest_moment() -> None:
     validated = dataclasses.replace(memory, validation_logits=500)
     assert validated.peak() == 12 + 4 + 1000
     on_cpu = dataclasses.replace(memory, process=1000)
-    assert on_cpu.peak() == 1000 + round(1.2 * 162)
+    assert on_cpu.peak() == 1000 + round(1.45 * 162)
     checkpointed = dataclasses.replace(on_cpu, optimizer=800)
     assert checkpointed.peak() == 1000 + 4 + 3 * 804
 

@@ -47,8 +47,6 @@ def test_every_contestant_is_tested(peers: ModuleType) -> None:
 @pytest.mark.parametrize("name", HERE)
 def test_a_contestant_learns_with_every_parameter(peers: ModuleType, size, name: str) -> None:  # type: ignore[no-untyped-def]
     contestant = peers.CONTESTANTS[name]
-    if importlib.util.find_spec(contestant.package.replace("-", "_")) is None:
-        pytest.skip(f"{contestant.package} is not installed")
     steps = peers.Steps(contestant, size, LENGTH, "float32", torch.device("cpu"))
     steps.loss(steps.tokens, steps.targets).backward()
     for parameter, value in steps.model.named_parameters():
@@ -61,8 +59,6 @@ def test_a_contestant_learns_with_every_parameter(peers: ModuleType, size, name:
 @pytest.mark.parametrize("name", [name for name in TWINS if name in HERE])
 def test_a_peer_has_the_products_of_its_twin(peers: ModuleType, size, name: str) -> None:  # type: ignore[no-untyped-def]
     contestant = peers.CONTESTANTS[name]
-    if importlib.util.find_spec(contestant.package.replace("-", "_")) is None:
-        pytest.skip(f"{contestant.package} is not installed")
     twin = peers.CONTESTANTS[contestant.twin]
     found = [peers.flops(c.build(size, LENGTH)[0], c, size, LENGTH) for c in (contestant, twin)]
     assert found[0] == found[1]

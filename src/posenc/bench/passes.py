@@ -11,7 +11,7 @@ from posenc.config.components import build
 from posenc.config.settings import sequences_of
 from posenc.model.build import build_model
 from posenc.model.device import device_of
-from posenc.model.precision import autocast
+from posenc.model.precision import autocast, dtype_of
 
 PRODUCT = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the matrices whose product is the peak, large enough to reach it."""
@@ -69,7 +69,7 @@ class MatrixProduct:
     def __init__(self, precision: str, device: torch.device) -> None:
         self.device = device
         size = PRODUCT[device.type]
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        dtype = dtype_of(precision)
         self.a, self.b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         self.out = torch.empty_like(self.a)
 

@@ -1,6 +1,6 @@
 """What is measured: every encoding, kernel and length of a request, forward or through a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +12,10 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.settings import sequences_of
 from posenc.encodings.base import Encoding
-from posenc.model.build import build_encoding
+from posenc.model.build import skeleton
 from posenc.model.device import check_accelerator, device_of
-from posenc.model.flops import BACKWARD, forward_flops, matrix_parameters
-from posenc.model.kernels import described, kernel, refuse, resolve, sdpa
+from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.kernels import described, refuse, resolve, ways
 
 
 @dataclass(frozen=True)
@@ -89,32 +89,17 @@ def examine(config: DictConfig) -> Facts:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
-    encoding = build_encoding(config, modules)
+    model = skeleton(config, config.vocabulary)
+    encoding, device = model.encoding, device_of(config)
     _check_reach(config, encoding)
     name = resolve(config.kernel)
-    refuse(name, encoding, device_of(config), config.precision)
-    with torch.device("meta"):
-        given = (config.vocabulary, encoding, kernel(name))
-        model = build(config.model, *given, name="model", modules=modules)
-    matrices = matrix_parameters(model.blocks, model.head)
-    host = encoding.geometry
-    flops = forward_flops(matrices, host.layers, host.width, config.train_length)
+    refuse(name, encoding, device, config.precision)
+    flops = model_flops(model, config.train_length)
     if name != "sdpa":
         return Facts(name, (), flops)
-    device = device_of(config)
-    ways = ", ".join(_ways(encoding, device, config.precision))
-    return Facts(ways, tuple(described(encoding, device, config.precision)), flops)
-
-
-def _ways(encoding: Encoding, device: torch.device, precision: str) -> Iterable[str]:
-    """The names of the kernels that `sdpa` goes to, in the order of the layers."""
-    host = encoding.geometry
-    x = torch.zeros(1, host.train_length, host.width, device=device)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    q = torch.zeros(1, host.heads, host.train_length, host.head_width, device=device, dtype=dtype)
-    pos = encoding.positions(host.train_length, device)
-    layers = (encoding.at_layer(index) for index in range(host.layers))
-    return dict.fromkeys(sdpa.choose(layer, x, q, pos).name for layer in layers)
+    taken = ways(encoding, device, config.precision)
+    names = ", ".join(dict.fromkeys(way.name for way in taken))
+    return Facts(names, tuple(described(taken)), flops)
 
 
 def _check_reach(config: DictConfig, encoding: Encoding) -> None:

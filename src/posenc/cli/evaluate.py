@@ -22,6 +22,7 @@ from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
+from posenc.model.build import build_encoding
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_evaluation, check_protocols
@@ -84,7 +85,7 @@ def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> Di
     config.modules = asked.modules
     config.kernel = target.status().resolved.get("kernel", config.kernel)
     check_settings(config)
-    check_evaluation(config)
+    check_evaluation(config, build_encoding(config, list(config.modules)))
     return config
 
 

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from posenc.config.components import build
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
-from posenc.model.kernels import Kernel, blocks, causal, factored, kernel, lines, resolve, sdpa
+from posenc.model.kernels import Kernel, blocks, causal, factored, kernel, lines, resolve, ways
 from posenc.model.precision import autocast
 
 
@@ -73,12 +73,12 @@ def _attend(config: DictConfig, encoding: Encoding, gpu: bool) -> Kernel:
     name = resolve(config.kernel)
     if name not in ("sdpa", "lines"):
         return kernel(name)
-    ways = iter(_ways(config, encoding))
+    chosen = iter(ways(encoding, torch.device("cpu"), config.precision))
 
     def attend(
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
     ) -> Tensor:
-        way = next(ways)
+        way = next(chosen)
         if way.name == "causal":
             return causal.attend(encoding, x, q, k, v, pos)
         if way.line is not None and not gpu:
@@ -91,15 +91,3 @@ def _attend(config: DictConfig, encoding: Encoding, gpu: bool) -> Kernel:
         return blocks.attend(encoding, x, q, k, v, pos)
 
     return attend
-
-
-@torch.no_grad()
-def _ways(config: DictConfig, encoding: Encoding) -> list[sdpa.Way]:
-    """The way of each layer, in their order."""
-    geometry, length = encoding.geometry, config.train_length
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
-    x = torch.zeros(1, length, geometry.width)
-    q = torch.zeros(1, geometry.heads, length, geometry.head_width, dtype=dtype)
-    pos = encoding.positions(length, x.device)
-    layers = [encoding.at_layer(index) for index in range(geometry.layers)]
-    return [sdpa.choose(layer, x, q, pos) for layer in layers]

@@ -12,12 +12,13 @@ from posenc.config.settings import Steps, steps_of
 from posenc.cost.memory import Memory, memory_of
 from posenc.cost.process import process_bytes
 from posenc.cost.vocabulary import vocabulary_of
-from posenc.cost.work import training_flops
 from posenc.evaluation.request import requests
 from posenc.evaluation.rows import requested
 from posenc.evaluation.work import training_share
+from posenc.model.build import skeleton
 from posenc.model.decoder import Decoder
-from posenc.sweep.facts import check_parts, skeleton
+from posenc.model.flops import BACKWARD, model_flops
+from posenc.sweep.facts import check_parts
 
 NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
 
@@ -77,7 +78,8 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     model = skeleton(config, vocabulary)
     ends = {*model.embedding.parameters(), *model.head.parameters()}
     memory, least = _memory(config, model, vocabulary, steps, machine)
-    flops = training_flops(config, model) * steps.total * config.batch_tokens
+    trained = steps.total * config.batch_tokens
+    flops = (1 + BACKWARD) * model_flops(model, config.train_length) * trained
     config.frozen = {"parameters": model.parameter_count()}  # as planning a run leaves it
     share = 1.0
     if data is not None:

@@ -7,9 +7,9 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.cost.work import training_flops
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
+from posenc.model.flops import BACKWARD, model_flops
 from posenc.model.precision import autocast
 from posenc.sweep.machine import cores, gpus
 
@@ -53,7 +53,8 @@ class Calibrated:
         length = config.train_length
         tokens = _zipf(vocabulary, max(1, TOKENS // length), length).to(model.device)
         seconds = _seconds(model, tokens, config.precision, self.seconds)
-        return training_flops(config, model) * tokens.numel() / seconds
+        flops = (1 + BACKWARD) * model_flops(model, length) * tokens.numel()
+        return flops / seconds
 
 
 def _seconds(model: Decoder, tokens: Tensor, precision: str, least: float) -> float:

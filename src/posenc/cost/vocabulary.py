@@ -4,21 +4,23 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.data.build import chosen_data
+from posenc.data.dataset import Dataset
 from posenc.data.prepare import fingerprint
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer
 
 
-def vocabulary_of(config: DictConfig) -> tuple[int, TokenizedData | None]:
+def vocabulary_of(config: DictConfig) -> tuple[int, Dataset | None]:
     """Tokens of the vocabulary, and the data where they have been prepared.
 
     Else the tokenizer's own number, or what the corpus is known to have; ConfigError without any.
     """
-    modules = list(config.modules)
-    corpus = build(config.data, name="data", modules=modules)
-    tokenizer = build(config.tokenizer, name="tokenizer", modules=modules)
+    chosen = chosen_data(config)
+    if isinstance(chosen, Dataset):
+        return chosen.vocabulary_size, chosen
+    corpus, tokenizer = chosen
     folder = Path(config.cache_dir) / fingerprint(corpus, tokenizer)
     if folder.is_dir():
         data = TokenizedData(folder)

@@ -8,11 +8,12 @@ from omegaconf import DictConfig
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.data.corpus import Corpus
 from posenc.data.dataset import Dataset
 from posenc.data.prepare import prepare
 from posenc.data.tasks.data import TaskData
 from posenc.data.tasks.task import Task
-from posenc.data.tokenizers import Tokenizer
+from posenc.data.tokenizers import Tokenizer, Trainer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 
 Report = Callable[[str], None]
@@ -21,6 +22,13 @@ Report = Callable[[str], None]
 def build_data(config: DictConfig, report: Report) -> Dataset:
     """The data of `config`: a task, or a corpus in the tokens of `config.tokenizer`, prepared or
     found ready. ConfigError for a task in a text's tokens, and the other way round."""
+    found = chosen_data(config)
+    return prepare(*found, Path(config.cache_dir), report) if isinstance(found, tuple) else found
+
+
+def chosen_data(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Trainer]:
+    """A task's data, or a corpus and the tokenizer to prepare it with; ConfigError where they do
+    not fit."""
     modules = list(config.get("modules") or [])
     corpus = build(config.data, name="data", modules=modules)
     tokenizer = build(config.tokenizer, name="tokenizer", modules=modules)
@@ -37,7 +45,7 @@ def build_data(config: DictConfig, report: Report) -> Dataset:
             f"tokenizer=symbols are a task's, but the data '{corpus.name}' is text; give a task"
             " (data=task_...) or another tokenizer"
         )
-    return prepare(corpus, tokenizer, Path(config.cache_dir), report)
+    return corpus, tokenizer
 
 
 def data_of_a_run(

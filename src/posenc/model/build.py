@@ -18,11 +18,21 @@ def build_model(config: DictConfig, vocabulary: int) -> Decoder:
     encoding refuses.
     """
     modules = list(config.get("modules") or [])
-    encoding = build_encoding(config, modules)
-    attend = kernel(resolve(config.kernel))
-    model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
+    model = _assembled(config, vocabulary, build_encoding(config, modules))
     initialise(model, config.seed)
     return model
+
+
+def skeleton(config: DictConfig, vocabulary: int) -> Decoder:
+    """The model on the meta device: shapes and no numbers, the encoding's aside."""
+    encoding = build_encoding(config, list(config.modules))
+    with torch.device("meta"):
+        return _assembled(config, vocabulary, encoding)
+
+
+def _assembled(config: DictConfig, vocabulary: int, encoding: Encoding) -> Decoder:
+    given, modules = (vocabulary, encoding, kernel(resolve(config.kernel))), config.get("modules")
+    return build(config.model, *given, name="model", modules=list(modules or []))
 
 
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:

@@ -11,18 +11,28 @@ all T keys, 4 T D, which at T = 2 D makes 1.14 times as much of a layer with D x
 Kaplan et al. (2001.08361) count no logits. Compare utilisations of one convention alone.
 """
 
+from typing import cast
+
 from torch import nn
+
+from posenc.model.decoder import Decoder
 
 BACKWARD = 2
 """Backward's operations for each of the forward pass."""
 
 
-def matrix_parameters(blocks: nn.Module, head: nn.Linear) -> int:
-    """Weights that every token's vector is multiplied with."""
-    matrices = [p for p in blocks.parameters() if p.ndim == 2]
-    return sum(p.numel() for p in [*matrices, head.weight])
+def model_flops(model: Decoder, length: int) -> int:
+    """Operations per token of a model's forward pass over windows of `length` tokens.
+
+    Of an adaptive softmax the bands of rare words are left out, which few tokens meet.
+    """
+    matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+    head = cast(nn.Linear, model.head)  # `weight` is all that is looked at
+    weights = sum(p.numel() for p in [*matrices, head.weight])
+    host = model.encoding.geometry
+    return forward_flops(weights, host.layers, host.width, length)
 
 
 def forward_flops(matrices: int, layers: int, width: int, length: int) -> int:
-    """Operations per token of a forward pass over windows of `length` tokens."""
+    """Operations per token, forward, of `matrices` weights and of attention in `layers`."""
     return 2 * matrices + 2 * layers * width * length

@@ -13,10 +13,9 @@ from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.swap import exchanged
-from posenc.model.build import build_encoding
-from posenc.model.decoder import Decoder
+from posenc.model.build import build_encoding, skeleton
 from posenc.model.device import check_accelerator, device_of
-from posenc.model.kernels import kernel, refuse, resolve
+from posenc.model.kernels import refuse, resolve
 
 COMPONENTS = {
     "data": 0,
@@ -51,16 +50,18 @@ def check_parts(config: DictConfig) -> None:
     schedule = build(config.schedule, name="schedule", modules=modules)
     _refusal("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
-    _check_kernel(config, build_encoding(config, modules))
-    check_evaluation(config)
+    encoding = build_encoding(config, modules)
+    _check_kernel(config, encoding)
+    check_evaluation(config, encoding)
 
 
-def check_evaluation(config: DictConfig) -> None:
-    """ConfigError for a length or a swap that the encoding cannot take, the kernel either."""
+def check_evaluation(config: DictConfig, own: Encoding) -> None:
+    """ConfigError for a length that the run's own encoding cannot take, or a swap that it or the
+    kernel cannot."""
     modules, lengths = list(config.modules), evaluation_lengths(config)
     for name, swap in swaps_of(config).items():
         if name is None or swap is None:
-            check_reach(config, build_encoding(config, modules))
+            check_reach(config, own)
             continue
         for length in lengths:
             changed = exchanged(config, name, swap, length)
@@ -113,15 +114,6 @@ def check_data(config: DictConfig, data: Dataset) -> int:
 def count_parameters(config: DictConfig, vocabulary: int) -> int:
     """Trained numbers of the model, without allocating it."""
     return skeleton(config, vocabulary).parameter_count()
-
-
-def skeleton(config: DictConfig, vocabulary: int) -> Decoder:
-    """The model on the meta device: shapes and no numbers, the encoding's aside."""
-    modules = list(config.modules)
-    encoding = build_encoding(config, modules)
-    attend = kernel(resolve(config.kernel))
-    with torch.device("meta"):
-        return build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
 
 
 def check_protocols(config: DictConfig, data: Dataset) -> None:

@@ -14,7 +14,7 @@ from posenc.config.settings import Steps, steps_of
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
-from posenc.model.kernels import described
+from posenc.model.kernels import described, ways
 from posenc.model.precision import LIGHTNING
 from posenc.record.metrics import MetricsLog
 from posenc.training.batches import loader
@@ -46,7 +46,7 @@ def fit(session: Session, training_share: float) -> bool:
     MetricsLog(run.metrics_file).cut_back(done)
     module = language_model(config, data.vocabulary_size, steps)
     if config.kernel == "sdpa":
-        for line in described(module.model.encoding, device_of(config), config.precision):
+        for line in described(ways(module.model.encoding, device_of(config), config.precision)):
             log.info("kernel %s", line)
     recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])

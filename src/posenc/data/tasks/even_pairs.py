@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.data.tasks.draws import Draws
-from posenc.data.tasks.strings import LETTERS, SEPARATOR, symbols_of
+from posenc.data.tasks.letters import LETTERS, SEPARATOR, symbols_of
 from posenc.data.tasks.task import Example, Task, answered
 
 

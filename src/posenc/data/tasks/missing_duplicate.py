@@ -11,25 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.data.tasks.draws import Draws
-from posenc.data.tasks.strings import LETTERS, SEPARATOR, symbols_of
-from posenc.data.tasks.task import Example, Task, answered
+from posenc.data.tasks.letters import LETTERS, SEPARATOR, LetterTask
+from posenc.data.tasks.task import Example, answered
 
 
 @dataclass(frozen=True, kw_only=True)
-class MissingDuplicate(Task):
+class MissingDuplicate(LetterTask):
     """Size n: n letters twice, one answer; 2n + 2 tokens."""
 
     name = "missing_duplicate"
-    letters: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.letters < 2:
-            raise ValueError(f"letters={self.letters} must be 2 or more")
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        return symbols_of(self.letters, "_")
+    more = ("_",)
 
     def tokens(self, size: int) -> int:
         return 2 * size + 2

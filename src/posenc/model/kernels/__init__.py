@@ -6,13 +6,14 @@ q . k / sqrt(d) with d the width of the values, plus the encoding's biases.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
 from posenc.model.kernels import blocks, causal, factored, flex, lines, reference, sdpa
+from posenc.model.precision import dtype_of
 
 Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -32,13 +33,19 @@ def resolve(name: str) -> str:
     return "sdpa" if name == "auto" else name
 
 
-def described(encoding: Encoding, device: torch.device, precision: str) -> list[str]:
-    """What `sdpa` does with every layer of an encoding, and why: a line for each way."""
+@torch.no_grad()
+def ways(encoding: Encoding, device: torch.device, precision: str) -> list[sdpa.Way]:
+    """The way of each layer through `sdpa` at the training length."""
     encoding = copy.deepcopy(encoding).to(device)
     x, q, pos = _nothing(encoding, encoding.geometry.train_length, device, precision)
+    layers = map(encoding.at_layer, range(encoding.geometry.layers))
+    return [sdpa.choose(layer, x, q, pos) for layer in layers]
+
+
+def described(ways: Iterable[sdpa.Way]) -> list[str]:
+    """Which layers go which way, and why: a line for each way."""
     layers: dict[str, list[str]] = {}
-    for index in range(encoding.geometry.layers):
-        way = sdpa.choose(encoding.at_layer(index), x, q, pos)
+    for index, way in enumerate(ways):
         layers.setdefault(f"{way.name} ({way.why})" if way.why else way.name, []).append(str(index))
     return [f"attention of layers {', '.join(at)}: {way}" for way, at in layers.items()]
 
@@ -61,7 +68,7 @@ def _nothing(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros for x and q, and the positions, of as many tokens."""
     geometry = encoding.geometry
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = dtype_of(precision)
     x = torch.zeros(1, length, geometry.width, device=device)
     q = torch.zeros(1, geometry.heads, length, geometry.head_width, device=device, dtype=dtype)
     return x, q, encoding.positions(length, device)
