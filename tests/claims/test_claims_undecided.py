@@ -1,5 +1,6 @@
 """What keeps a claim from being decided, and what is said about it."""
 
+import shlex
 from typing import Any
 
 import pytest
@@ -68,6 +69,21 @@ def test_a_length_that_was_not_measured_is_asked_for(tools: Any) -> None:
     claim = CLAIM.replace("rope, length: L", "rope, length: 4L")
     found = undecided(tools, sides(tools), claim)
     assert "run=outputs/e/rope-L64-s1" in found and "evaluation.lengths=[256]" in found
+
+
+def test_a_measurement_is_asked_for_with_its_knob_its_exchange_and_its_split(tools: Any) -> None:
+    rows = "protocol: sliding, stride: 8, swap: yarn factor=4, split: test"
+    claim = CLAIM.replace("encoding: alibi", f"encoding: alibi, {rows}")
+    found = undecided(tools, sides(tools), claim)
+    words = shlex.split(found.split("`")[1])
+    assert words[2:] == [
+        "run=outputs/e/alibi-L64-s1",
+        "evaluation.protocols=[sliding]",
+        "evaluation.lengths=[64]",
+        "evaluation.stride=8",
+        "evaluation.split=test",
+        "evaluation.swaps=['yarn factor=4']",
+    ]
 
 
 def test_a_training_length_that_no_run_has(tools: Any) -> None:

@@ -132,6 +132,17 @@ def test_one_seed_and_few_windows_are_cautioned(
     assert "(5 of 16000)" in text
 
 
+def test_runs_that_were_scored_on_other_tokens_are_cautioned(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for seed, tokens in ((1, "a" * 12), (2, "b" * 12)):
+        rows = [fabricate.row(64, 3.0), fabricate.row(128, 3.1, tokens_hash=tokens)]
+        fabricate.run(tmp_path / "two", fabricate.config("alibi", 64, seed), rows)
+    write_report(tmp_path / "two", console)
+    text = " ".join(printed(console).split())
+    assert "At 128 tokens not all runs were scored on the same tokens" in text
+
+
 def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace) -> None:
     failed, pending = (next(reported.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2))
     wanted = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")

@@ -7,6 +7,7 @@ from typing import Any
 from posenc.claims.evidence import Evidence, Run
 from posenc.claims.grammar import Value
 from posenc.claims.intervals import FEWEST_SEEDS
+from posenc.config.settings import PROTOCOLS
 
 
 def more_seeds(evidence: Evidence, seeds: Sequence[int]) -> str:
@@ -27,11 +28,16 @@ def such_runs(evidence: Evidence, value: Value, train_length: int) -> str:
 
 def such_rows(evidence: Evidence, run: Run, value: Value, length: int | None) -> str:
     """The command that evaluates one run as a value asks for."""
-    words = [
-        f"run={evidence.folder}/{run.name}",
-        f"evaluation.protocols=[{value.rows['protocol']}]",
-    ]
-    words += [] if length is None else [f"evaluation.lengths=[{length}]"]
+    protocol = value.rows["protocol"]
+    wanted = {
+        "run": f"{evidence.folder}/{run.name}",
+        "evaluation.protocols": f"[{protocol}]",
+        "evaluation.lengths": length and f"[{length}]",
+        f"evaluation.{PROTOCOLS[protocol]}": value.rows.get("stride"),
+        "evaluation.split": value.rows.get("split"),
+        "evaluation.swaps": value.rows["swap"] and f"['{value.rows['swap']}']",
+    }
+    words = [f"{key}={given}" for key, given in wanted.items() if given is not None]
     return shlex.join(["posenc", "evaluate", *words])
 
 

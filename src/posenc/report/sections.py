@@ -6,10 +6,11 @@ from html import escape
 
 from posenc.claims.verdict import Verdict
 from posenc.report import html
+from posenc.report.cautions import cautions
 from posenc.report.collect import Experiment
 from posenc.report.files import told
 from posenc.report.measured import measured, once
-from posenc.report.reading import cautions, conclusions
+from posenc.report.reading import conclusions
 from posenc.report.results import Results
 from posenc.report.verdict_formats import verdicts_html
 from posenc.report.verdicts import lines_of, summary

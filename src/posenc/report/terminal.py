@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.report.cautions import cautions
 from posenc.report.formats import to_terminal
 from posenc.report.measured import measured
-from posenc.report.reading import cautions, conclusions, missing
+from posenc.report.reading import conclusions, missing
 from posenc.report.results import Results
 from posenc.report.verdict_formats import verdicts_terminal
 from posenc.report.verdicts import lines_of, summary
