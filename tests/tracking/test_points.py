@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from posenc.record.rundir import RunDirectory
-from posenc.tracking.points import curve_point, curve_summary, run_id, training_point
+from posenc.tracking.identity import run_id, token_stream, variant
+from posenc.tracking.points import curve_point, training_point
+from posenc.tracking.summary import curve_summary, span
 
 
 def test_a_training_row_keeps_its_numbers_under_grouped_names():
@@ -60,9 +62,9 @@ def test_the_summary_holds_the_runs_own_curve_only(config, measured):
     ]
     rows = [measured(64, 20.0), measured(1024, 50.0), measured(256, 30.0), *others]
     assert curve_summary(rows, config) == {
-        "perplexity@64": 20.0,
-        "perplexity@256": 30.0,
-        "perplexity@1024": 50.0,
+        "ppl@L": 20.0,
+        "ppl@4L": 30.0,
+        "ppl@16L": 50.0,
         "extrapolation_ratio": 2.5,
     }
 
@@ -70,7 +72,31 @@ def test_the_summary_holds_the_runs_own_curve_only(config, measured):
 @pytest.mark.parametrize("lengths", [[], [32, 64], [128, 256]])
 def test_there_is_no_ratio_without_both_ends(config, measured, lengths):
     summary = curve_summary([measured(length, 10.0) for length in lengths], config)
-    assert summary == {f"perplexity@{length}": 10.0 for length in lengths}
+    assert summary == {f"ppl@{span(length, 64)}": 10.0 for length in lengths}
+
+
+def test_lengths_are_told_by_the_training_length():
+    assert [span(at, 64) for at in (32, 64, 65, 128, 150, 1024)] == [
+        "L-32",
+        "L",
+        "L+1",
+        "2L",
+        "L+86",
+        "16L",
+    ]
+
+
+def test_a_variant_is_the_encoding_with_its_knobs(config):
+    assert variant(config) == "rope spectrum.base=10000.0"
+
+
+@pytest.mark.parametrize("key", ["train_length", "seed", "tokens", "batch_tokens"])
+def test_what_decides_the_training_tokens_is_in_their_hash(config, key):
+    before = token_stream(config)
+    config.encoding.spectrum.base = 5e5
+    assert token_stream(config) == before
+    config[key] *= 2
+    assert token_stream(config) != before
 
 
 def test_an_id_is_the_folder_and_the_run():

@@ -13,6 +13,7 @@ from posenc.config.errors import ConfigError
 from posenc.record.evaluation import merge_rows
 from posenc.record.metrics import MetricsLog
 from posenc.record.rundir import RunDirectory
+from posenc.tracking.identity import git_state, token_stream
 from posenc.tracking.silent import Silent
 from posenc.tracking.wandb_run import Wandb
 
@@ -35,11 +36,11 @@ def test_a_run_is_mirrored_row_by_row(run, folder, config, rows, measured, inspe
     sent, curve = rows(1, 30), [measured(256, 55.125), measured(64, 20.0)]
     tracker = Wandb(tags=["first"])
     tracker.start(run, config)
-    tracker.log(sent[:20])
-    tracker.log(sent[20:])
     for row in sent:
         MetricsLog(run.metrics_file).append(row)
-    tracker.evaluation(curve)
+    tracker.log(sent[:20])
+    tracker.log(sent[20:])
+    merge_rows(run.evaluation_file, curve)
     tracker.finish(failed=False)
 
     (fragment,) = inspect(folder)
@@ -57,8 +58,8 @@ def test_a_run_is_mirrored_row_by_row(run, folder, config, rows, measured, inspe
     summary = fragment.summary
     assert (summary["state"], summary["exit_code"], summary["tags"]) == ("finished", 0, ["first"])
     assert summary["summary"]["train/loss"] == sent[-1]["loss"]
-    assert summary["summary"]["perplexity@64"] == 20.0
-    assert summary["summary"]["perplexity@256"] == 55.125
+    assert summary["summary"]["ppl@L"] == 20.0
+    assert summary["summary"]["ppl@4L"] == 55.125
     assert summary["summary"]["extrapolation_ratio"] == 55.125 / 20
 
 
@@ -85,6 +86,12 @@ def test_a_run_is_named_grouped_and_filterable(run, folder, config, inspect):
         "tokens": 20000,
         "batch_tokens": 256,
         "precision": "float32",
+        "kernel": "auto",
+        "variant": "rope spectrum.base=10000.0",
+        "series": "rope spectrum.base=10000.0 L=64",
+        "data_fingerprint": "f00d",
+        "token_stream": token_stream(config),
+        **git_state(),
         "parameters": 830_000,
         "run": "rope-L64-s1-3f9c2a1b",
         "experiment": "alibi-laptop",
@@ -113,6 +120,7 @@ def test_curves_have_their_own_axes(run, folder, config, inspect):
         "train/*": "tokens",
         "validation/*": "tokens",
         "extrapolation/*": "extrapolation/length",
+        "loss_by_position/*": "loss_by_position/position",
     }
 
 
@@ -136,29 +144,25 @@ def test_a_resumed_run_is_one_run_with_every_step_once(
     for first, last in ((1, 8), (9, 20)):
         tracker = Wandb()
         tracker.start(run, config)
-        tracker.log(rows(first, last))
         for row in rows(first, last):
             metrics.append(row)
+        tracker.log(rows(first, last))
         tracker.finish(failed=False)
     for curve in ([measured(64, 20.0), measured(256, 30.0)], [measured(1024, 60.0)]):
         merge_rows(run.evaluation_file, curve)
-        tracker = Wandb()
-        tracker.start(run, config)
-        tracker.evaluation(curve)
-        tracker.evaluation(curve)
-        tracker.finish(failed=False)
+        for _ in range(2):
+            tracker = Wandb()
+            tracker.start(run, config)
+            tracker.finish(failed=False)
 
     fragments = inspect(folder)
-    assert len(fragments) == 4
     assert {fragment.run["run_id"] for fragment in fragments} == {f"alibi-laptop.{run.name}"}
     history = [row for fragment in fragments for row in fragment.history()]
-    steps = [row["_step"] for row in history]
-    assert steps == sorted(set(steps))
+    assert [row["_step"] for row in history] == list(range(1, 24))
     assert history[:20] == logged(rows(1, 20))
-    lengths = [row["extrapolation/length"] for row in history[20:]]
-    assert lengths == [64, 256, 64, 256, 1024, 1024]
+    assert [row["extrapolation/length"] for row in history[20:]] == [64, 256, 1024]
     last = fragments[-1].summary["summary"]
-    assert last["perplexity@64"] == 20.0
+    assert last["ppl@L"] == 20.0
     assert last["extrapolation_ratio"] == 3.0
 
 
@@ -214,11 +218,10 @@ def test_an_unknown_mode_of_the_environment_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("tracker", [Wandb(mode="disabled"), Silent()], ids=["disabled", "silent"])
-def test_without_a_mirror_nothing_is_written(run, config, rows, measured, tmp_path, tracker):
+def test_without_a_mirror_nothing_is_written(run, config, rows, tmp_path, tracker):
     before = set(tmp_path.rglob("*"))
     tracker.start(run, config)
     tracker.log(rows(1, 3))
-    tracker.evaluation([measured(64, 20.0)])
     tracker.finish(failed=False)
     assert set(tmp_path.rglob("*")) == before
 

@@ -1,15 +1,18 @@
 """Opening and closing a W&B run in a process that goes on without it."""
 
+import atexit
 import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.record.files import write_atomic
+from posenc.config.errors import RunError
+from posenc.tracking.points import LENGTH, POSITION
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -22,7 +25,8 @@ FLUSH_SECONDS = 1  # what a killed process loses of an offline run; wandb's defa
 OWN_AXES = {
     "train/*": "tokens",
     "validation/*": "tokens",
-    "extrapolation/*": "extrapolation/length",
+    "extrapolation/*": LENGTH,
+    "loss_by_position/*": POSITION,
 }
 
 
@@ -34,25 +38,20 @@ def open_run(mode: str, folder: Path, **identity: Any) -> "Run":
     """
     with host_untouched():
         run = _online(folder, identity) if mode == "online" else None
-        run = run or _init("offline", folder, identity)
-        for axis in ("step", "tokens", "extrapolation/length"):
-            run.define_metric(axis, hidden=True)
-        for metrics, axis in OWN_AXES.items():
-            run.define_metric(metrics, step_metric=axis)
-        return run
+        return run or _init("offline", folder, identity)
 
 
-def reserve_steps(run: "Run", first: int, count: int) -> int:
-    """The first of `count` steps, at `first` or later, that no start of this run has taken.
-
-    W&B wants steps to grow, and offline it counts from 0 again at every start; so what is taken
-    is written down beside the run's offline fragments.
-    """
-    file = Path(run.settings.wandb_dir) / f"{run.id}.next_step"
-    taken = int(file.read_text()) if file.exists() else 0
-    free = max(first, run.starting_step, taken)
-    write_atomic(file, f"{free + count}\n")
-    return free
+def open_online(**identity: Any) -> "Run":
+    """A W&B run on its server, whose local files go with this process; RunError without one."""
+    folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with host_untouched():
+        try:
+            return _init("online", folder, identity)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+        _abandon()
+    raise RunError(f"W&B cannot be used online: {reason}")
 
 
 def close_run(run: "Run", failed: bool) -> None:
@@ -62,9 +61,12 @@ def close_run(run: "Run", failed: bool) -> None:
         _end_service()
 
 
-def abandon() -> None:
-    """End W&B's process after it has failed, whatever it says."""
+def abandon(run: "Run | None") -> None:
+    """End what is left of a run that has failed, and W&B's process, whatever they say."""
     with host_untouched():
+        if run is not None:
+            with suppress(Exception, SystemExit):
+                run.finish(exit_code=1)  # or its threads would look for the process
         _abandon()
 
 
@@ -97,10 +99,9 @@ def _online(folder: Path, identity: dict[str, Any]) -> "Run | None":
     for unused in _online_folders(folder, identity) - before:
         shutil.rmtree(unused)
     log.warning(
-        "W&B cannot be used online (%s); going on offline, `wandb sync %s/wandb/offline-run-*`"
-        " uploads the run later",
+        "W&B cannot be used online (%s); going on offline, `posenc sync %s` uploads the run later",
         reason,
-        folder,
+        folder.name,
     )
     return None
 
@@ -127,7 +128,12 @@ def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
     wandb.setup(settings)
     if mode == "online" and not wandb.login(prompt=False, verify=False):
         raise wandb.Error("no API key; `wandb login` or WANDB_API_KEY gives it one")
-    return wandb.init(settings=settings, resume="allow", reinit="create_new", **identity)
+    run = wandb.init(settings=settings, resume="allow", reinit="create_new", **identity)
+    for axis in ("step", "tokens", LENGTH, POSITION):
+        run.define_metric(axis, hidden=True)
+    for metrics, axis in OWN_AXES.items():
+        run.define_metric(metrics, step_metric=axis)
+    return run
 
 
 def _abandon() -> None:
