@@ -19,7 +19,7 @@ LAYERS = [
     {"claims"},
     {"tracking", "report", "bench"},
     {"sweep"},
-    {"cost"},
+    {"cost", "dashboard"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

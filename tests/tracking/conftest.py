@@ -31,7 +31,7 @@ CONFIG = {
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
-    "frozen": {"fingerprint": "f00d", "parameters": 830_000, "lengths": [64, 256]},
+    "frozen": {"hash": "00000000", "fingerprint": "f00d", "parameters": 830_000, "lengths": [64, 256]},
 }
 
 

@@ -125,6 +125,8 @@ def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
         finish_timeout_raises=True,
         x_transaction_log_flush_interval=FLUSH_SECONDS,
     )
+    if os.environ.get("WANDB_RUN_ID") != identity["id"]:  # else the agent of a sweep gave it
+        os.environ.pop("WANDB_SWEEP_ID", None)
     wandb.setup(settings)
     if mode == "online" and not wandb.login(prompt=False, verify=False):
         raise wandb.Error("no API key; `wandb login` or WANDB_API_KEY gives it one")
