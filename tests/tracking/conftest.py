@@ -31,7 +31,12 @@ CONFIG = {
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
-    "frozen": {"hash": "00000000", "fingerprint": "f00d", "parameters": 830_000, "lengths": [64, 256]},
+    "frozen": {
+        "hash": "00000000",
+        "fingerprint": "f00d",
+        "parameters": 830_000,
+        "lengths": [64, 256],
+    },
 }
 
 
@@ -157,7 +162,6 @@ class Server(ThreadingHTTPServer):
         self.released = threading.Event()
         self.runs: dict[str, dict] = {}
         self.views: dict[str, dict] = {}
-        self.projects: list[str] = []
 
     @property
     def url(self) -> str:
@@ -215,6 +219,26 @@ class Server(ThreadingHTTPServer):
         sequence = {"id": "s", "latestArtifact": None}
         artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
         return {"createArtifact": {"artifact": artifact}}
+
+    def View(self, given: dict) -> dict:
+        """The views of a kind, those of a name if one is given."""
+        found = [
+            {"user": {"username": "lab"}, "createdAt": "", "updatedAt": "", **view}
+            for view in self.views.values()
+            if view["type"] == given.get("viewType", "runs")
+            if given.get("viewName") in (None, view["name"])
+        ]
+        page = {"endCursor": None, "hasNextPage": False}
+        edges = [{"node": view, "cursor": "c"} for view in found]
+        return {"project": {"allViews": {"edges": edges, "pageInfo": page}}}
+
+    ProjectViews = View
+
+    def GetProjects(self, given: dict) -> dict:
+        node = {"id": "p", "name": "posenc", "entityName": "lab", "createdAt": "", "user": None}
+        node |= {"isBenchmark": False}
+        page = {"endCursor": None, "hasNextPage": False}
+        return {"models": {"edges": [{"node": node, "cursor": "c"}], "pageInfo": page}}
 
     def ProjectInternalId(self, given: dict) -> dict:
         return {"project": {"id": "p", "internalId": "cA=="}}

@@ -10,6 +10,8 @@ from posenc.dashboard.panels import Group, groups, placed
 from posenc.dashboard.text import verdicts_text
 from posenc.report.collect import Experiment
 
+MOST_RUNS = 100  # that a panel draws; W&B's default is 10
+
 
 def workspace(entity: str, project: str, experiment: Experiment, logged: Logged) -> ws.Workspace:
     """Not saved; its name, from the experiment's, is the same whenever it is made.
@@ -31,6 +33,7 @@ def workspace(entity: str, project: str, experiment: Experiment, logged: Logged)
             )
             for group in sections
         ],
+        settings=ws.WorkspaceSettings(max_runs=MOST_RUNS),
         runset_settings=ws.RunsetSettings(
             filters=experiment_filter(experiment), pinned_columns=columns(logged)
         ),
