@@ -81,6 +81,9 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["check", "--help"],
         ["bench", "--help"],
         ["plan", "--help"],
+        ["sync", "--help"],
+        ["dashboard", "--help"],
+        ["wandb-sweep", "--help"],
         ["list"],
     ],
 )

@@ -1,4 +1,4 @@
-"""Sweeps for W&B's agents: the commands that its own agent makes of them are the experiment's jobs."""
+"""Sweeps for W&B's agents: the commands that these make of them are the experiment's jobs."""
 
 import json
 from collections import Counter

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from posenc.record.rundir import RunDirectory, runs_of
 pytestmark = pytest.mark.slow
 TRAIN = ["logger=wandb", "logger.mode=online", "name=kept", "encoding=alibi"]
 WAIT = 120
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def started(small_job: list[str], *words: str) -> subprocess.Popen:
@@ -105,15 +107,15 @@ def test_leet_shows_all_runs_of_an_experiment(small_job, tmp_path):
     leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
     environment = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
     process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=environment)
-    shown, until = b"", time.monotonic() + 30
-    names = [run.name.encode() for run in runs_of(folder)]
+    shown, until = b"", time.monotonic() + WAIT
+    wanted = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
     try:
-        while not all(name in shown for name in names) and time.monotonic() < until:
+        while not all(text in shown for text in wanted) and time.monotonic() < until:
             if select.select([master], [], [], 0.2)[0]:
-                shown += os.read(master, 65536)
+                shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
     finally:
         process.kill()
         process.wait()
         os.close(master)
         os.close(slave)
-    assert all(name in shown for name in names), shown[-2000:]
+    assert all(text in shown for text in wanted), shown[-2000:]

@@ -12,7 +12,7 @@ from posenc.record.rundir import runs_of
 
 def run(arguments: Arguments) -> int:
     if find_spec("wandb_workspaces") is None:
-        raise ConfigError("wandb-workspaces is not installed; pip install 'posenc[dashboard]'")
+        raise ConfigError("wandb-workspaces is not installed; pip install wandb-workspaces==0.4.13")
     from posenc.dashboard import save
     from posenc.dashboard.logged import read_logged
     from posenc.dashboard.report import report

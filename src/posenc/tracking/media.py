@@ -23,7 +23,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     from PIL import Image
 
     lines = _lines(directory, config)
-    data = [[*of, *values] for of, line in lines.items() for values in line]
+    data: list[Any] = [[*of, *values] for of, line in lines.items() for values in line]
     picture = Image.open(io.BytesIO(png(lambda: _draw(lines, directory.name, config))))
     return {TABLE: wandb.Table(columns=list(COLUMNS), data=data), IMAGE: wandb.Image(picture)}
 
