@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -311,13 +312,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch) -> Generator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        monkeypatch.setenv("WANDB_BASE_URL", server.url)
-        monkeypatch.setenv("WANDB_API_KEY", KEY)
-        yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
+def new_server(monkeypatch) -> Generator[Callable[[], Server]]:
+    """Starts a server that knows nothing, and points clients at it."""
+    with ExitStack() as started:
+
+        def start() -> Server:
+            server = started.enter_context(Server())
+            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            for end in (thread.join, server.shutdown, server.released.set):
+                started.callback(end)
+            monkeypatch.setenv("WANDB_BASE_URL", server.url)
+            monkeypatch.setenv("WANDB_API_KEY", KEY)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def server(new_server) -> Server:
+    return new_server()

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from posenc.record.files import append_line, write_json
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.identity import run_id, token_stream, variant
 from posenc.tracking.points import curve_point, training_point
-from posenc.tracking.summary import curve_summary, span
+from posenc.tracking.summary import curve_summary, run_summary, span
 
 
 def test_a_training_row_keeps_its_numbers_under_grouped_names():
@@ -112,3 +113,30 @@ def test_ids_that_do_not_fit_stay_apart_and_short():
         assert len(identity) <= 64
         assert not set(identity) & set("/\\#?%: ")
         assert identity.isascii()
+
+
+def test_the_summary_has_what_training_cost_and_the_bench_row(run, config):
+    for rate in (100.0, 400.0, 200.0):
+        append_line(run.timing_file, {"tokens_per_second": rate, "memory_mb": rate / 10})
+    row = {
+        "encoding_config": dict(_target_="posenc.encodings.rope.Rope", spectrum={"base": 10000.0}),
+        "model_config": {"width": 128},
+        "length": 64,
+        "precision": "float32",
+        "kernel": "auto",
+        "pass": "step",
+        "tokens_per_second": 5.0,
+        "peak_memory_mb": None,
+        "utilisation": 0.5,
+    }
+    others = [{"length": 128}, {"encoding_config": {}}, {"model_config": {}}, {"precision": "bf16"}]
+    rows = [row, *(row | other | {"tokens_per_second": 9.0} for other in others)]
+    write_json(run.path.parent / "bench" / "bench.json", {"rows": rows})
+    assert run_summary(run, config) == pytest.approx(
+        {
+            "cost/training_tokens_per_second": 200.0,
+            "cost/training_memory_mb": 40.0,
+            "bench/step_tokens_per_second": 5.0,
+            "bench/step_utilisation": 0.5,
+        }
+    )

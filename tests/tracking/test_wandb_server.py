@@ -1,5 +1,6 @@
 """A server that works, servers that fail, clients that die: one run, or one warning and no loss."""
 
+import json
 import logging
 import shutil
 import subprocess
@@ -112,8 +113,9 @@ def test_loss_by_position_arrives_as_a_curve_a_table_and_an_image(
     assert sorted(at.values()) == list(at.values())
     assert (media[TABLE]["nrows"], media[TABLE]["ncols"]) == (len(at), 7)
     assert media[IMAGE]["format"] == "png"
-    kinds = sorted(file.split("/")[1] for file in kept["uploads"] if file.startswith("media/"))
-    assert kinds == ["images", "table"]
+    files = {file.split("/")[1]: kept["uploads"][file] for file in kept["uploads"] if "/" in file}
+    assert sorted(files) == ["images", "table"]
+    assert {row[4]: row[5] for row in json.loads(files["table"])["data"]} == at
 
 
 @pytest.mark.parametrize("without_wandb", [False, True], ids=["fragments", "files alone"])
@@ -230,7 +232,7 @@ def test_a_run_that_cannot_go_online_goes_on_offline(
 
 @pytest.mark.parametrize("trouble", [500, 401, HANG, "gone"])
 def test_a_server_lost_on_the_way_loses_nothing_that_sync_does_not_bring(
-    server, run, folder, config, rows, measured, inspect, monkeypatch, caplog, trouble
+    server, new_server, run, folder, config, rows, measured, inspect, monkeypatch, caplog, trouble
 ):
     monkeypatch.setattr(session, "FINISH_SECONDS", 1)
     tracker = Wandb(mode="online")
@@ -248,6 +250,14 @@ def test_a_server_lost_on_the_way_loses_nothing_that_sync_does_not_bring(
     (fragment,) = inspect(folder)
     assert [row["_step"] for row in fragment.history()] == list(range(1, 11))
     assert all("goes on without it" in warning for warning in warnings_of(caplog))
+
+    run.status().but(state="finished").write(run.status_file)
+    server = new_server() if trouble == "gone" else server
+    server.trouble = None
+    assert synced(folder) == 0
+    ((name, kept),) = server.runs.items()
+    assert server.history(name) == mirror_of(run)
+    assert kept["exit_code"] == 0
 
 
 DYING_CLIENT = """

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 15  # how long a server may take to accept a run
 FINISH_SECONDS = 30  # how long it may take to accept the last rows
+UPLOAD_SECONDS = 600  # how long `posenc sync`, which a person can stop, waits for that
 FLUSH_SECONDS = 1  # what a killed process loses of an offline run; wandb's default is 15
 OWN_AXES = {
     "train/*": "tokens",
@@ -47,7 +48,7 @@ def open_online(**identity: Any) -> "Run":
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with host_untouched():
         try:
-            return _init("online", folder, identity)
+            return _init("online", folder, identity, UPLOAD_SECONDS)
         except Exception as error:
             reason = " ".join(str(error).split())
         _abandon()
@@ -106,7 +107,9 @@ def _online(folder: Path, identity: dict[str, Any]) -> "Run | None":
     return None
 
 
-def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
+def _init(
+    mode: str, folder: Path, identity: dict[str, Any], finish_seconds: float | None = None
+) -> "Run":
     import wandb
 
     settings = wandb.Settings(
@@ -121,7 +124,7 @@ def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
         force=False,
         relogin=False,
         init_timeout=START_SECONDS,
-        finish_timeout=FINISH_SECONDS,
+        finish_timeout=finish_seconds or FINISH_SECONDS,
         finish_timeout_raises=True,
         x_transaction_log_flush_interval=FLUSH_SECONDS,
     )

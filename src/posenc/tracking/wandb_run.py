@@ -71,7 +71,7 @@ class Wandb:
         try:
             self._mirror = Mirror(wandb_run, run, config)
             self._mirror.training(rows)
-            self._close(wandb_run, failed=run.status().state == "failed")
+            self._close(wandb_run, failed=run.status().state != "finished")
         except (Exception, SystemExit) as error:
             abandon(wandb_run)
             raise RunError(f"W&B failed: {_one_line(error)}") from None
@@ -98,7 +98,7 @@ class Wandb:
 
     def _close(self, run: "Run", failed: bool) -> None:
         self._mirror.results()
-        if self.checkpoints:
+        if self.checkpoints and not failed:
             log_checkpoint(run, self._directory)
         close_run(run, failed)
 
