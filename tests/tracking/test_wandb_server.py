@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from posenc.record.evaluation import merge_positions, merge_rows
 from posenc.record.metrics import MetricsLog
 from posenc.tracking import session
 from posenc.tracking.media import IMAGE, TABLE
+from posenc.tracking.session import FINISH_SECONDS
 from posenc.tracking.wandb_run import Wandb
 
 HANG = pytest.param("hang", marks=pytest.mark.slow)
@@ -258,6 +260,25 @@ def test_a_server_lost_on_the_way_loses_nothing_that_sync_does_not_bring(
     ((name, kept),) = server.runs.items()
     assert server.history(name) == mirror_of(run)
     assert kept["exit_code"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hangs", ["at once", "on the way"])
+def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
+    server, run, config, rows, monkeypatch, hangs
+):
+    monkeypatch.setattr(session, "FINISH_SECONDS", FINISH_SECONDS)
+    assert session.START_SECONDS + session.FINISH_SECONDS < 60
+    begun = time.monotonic()
+    server.trouble = "hang" if hangs == "at once" else None
+    tracker = Wandb(mode="online")
+    tracker.start(run, config)
+    server.trouble = "hang"
+    for row in rows(1, 9):
+        MetricsLog(run.metrics_file).append(row)
+    tracker.log(rows(1, 9))
+    tracker.finish(failed=False)
+    assert time.monotonic() - begun < 60
 
 
 DYING_CLIENT = """

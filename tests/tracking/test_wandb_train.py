@@ -1,4 +1,4 @@
-"""Whole runs of `posenc train` before a server, killed, left alone by it, and looked at."""
+"""Whole runs of `posenc train`: killed before a server, and looked at without one."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ from posenc.record.rundir import RunDirectory, runs_of
 
 pytestmark = pytest.mark.slow
 TRAIN = ["logger=wandb", "logger.mode=online", "name=kept", "encoding=alibi"]
-WAIT = 120
+WAIT = 300
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -75,29 +75,6 @@ def test_a_run_killed_twice_is_one_run_with_no_step_twice(server, small_job, tmp
         if key.startswith("extrapolation/") and key.endswith("/perplexity")
     )
     assert arrived == rows
-
-
-@pytest.mark.parametrize("hangs", ["at once", "on the way"])
-def test_a_server_that_hangs_costs_less_than_a_minute_and_nothing_else(
-    server, small_job, tmp_path, hangs
-):
-    """WAIT is a minute more than such a run takes on a machine that is busy besides."""
-    if hangs == "at once":
-        server.trouble = "hang"
-    process = started(small_job, "checkpoint.every_seconds=0")
-    until = time.monotonic() + WAIT
-    while hangs == "on the way" and not server.runs and time.monotonic() < until:
-        time.sleep(0.05)
-    server.trouble = "hang"
-    assert process.wait(timeout=WAIT) == 0
-    server.released.set()
-    server.trouble = None
-    sync = [sys.executable, "-m", "posenc", "sync", "kept", f"outputs_dir={tmp_path}/outputs"]
-    subprocess.run(sync, check=True, capture_output=True)
-    (run,) = runs_of(tmp_path / "outputs" / "kept")
-    history = server.history(f"kept.{run.name}")
-    assert [row["_step"] for row in history] == list(range(1, len(history) + 1))
-    assert [row["train/loss"] for row in history if "train/loss" in row] == columns(run)[0]
 
 
 def test_leet_shows_all_runs_of_an_experiment(small_job, tmp_path):

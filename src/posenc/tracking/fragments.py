@@ -18,7 +18,7 @@ def mirrored_step(run: "Run") -> int:
         return run.starting_step - 1
     own, folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
     files = folder.glob(f"*run-*-{run.id}/run-{run.id}.wandb")
-    newest_first = sorted(files, key=lambda file: file.parent.name.rpartition("run-")[2])[::-1]
+    newest_first = sorted(files, key=lambda file: file.parent.name.partition("run-")[2])[::-1]
     reached = (last_step(file) for file in newest_first if file.parent != own)
     return next((step for step in reached if step >= 0), -1)
 
