@@ -1,7 +1,12 @@
 """Offline runs of the real client, read back by W&B's own reader."""
 
 import os
+import pty
+import re
+import select
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,9 @@ from posenc.record.rundir import RunDirectory
 from posenc.tracking.identity import git_state, token_stream
 from posenc.tracking.silent import Silent
 from posenc.tracking.wandb_run import Wandb
+
+
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def logged(rows):
@@ -240,3 +248,28 @@ def test_the_yamls_build_the_trackers_with_their_defaults():
     tracker = build(compose("train", ["logger=wandb"]).logger, name="logger")
     assert vars(tracker) == vars(Wandb(tags=[]))
     assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), Silent)
+
+
+@pytest.mark.slow
+def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
+    for directory in (run, RunDirectory(folder / "alibi-L64-s1-00000000")):
+        tracker = Wandb()
+        tracker.start(directory, config)
+        tracker.log(rows(1, 3))
+        tracker.finish(failed=False)
+    master, slave = pty.openpty()
+    leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
+    terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
+    process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
+    wanted = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
+    shown, until = b"", time.monotonic() + 60
+    try:
+        while not all(text in shown for text in wanted) and time.monotonic() < until:
+            if select.select([master], [], [], 0.2)[0]:
+                shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+    assert all(text in shown for text in wanted), shown[-2000:]

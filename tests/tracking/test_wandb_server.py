@@ -232,7 +232,7 @@ def test_a_run_that_cannot_go_online_goes_on_offline(
     assert [path.name[:12] for path in folder.glob("wandb/*run-*")] == ["offline-run-"]
 
 
-@pytest.mark.parametrize("trouble", [500, 401, HANG, "gone"])
+@pytest.mark.parametrize("trouble", [500, pytest.param(401, marks=pytest.mark.slow), HANG, "gone"])
 def test_a_server_lost_on_the_way_loses_nothing_that_sync_does_not_bring(
     server, new_server, run, folder, config, rows, measured, inspect, monkeypatch, caplog, trouble
 ):
