@@ -22,7 +22,6 @@ from posenc.tracking.identity import git_state, token_stream
 from posenc.tracking.silent import Silent
 from posenc.tracking.wandb_run import Wandb
 
-
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -156,12 +155,12 @@ def test_a_resumed_run_is_one_run_with_every_step_once(
             metrics.append(row)
         tracker.log(rows(first, last))
         tracker.finish(failed=False)
-    for curve in ([measured(64, 20.0), measured(256, 30.0)], [measured(1024, 60.0)]):
-        merge_rows(run.evaluation_file, curve)
-        for _ in range(2):
-            tracker = Wandb()
-            tracker.start(run, config)
-            tracker.finish(failed=False)
+    curve = [measured(64, 20.0), measured(256, 30.0), measured(1024, 60.0)]
+    for new in (curve[:2], curve[2:], []):
+        merge_rows(run.evaluation_file, new)
+        tracker = Wandb()
+        tracker.start(run, config)
+        tracker.finish(failed=False)
 
     fragments = inspect(folder)
     assert {fragment.run["run_id"] for fragment in fragments} == {f"alibi-laptop.{run.name}"}
