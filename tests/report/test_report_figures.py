@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from posenc.record.bins import binned
 from posenc.report import write_report
-from posenc.report.bins import binned
 from posenc.report.curves import Measurement, Panel, Point, Series
 from posenc.report.figures import spaced
 from posenc.report.style import styles

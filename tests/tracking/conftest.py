@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,19 @@ CONFIG = {
     "tokens": 20000,
     "batch_tokens": 256,
     "precision": "float32",
+    "kernel": "auto",
+    "modules": [],
+    "logger": {"_target_": "posenc.tracking.wandb_run.Wandb"},
+    "model": {"width": 128},
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
-    "frozen": {"fingerprint": "f00d", "parameters": 830_000, "lengths": [64, 256]},
+    "frozen": {
+        "hash": "00000000",
+        "fingerprint": "f00d",
+        "parameters": 830_000,
+        "lengths": [64, 256],
+    },
 }
 
 
@@ -81,9 +92,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path) -> RunDirectory:
+def run(folder: Path, config: DictConfig) -> RunDirectory:
     path = folder / "rope-L64-s1-3f9c2a1b"
     path.mkdir(parents=True)
+    OmegaConf.save(config, path / "config.yaml")
     return RunDirectory(path)
 
 
@@ -137,18 +149,20 @@ def measured() -> Callable[..., dict[str, Any]]:
 
 
 class Server(ThreadingHTTPServer):
-    """As much of a W&B server as a client needs to create a run, resume it and add to it.
+    """As much of a W&B server as clients need for runs, their files, artifacts and views.
 
-    `trouble` makes it answer 500 or, with "hang", not at all. Records what it was sent.
+    `trouble` makes it answer with that HTTP status or, with "hang", not at all. Keeps what it was
+    sent: `runs` by id, `views` by name.
     """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.trouble: str | None = None
+        self.trouble: str | int | None = None
         self.released = threading.Event()
         self.runs: dict[str, dict] = {}
+        self.views: dict[str, dict] = {}
 
     @property
     def url(self) -> str:
@@ -158,23 +172,87 @@ class Server(ThreadingHTTPServer):
         """A client that has given up is no news here."""
 
     def answer(self, path: str, body: bytes) -> dict:
+        if path.startswith("/upload/"):
+            _, _, run, name = path.split("/", 3)
+            self.runs[run]["uploads"][name] = body
+            return {}
         if path.endswith("/file_stream"):
             return self.stream(self.runs[path.split("/")[-2]], json.loads(body))
         if path != "/graphql":
             return {}
         asked = json.loads(body)
-        query, given = asked["query"], asked["variables"]
-        if "RunResumeStatus" in query:
-            known = given["name"] in self.runs
-            bucket = self.bucket(given["name"]) if known else None
-            return {"data": {"model": {"id": "p", "name": "posenc", "bucket": bucket}}}
-        if "UpsertBucket" in query:
-            self.runs.setdefault(given["name"], {"files": {}, "group": given["groupName"]})
-            return {"data": {"upsertBucket": {"bucket": self.bucket(given["name"])}}}
-        if "CreateRunFiles" in query:
-            files = [{"name": f, "uploadUrl": f"{self.url}/{f}"} for f in given["files"]]
-            return {"data": {"createRunFiles": {"runID": "b", "files": files}}}
-        return {"data": {}}
+        operation = re.search(r"(?:query|mutation)\s+(\w+)", asked["query"])
+        reply = getattr(self, operation[1], None) if operation else None
+        return {"data": reply(asked.get("variables") or {}) if reply else {}}
+
+    def Viewer(self, given: dict) -> dict:
+        return {"viewer": {"id": "u", "entity": "lab", "username": "lab", "flags": "{}"}}
+
+    def GetDefaultEntity(self, given: dict) -> dict:
+        return self.Viewer(given)
+
+    def RunResumeStatus(self, given: dict) -> dict:
+        bucket = self.bucket(given["name"]) if given["name"] in self.runs else None
+        return {"model": {"id": "p", "name": "posenc", "bucket": bucket}}
+
+    def UpsertBucket(self, given: dict) -> dict:
+        run = self.runs.setdefault(given["name"], {"files": {}, "uploads": {}, "artifacts": []})
+        told = {"group": "groupName", "job_type": "jobType", "name": "displayName", "tags": "tags"}
+        told |= {"project": "project", "sweep": "sweep"}
+        run |= {key: given[sent] for key, sent in told.items() if given.get(sent) is not None}
+        if given.get("config"):
+            run["config"] = {k: v["value"] for k, v in json.loads(given["config"]).items()}
+        return {"upsertBucket": {"bucket": self.bucket(given["name"]), "inserted": True}}
+
+    def CreateRunFiles(self, given: dict) -> dict:
+        at = f"{self.url}/upload/{given['run']}"
+        files = [{"name": name, "uploadUrl": f"{at}/{name}"} for name in given["files"]]
+        return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
+
+    def ArtifactType(self, given: dict) -> dict:
+        return {"project": {"artifact": None}}
+
+    def CreateArtifact(self, given: dict) -> dict:
+        said = given.get("input") or given
+        names = said.get("artifactCollectionNames") or [said.get("artifactCollectionName")]
+        run = self.runs[said.get("runName") or said["runID"]]
+        run["artifacts"].append((said["artifactTypeName"], names[0], said["digest"]))
+        sequence = {"id": "s", "latestArtifact": None}
+        artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
+        return {"createArtifact": {"artifact": artifact}}
+
+    def View(self, given: dict) -> dict:
+        """The views of a kind, those of a name if one is given."""
+        found = [
+            {"user": {"username": "lab"}, "createdAt": "", "updatedAt": "", **view}
+            for view in self.views.values()
+            if view["type"] == given.get("viewType", "runs")
+            if given.get("viewName") in (None, view["name"])
+        ]
+        page = {"endCursor": None, "hasNextPage": False}
+        edges = [{"node": view, "cursor": "c"} for view in found]
+        return {"project": {"allViews": {"edges": edges, "pageInfo": page}}}
+
+    ProjectViews = View
+
+    def GetProjects(self, given: dict) -> dict:
+        node = {"id": "p", "name": "posenc", "entityName": "lab", "createdAt": "", "user": None}
+        node |= {"isBenchmark": False}
+        page = {"endCursor": None, "hasNextPage": False}
+        return {"models": {"edges": [{"node": node, "cursor": "c"}], "pageInfo": page}}
+
+    def ProjectInternalId(self, given: dict) -> dict:
+        return {"project": {"id": "p", "internalId": "cA=="}}
+
+    def upsertView(self, given: dict) -> dict:
+        (old,) = [v for v in self.views.values() if v["id"] == given.get("id")] or [None]
+        name = old["name"] if old else given["name"]
+        view = self.views.setdefault(name, {"id": f"view{len(self.views)}", "name": name})
+        view |= {key: given[key] for key in ("type", "displayName", "description", "spec")}
+        view["project"] = {"id": "p", "name": given["projectName"], "entityName": "lab"}
+        return {"upsertView": {"view": view, "inserted": old is None}}
+
+    UpsertView2 = upsertView
 
     def stream(self, run: dict, body: dict) -> dict:
         for name, part in body.get("files", {}).items():
@@ -188,6 +266,7 @@ class Server(ThreadingHTTPServer):
         return {
             "id": "b",
             "name": name,
+            "displayName": self.runs[name].get("name"),
             "project": {"id": "p", "name": "posenc", "entity": {"id": "e", "name": "lab"}},
             "historyLineCount": len(history),
             "historyTail": json.dumps(history[-1:]),
@@ -201,7 +280,12 @@ class Server(ThreadingHTTPServer):
         }
 
     def history(self, name: str) -> list[dict]:
-        return [json.loads(line) for line in self.runs[name]["files"]["wandb-history.jsonl"]]
+        """The rows of a run without what W&B adds to them but the step."""
+        rows = [json.loads(line) for line in self.runs[name]["files"]["wandb-history.jsonl"]]
+        return [{k: v for k, v in r.items() if k not in ("_runtime", "_timestamp")} for r in rows]
+
+    def summary(self, name: str) -> dict:
+        return json.loads(self.runs[name]["files"]["wandb-summary.json"][-1])
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -214,9 +298,9 @@ class Handler(BaseHTTPRequestHandler):
         if server.trouble == "hang":
             server.released.wait()
             return
-        failing = server.trouble is not None
+        failing = isinstance(server.trouble, int)
         reply = json.dumps({} if failing else server.answer(self.path, body)).encode()
-        self.send_response(500 if failing else 200)
+        self.send_response(server.trouble if isinstance(server.trouble, int) else 200)
         self.send_header("content-length", str(len(reply)))
         self.end_headers()
         self.wfile.write(reply)
@@ -228,13 +312,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch) -> Generator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        monkeypatch.setenv("WANDB_BASE_URL", server.url)
-        monkeypatch.setenv("WANDB_API_KEY", KEY)
-        yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
+def new_server(monkeypatch) -> Generator[Callable[[], Server]]:
+    """Starts a server that knows nothing, and points clients at it."""
+    with ExitStack() as started:
+
+        def start() -> Server:
+            server = started.enter_context(Server())
+            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            for end in (thread.join, server.shutdown, server.released.set):
+                started.callback(end)
+            monkeypatch.setenv("WANDB_BASE_URL", server.url)
+            monkeypatch.setenv("WANDB_API_KEY", KEY)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def server(new_server) -> Server:
+    return new_server()

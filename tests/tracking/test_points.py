@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from posenc.record.files import append_line, write_json
 from posenc.record.rundir import RunDirectory
-from posenc.tracking.points import curve_point, curve_summary, run_id, training_point
+from posenc.tracking.identity import run_id, token_stream, variant
+from posenc.tracking.points import curve_point, training_point
+from posenc.tracking.summary import curve_summary, run_summary, span
 
 
 def test_a_training_row_keeps_its_numbers_under_grouped_names():
@@ -60,9 +63,9 @@ def test_the_summary_holds_the_runs_own_curve_only(config, measured):
     ]
     rows = [measured(64, 20.0), measured(1024, 50.0), measured(256, 30.0), *others]
     assert curve_summary(rows, config) == {
-        "perplexity@64": 20.0,
-        "perplexity@256": 30.0,
-        "perplexity@1024": 50.0,
+        "ppl@L": 20.0,
+        "ppl@4L": 30.0,
+        "ppl@16L": 50.0,
         "extrapolation_ratio": 2.5,
     }
 
@@ -70,7 +73,31 @@ def test_the_summary_holds_the_runs_own_curve_only(config, measured):
 @pytest.mark.parametrize("lengths", [[], [32, 64], [128, 256]])
 def test_there_is_no_ratio_without_both_ends(config, measured, lengths):
     summary = curve_summary([measured(length, 10.0) for length in lengths], config)
-    assert summary == {f"perplexity@{length}": 10.0 for length in lengths}
+    assert summary == {f"ppl@{span(length, 64)}": 10.0 for length in lengths}
+
+
+def test_lengths_are_told_by_the_training_length():
+    assert [span(at, 64) for at in (32, 64, 65, 128, 150, 1024)] == [
+        "L-32",
+        "L",
+        "L+1",
+        "2L",
+        "L+86",
+        "16L",
+    ]
+
+
+def test_a_variant_is_the_encoding_with_its_knobs(config):
+    assert variant(config) == "rope spectrum.base=10000.0"
+
+
+@pytest.mark.parametrize("key", ["train_length", "seed", "tokens", "batch_tokens"])
+def test_what_decides_the_training_tokens_is_in_their_hash(config, key):
+    before = token_stream(config)
+    config.encoding.spectrum.base = 5e5
+    assert token_stream(config) == before
+    config[key] *= 2
+    assert token_stream(config) != before
 
 
 def test_an_id_is_the_folder_and_the_run():
@@ -86,3 +113,30 @@ def test_ids_that_do_not_fit_stay_apart_and_short():
         assert len(identity) <= 64
         assert not set(identity) & set("/\\#?%: ")
         assert identity.isascii()
+
+
+def test_the_summary_has_what_training_cost_and_the_bench_row(run, config):
+    for rate in (100.0, 400.0, 200.0):
+        append_line(run.timing_file, {"tokens_per_second": rate, "memory_mb": rate / 10})
+    row = {
+        "encoding_config": dict(_target_="posenc.encodings.rope.Rope", spectrum={"base": 10000.0}),
+        "model_config": {"width": 128},
+        "length": 64,
+        "precision": "float32",
+        "kernel": "auto",
+        "pass": "step",
+        "tokens_per_second": 5.0,
+        "peak_memory_mb": None,
+        "utilisation": 0.5,
+    }
+    others = [{"length": 128}, {"encoding_config": {}}, {"model_config": {}}, {"precision": "bf16"}]
+    rows = [row, *(row | other | {"tokens_per_second": 9.0} for other in others)]
+    write_json(run.path.parent / "bench" / "bench.json", {"rows": rows})
+    assert run_summary(run, config) == pytest.approx(
+        {
+            "cost/training_tokens_per_second": 200.0,
+            "cost/training_memory_mb": 40.0,
+            "bench/step_tokens_per_second": 5.0,
+            "bench/step_utilisation": 0.5,
+        }
+    )

@@ -1,7 +1,12 @@
 """Offline runs of the real client, read back by W&B's own reader."""
 
 import os
+import pty
+import re
+import select
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +18,11 @@ from posenc.config.errors import ConfigError
 from posenc.record.evaluation import merge_rows
 from posenc.record.metrics import MetricsLog
 from posenc.record.rundir import RunDirectory
+from posenc.tracking.identity import git_state, token_stream
 from posenc.tracking.silent import Silent
 from posenc.tracking.wandb_run import Wandb
+
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def logged(rows):
@@ -35,11 +43,11 @@ def test_a_run_is_mirrored_row_by_row(run, folder, config, rows, measured, inspe
     sent, curve = rows(1, 30), [measured(256, 55.125), measured(64, 20.0)]
     tracker = Wandb(tags=["first"])
     tracker.start(run, config)
-    tracker.log(sent[:20])
-    tracker.log(sent[20:])
     for row in sent:
         MetricsLog(run.metrics_file).append(row)
-    tracker.evaluation(curve)
+    tracker.log(sent[:20])
+    tracker.log(sent[20:])
+    merge_rows(run.evaluation_file, curve)
     tracker.finish(failed=False)
 
     (fragment,) = inspect(folder)
@@ -57,8 +65,8 @@ def test_a_run_is_mirrored_row_by_row(run, folder, config, rows, measured, inspe
     summary = fragment.summary
     assert (summary["state"], summary["exit_code"], summary["tags"]) == ("finished", 0, ["first"])
     assert summary["summary"]["train/loss"] == sent[-1]["loss"]
-    assert summary["summary"]["perplexity@64"] == 20.0
-    assert summary["summary"]["perplexity@256"] == 55.125
+    assert summary["summary"]["ppl@L"] == 20.0
+    assert summary["summary"]["ppl@4L"] == 55.125
     assert summary["summary"]["extrapolation_ratio"] == 55.125 / 20
 
 
@@ -85,6 +93,12 @@ def test_a_run_is_named_grouped_and_filterable(run, folder, config, inspect):
         "tokens": 20000,
         "batch_tokens": 256,
         "precision": "float32",
+        "kernel": "auto",
+        "variant": "rope spectrum.base=10000.0",
+        "series": "rope spectrum.base=10000.0 L=64",
+        "data_fingerprint": "f00d",
+        "token_stream": token_stream(config),
+        **git_state(),
         "parameters": 830_000,
         "run": "rope-L64-s1-3f9c2a1b",
         "experiment": "alibi-laptop",
@@ -113,6 +127,7 @@ def test_curves_have_their_own_axes(run, folder, config, inspect):
         "train/*": "tokens",
         "validation/*": "tokens",
         "extrapolation/*": "extrapolation/length",
+        "loss_by_position/*": "loss_by_position/position",
     }
 
 
@@ -136,29 +151,25 @@ def test_a_resumed_run_is_one_run_with_every_step_once(
     for first, last in ((1, 8), (9, 20)):
         tracker = Wandb()
         tracker.start(run, config)
-        tracker.log(rows(first, last))
         for row in rows(first, last):
             metrics.append(row)
+        tracker.log(rows(first, last))
         tracker.finish(failed=False)
-    for curve in ([measured(64, 20.0), measured(256, 30.0)], [measured(1024, 60.0)]):
-        merge_rows(run.evaluation_file, curve)
+    curve = [measured(64, 20.0), measured(256, 30.0), measured(1024, 60.0)]
+    for new in (curve[:2], curve[2:], []):
+        merge_rows(run.evaluation_file, new)
         tracker = Wandb()
         tracker.start(run, config)
-        tracker.evaluation(curve)
-        tracker.evaluation(curve)
         tracker.finish(failed=False)
 
     fragments = inspect(folder)
-    assert len(fragments) == 4
     assert {fragment.run["run_id"] for fragment in fragments} == {f"alibi-laptop.{run.name}"}
     history = [row for fragment in fragments for row in fragment.history()]
-    steps = [row["_step"] for row in history]
-    assert steps == sorted(set(steps))
+    assert [row["_step"] for row in history] == list(range(1, 24))
     assert history[:20] == logged(rows(1, 20))
-    lengths = [row["extrapolation/length"] for row in history[20:]]
-    assert lengths == [64, 256, 64, 256, 1024, 1024]
+    assert [row["extrapolation/length"] for row in history[20:]] == [64, 256, 1024]
     last = fragments[-1].summary["summary"]
-    assert last["perplexity@64"] == 20.0
+    assert last["ppl@L"] == 20.0
     assert last["extrapolation_ratio"] == 3.0
 
 
@@ -214,11 +225,10 @@ def test_an_unknown_mode_of_the_environment_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("tracker", [Wandb(mode="disabled"), Silent()], ids=["disabled", "silent"])
-def test_without_a_mirror_nothing_is_written(run, config, rows, measured, tmp_path, tracker):
+def test_without_a_mirror_nothing_is_written(run, config, rows, tmp_path, tracker):
     before = set(tmp_path.rglob("*"))
     tracker.start(run, config)
     tracker.log(rows(1, 3))
-    tracker.evaluation([measured(64, 20.0)])
     tracker.finish(failed=False)
     assert set(tmp_path.rglob("*")) == before
 
@@ -237,3 +247,28 @@ def test_the_yamls_build_the_trackers_with_their_defaults():
     tracker = build(compose("train", ["logger=wandb"]).logger, name="logger")
     assert vars(tracker) == vars(Wandb(tags=[]))
     assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), Silent)
+
+
+@pytest.mark.slow
+def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
+    for directory in (run, RunDirectory(folder / "alibi-L64-s1-00000000")):
+        tracker = Wandb()
+        tracker.start(directory, config)
+        tracker.log(rows(1, 3))
+        tracker.finish(failed=False)
+    master, slave = pty.openpty()
+    leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
+    terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
+    process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
+    wanted = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
+    shown, until = b"", time.monotonic() + 60
+    try:
+        while not all(text in shown for text in wanted) and time.monotonic() < until:
+            if select.select([master], [], [], 0.2)[0]:
+                shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+    assert all(text in shown for text in wanted), shown[-2000:]

@@ -2,19 +2,26 @@
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from posenc.cli import main
+from posenc.record.evaluation import merge_positions, merge_rows
 from posenc.record.metrics import MetricsLog
 from posenc.tracking import session
+from posenc.tracking.media import IMAGE, TABLE
+from posenc.tracking.session import FINISH_SECONDS
 from posenc.tracking.wandb_run import Wandb
 
-WANDB = str(Path(sys.executable).with_name("wandb"))
 HANG = pytest.param("hang", marks=pytest.mark.slow)
+CURVE = "extrapolation/nonoverlapping"
 
 
 def warnings_of(caplog) -> list[str]:
@@ -22,11 +29,46 @@ def warnings_of(caplog) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno >= logging.WARNING]
 
 
-def tracked(run, config, sent, failed=False) -> None:
-    tracker = Wandb(mode="online")
+def tracked(run, config, sent, failed=False, mode: str | None = "online") -> None:
+    tracker = Wandb(mode=mode, tags=["first"])
     tracker.start(run, config)
+    for row in sent:
+        MetricsLog(run.metrics_file).append(row)
     tracker.log(sent)
     tracker.finish(failed)
+
+
+def mirror_of(run) -> list[dict]:
+    """What a run's history has to be, written down from its files once more."""
+    trained = [
+        {
+            "_step": row["step"],
+            "step": row["step"],
+            "tokens": row["tokens"],
+            "train/loss": row["loss"],
+            "train/learning_rate": row["learning_rate"],
+        }
+        for row in run.metrics()
+    ]
+    measured = [
+        {
+            "_step": len(trained) + i,
+            "extrapolation/length": row["length"],
+            f"{CURVE}/perplexity": row["perplexity"],
+            f"{CURVE}/loss": row["loss"],
+        }
+        for i, row in enumerate(run.rows(), 1)
+    ]
+    return [*trained, *measured]
+
+
+def synced(folder) -> int:
+    return main(["sync", folder.name, f"outputs_dir={folder.parent}"])
+
+
+@pytest.fixture(autouse=True)
+def short_finish(monkeypatch):
+    monkeypatch.setattr(session, "FINISH_SECONDS", 5)
 
 
 def test_online_a_resumed_run_is_one_run_with_every_step_once(
@@ -34,48 +76,143 @@ def test_online_a_resumed_run_is_one_run_with_every_step_once(
 ):
     tracked(run, config, rows(1, 4), failed=True)
     tracked(run, config, rows(5, 9))
+    merge_rows(run.evaluation_file, [measured(64, 20.0), measured(256, 30.0)])
     for _ in range(2):
-        tracker = Wandb(mode="online")
-        tracker.start(run, config)
-        tracker.evaluation([measured(64, 20.0), measured(256, 30.0)])
-        tracker.finish(failed=False)
+        tracked(run, config, [])
     ((name, kept),) = server.runs.items()
-    assert (name, kept["group"], kept["exit_code"]) == (
-        f"alibi-laptop.{run.name}",
-        "alibi-laptop",
-        0,
-    )
-    history = server.history(name)
-    assert [row["_step"] for row in history] == list(range(1, 14))
-    assert [row["train/loss"] for row in history[:9]] == [row["loss"] for row in rows(1, 9)]
-    assert [row["extrapolation/length"] for row in history[9:]] == [64, 256, 64, 256]
-    summary = json.loads(kept["files"]["wandb-summary.json"][-1])
-    assert (summary["train/loss"], summary["perplexity@256"]) == (7.0 / 9, 30.0)
+    assert name == f"alibi-laptop.{run.name}"
+    told = {key: kept[key] for key in ("group", "job_type", "name", "tags", "exit_code")}
+    assert told == {
+        "group": "alibi-laptop",
+        "job_type": "train",
+        "name": run.name,
+        "tags": ["first"],
+        "exit_code": 0,
+    }
+    assert server.history(name) == mirror_of(run)
+    summary = server.summary(name)
+    assert (summary["train/loss"], summary["ppl@4L"]) == (7.0 / 9, 30.0)
+    assert summary["extrapolation_ratio"] == 1.5
+    assert kept["config"]["config"] == OmegaConf.to_container(config)
+    assert kept["config"]["encoding"] == "rope"
     assert warnings_of(caplog) == []
 
 
-def test_offline_fragments_are_uploaded_as_one_run(server, run, folder, config, rows, measured):
+def test_loss_by_position_arrives_as_a_curve_a_table_and_an_image(
+    server, run, config, rows, measured
+):
+    sums, counts = np.arange(1.0, 257.0), np.full(256, 2)
+    row = measured(256, 30.0, protocol="by_position")
+    merge_rows(run.evaluation_file, [row])
+    arrays = {"f00d.validation.256.sum": sums, "f00d.validation.256.count": counts}
+    merge_positions(run.positions_file, arrays)
+    for _ in range(2):
+        tracked(run, config, [])
+    ((name, kept),) = server.runs.items()
+    *points, media = server.history(name)
+    at = {p["loss_by_position/position"]: p["loss_by_position/loss"] for p in points[1:]}
+    assert at[1.0] == 0.5 and max(at) < 256
+    assert sorted(at.values()) == list(at.values())
+    assert (media[TABLE]["nrows"], media[TABLE]["ncols"]) == (len(at), 7)
+    assert media[IMAGE]["format"] == "png"
+    files = {file.split("/")[1]: kept["uploads"][file] for file in kept["uploads"] if "/" in file}
+    assert sorted(files) == ["images", "table"]
+    assert {row[4]: row[5] for row in json.loads(files["table"])["data"]} == at
+
+
+@pytest.mark.parametrize("without_wandb", [False, True], ids=["fragments", "files alone"])
+def test_sync_brings_a_server_level_and_may_be_repeated(
+    server, run, folder, config, rows, measured, without_wandb, capsys
+):
     for first, last in ((1, 4), (5, 9)):
-        tracker = Wandb()
-        tracker.start(run, config)
-        tracker.log(rows(first, last))
-        tracker.finish(failed=last == 4)
-    for row in rows(1, 9):
-        MetricsLog(run.metrics_file).append(row)
-    tracker = Wandb()
-    tracker.start(run, config)
-    tracker.evaluation([measured(64, 20.0)])
-    tracker.finish(failed=False)
-    fragments = [str(path) for path in folder.glob("wandb/offline-run-*")]
-    subprocess.run([WANDB, "sync", *fragments], cwd=folder, check=True, capture_output=True)
+        tracked(run, config, rows(first, last), failed=last == 4, mode=None)
+    merge_rows(run.evaluation_file, [measured(64, 20.0)])
+    run.status().but(state="finished").write(run.status_file)
+    if without_wandb:
+        shutil.rmtree(folder / "wandb")
+        (run.path / "mirror.json").unlink()
+    fragments = list(folder.glob("wandb/*"))
+    for _ in range(2):
+        assert synced(folder) == 0
+    merge_rows(run.evaluation_file, [measured(256, 30.0)])
+    assert synced(folder) == 0
+    assert capsys.readouterr().out == f"{run.name}: uploaded\n" * 3
+    assert list(folder.glob("wandb/*")) == fragments
     ((name, kept),) = server.runs.items()
     assert (name, kept["exit_code"]) == (f"alibi-laptop.{run.name}", 0)
-    assert [row["_step"] for row in server.history(name)] == list(range(1, 11))
-    summary = json.loads(kept["files"]["wandb-summary.json"][-1])
-    assert (summary["train/loss"], summary["perplexity@64"]) == (7.0 / 9, 20.0)
+    assert server.history(name) == mirror_of(run)
+    assert server.summary(name)["extrapolation_ratio"] == 1.5
 
 
-@pytest.mark.parametrize("trouble", ["error 500", HANG, "refused", "no key", "a key of 3"])
+def test_sync_leaves_out_what_a_resumed_run_will_write_again(server, run, folder, config, rows):
+    for row in rows(1, 4):
+        MetricsLog(run.metrics_file).append(row)
+    assert synced(folder) == 0
+    assert server.runs == {}
+    (run.path / "checkpoints").mkdir()
+    (run.path / "checkpoints" / f"step-000000003-{16 * '0'}.ckpt").touch()
+    assert synced(folder) == 0
+    (name,) = server.runs
+    assert server.history(name) == mirror_of(run)[:3]
+
+
+def test_sync_without_a_server_says_what_is_done_and_what_to_do(
+    run, folder, config, rows, monkeypatch, capsys
+):
+    monkeypatch.setattr(session, "START_SECONDS", 1)
+    for name in ("WANDB_BASE_URL", "WANDB_API_KEY"):
+        monkeypatch.setenv(name, {"WANDB_BASE_URL": "http://127.0.0.1:9"}.get(name, 40 * "0"))
+    tracked(run, config, rows(1, 3), mode=None)
+    run.status().but(state="finished").write(run.status_file)
+    assert synced(folder) == 1
+    (message,) = capsys.readouterr().err.splitlines()
+    assert run.name in message and "0 of 1 runs are done" in message
+
+
+def test_the_reports_figures_are_uploaded_once(server, run, folder, config, rows, capsys):
+    from matplotlib.figure import Figure
+
+    tracked(run, config, rows(1, 2), mode=None)
+    (folder / "report").mkdir()
+    Figure().savefig(folder / "report" / "perplexity_by_length.png")
+    for _ in range(2):
+        assert synced(folder) == 0
+    assert capsys.readouterr().out.count("figures") == 1
+    report = server.runs["alibi-laptop.report"]
+    assert (report["group"], report["job_type"]) == ("alibi-laptop", "report")
+    (row,) = server.history("alibi-laptop.report")
+    assert row["report/perplexity_by_length"]["format"] == "png"
+
+
+def test_checkpoints_are_artifacts_when_asked_for(server, run, config):
+    from posenc.training.checkpoint import save
+
+    def write(path: Path) -> None:
+        path.write_bytes(b"weights")
+
+    save(run.checkpoints, 3, write)
+    for asked in (False, True):
+        tracker = Wandb(mode="online", checkpoints=asked)
+        tracker.start(run, config)
+        tracker.finish(failed=False)
+    ((_, kept),) = server.runs.items()
+    assert [(a[0], a[1]) for a in kept["artifacts"]] == [
+        ("model", f"alibi-laptop.{run.name}.checkpoint")
+    ]
+
+
+def test_a_trial_of_a_sweep_keeps_the_id_that_the_agent_gave_it(server, run, config, monkeypatch):
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    for given in ("trial1", "trial2"):
+        monkeypatch.setenv("WANDB_RUN_ID", given)
+        tracked(run, config, [])
+    monkeypatch.delenv("WANDB_SWEEP_ID")
+    tracked(run, config, [])
+    ((name, kept),) = server.runs.items()
+    assert (name, kept["sweep"]) == ("trial1", "s1")
+
+
+@pytest.mark.parametrize("trouble", [500, 401, HANG, "refused", "no key", "a key of 3"])
 def test_a_run_that_cannot_go_online_goes_on_offline(
     server, run, folder, config, rows, inspect, monkeypatch, caplog, trouble
 ):
@@ -89,33 +226,66 @@ def test_a_run_that_cannot_go_online_goes_on_offline(
         monkeypatch.setenv("WANDB_API_KEY", "abc")
     tracked(run, config, rows(1, 5))
     (warning,) = warnings_of(caplog)
-    assert "offline" in warning and "\n" not in warning
+    assert "offline" in warning and "posenc sync alibi-laptop" in warning and "\n" not in warning
     (fragment,) = inspect(folder)
     assert [row["step"] for row in fragment.history()] == [1, 2, 3, 4, 5]
     assert [path.name[:12] for path in folder.glob("wandb/*run-*")] == ["offline-run-"]
 
 
-@pytest.mark.parametrize("trouble", ["error 500", HANG])
-def test_a_server_lost_on_the_way_leaves_every_row_on_disk(
-    server, run, folder, config, rows, inspect, monkeypatch, caplog, trouble
+@pytest.mark.parametrize("trouble", [500, pytest.param(401, marks=pytest.mark.slow), HANG, "gone"])
+def test_a_server_lost_on_the_way_loses_nothing_that_sync_does_not_bring(
+    server, new_server, run, folder, config, rows, measured, inspect, monkeypatch, caplog, trouble
 ):
     monkeypatch.setattr(session, "FINISH_SECONDS", 1)
     tracker = Wandb(mode="online")
     tracker.start(run, config)
+    for row in rows(1, 9):
+        MetricsLog(run.metrics_file).append(row)
     tracker.log(rows(1, 3))
+    if trouble == "gone":
+        server.shutdown()
+        server.socket.close()
     server.trouble = trouble
     tracker.log(rows(4, 9))
+    merge_rows(run.evaluation_file, [measured(64, 20.0)])
     tracker.finish(failed=False)
     (fragment,) = inspect(folder)
-    assert [row["step"] for row in fragment.history()] == list(range(1, 10))
-    (warning,) = warnings_of(caplog)
-    assert "TimeoutError" in warning
+    assert [row["_step"] for row in fragment.history()] == list(range(1, 11))
+    assert all("goes on without it" in warning for warning in warnings_of(caplog))
+
+    run.status().but(state="finished").write(run.status_file)
+    server = new_server() if trouble == "gone" else server
+    server.trouble = None
+    assert synced(folder) == 0
+    ((name, kept),) = server.runs.items()
+    assert server.history(name) == mirror_of(run)
+    assert kept["exit_code"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hangs", ["at once", "on the way"])
+def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
+    server, run, config, rows, monkeypatch, hangs
+):
+    monkeypatch.setattr(session, "FINISH_SECONDS", FINISH_SECONDS)
+    assert session.START_SECONDS + session.FINISH_SECONDS < 60
+    begun = time.monotonic()
+    server.trouble = "hang" if hangs == "at once" else None
+    tracker = Wandb(mode="online")
+    tracker.start(run, config)
+    server.trouble = "hang"
+    for row in rows(1, 9):
+        MetricsLog(run.metrics_file).append(row)
+    tracker.log(rows(1, 9))
+    tracker.finish(failed=False)
+    assert time.monotonic() - begun < 60
 
 
 DYING_CLIENT = """
 import logging, os, signal, subprocess, sys
 from pathlib import Path
 from omegaconf import OmegaConf
+from posenc.record.metrics import MetricsLog
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.wandb_run import Wandb
 
@@ -125,6 +295,8 @@ run, config = RunDirectory(Path(sys.argv[1])), OmegaConf.create(sys.argv[2])
 def row(step):
     return {"step": step, "tokens": step, "loss": 1.0, "learning_rate": 0.1}
 
+for step in range(1, 2001):
+    MetricsLog(run.metrics_file).append(row(step))
 tracker = Wandb()
 tracker.start(run, config)
 tracker.log([row(1), row(2)])
@@ -135,12 +307,11 @@ for child in children.stdout.split():
     os.kill(int(child), signal.SIGKILL)
 for step in range(3, 2000):
     tracker.log([row(step)])
-tracker.evaluation([])
 tracker.finish(failed=False)
 
 again = Wandb()
 again.start(run, config)
-again.log([row(4), row(5)])
+again.log([row(2000)])
 again.finish(failed=False)
 """
 
@@ -153,7 +324,8 @@ def test_a_client_that_dies_costs_one_line_and_the_next_run_has_its_own(
     assert (done.returncode, done.stdout) == (0, "")
     (warning,) = done.stderr.splitlines()
     assert warning.startswith("W&B failed") and run.name in warning
-    assert [row["step"] for row in inspect(folder)[-1].history()] == [4, 5]
+    steps = [row["step"] for fragment in inspect(folder) for row in fragment.history()]
+    assert steps == list(range(1, 2001))
 
 
 def test_a_folder_that_cannot_be_written_costs_a_warning(run, folder, config, rows, caplog):

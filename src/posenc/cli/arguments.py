@@ -11,6 +11,7 @@ FLAGS = {
     "status": ("--json",),
     "plan": ("--json",),
     "report": ("--strict",),
+    "dashboard": ("--spec",),
 }
 HYDRA_HABIT = ("-m", "--multirun")
 

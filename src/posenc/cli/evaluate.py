@@ -106,7 +106,6 @@ def _evaluate(
 
         rows = evaluate(target, config, data, keys, go_on)
     tracker.start(target, config)
-    tracker.evaluation(rows)
     tracker.finish(False)
     return rows
 

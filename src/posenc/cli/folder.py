@@ -1,4 +1,4 @@
-"""The experiment folder that `report` and `status` are about."""
+"""The experiment folder that a command is about."""
 
 from pathlib import Path
 
@@ -11,11 +11,15 @@ KEYS = ("experiment", "size", "name", "outputs_dir")
 
 
 def folder_of(arguments: Arguments) -> Path:
-    """`outputs_dir/name`; ConfigError for other keys, or where the folder is not there."""
-    foreign = [o for o in arguments.overrides if key_of(o) not in KEYS]
+    """`outputs_dir/name`; ConfigError for other keys, or where the folder is not there.
+
+    A bare word is the name of a folder: `quickstart` is `name=quickstart`.
+    """
+    overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
+    foreign = [o for o in overrides if key_of(o) not in KEYS]
     if foreign:
         raise ConfigError(f"{foreign[0]}: this command knows the keys {', '.join(KEYS)} alone")
-    config = compose("train", arguments.overrides, arguments.config_dirs)
+    config = compose("train", overrides, arguments.config_dirs)
     folder = Path(config.outputs_dir) / config.name
     if not folder.is_dir():
         there = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))

@@ -8,6 +8,9 @@ COMMANDS = {
     "report": "tables, figures and a page of an experiment's results",
     "status": "every run of an experiment, how far it is, and what would finish it",
     "plan": "what an experiment will take: parameters, memory, operations and time",
+    "sync": "upload an experiment's runs to W&B from their own files",
+    "dashboard": "a W&B workspace and report of an experiment's results",
+    "wandb-sweep": "an experiment's grids as sweeps that W&B's agents run",
     "check": "what an encoding must do, and what of it holds",
     "bench": "what encodings cost in time and memory",
     "list": "every config group and option",
@@ -101,6 +104,38 @@ TEXTS = {
         flags
           --json             numbers in bytes, operations and seconds
     """,
+    "sync": """
+        usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME
+
+        EXPERIMENT is the name of a folder in outputs/. Brings the W&B run of each of its runs
+        level with the run's directory: what is there already is not sent again, so it can be
+        repeated at will. Needs a key (`wandb login` or WANDB_API_KEY), but none of the files that
+        W&B keeps of offline runs. Runs that are at work are left out.
+
+          posenc sync quickstart
+          posenc sync experiment=alibi_extrapolation
+    """,
+    "dashboard": """
+        usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
+
+        Creates a W&B workspace and a W&B report of an experiment, or updates those that this
+        command has made before. `posenc sync` uploads the runs that they show.
+
+          posenc dashboard quickstart
+          posenc dashboard quickstart --spec
+
+        flags
+          --spec   write both as JSON to outputs/NAME/dashboard.json, without a network
+    """,
+    "wandb-sweep": """
+        usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
+
+        Writes a W&B sweep for each of the experiment's grids, outputs/NAME/wandb-sweep-1.yaml and
+        so on, and prints the commands that start them. Takes what `posenc train` takes.
+
+          posenc wandb-sweep experiment=rope_base
+          posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
+    """,
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
@@ -150,7 +185,7 @@ TEXTS = {
 
 def overview() -> str:
     """What `posenc` alone prints."""
-    commands = "\n".join(f"  {name:9} {text}" for name, text in COMMANDS.items())
+    commands = "\n".join(f"  {name:11} {text}" for name, text in COMMANDS.items())
     return (
         "posenc: what does a positional encoding do to a Transformer language model,\n"
         "at the length it was trained on and beyond it?\n\n"

@@ -39,5 +39,5 @@ def _run(command: str, words: list[str]) -> int:
         return 0
     # A console script does not have the current folder on its path; a user's own module is there.
     sys.path.insert(0, os.getcwd())
-    module = importlib.import_module(f"posenc.cli.{command}")
+    module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from posenc.record.bins import binned
 from posenc.record.evaluation import positions_name
-from posenc.report.bins import binned
 from posenc.report.collect import Experiment, Run
 from posenc.report.curves import Measurement, Panel, Point, Series
 

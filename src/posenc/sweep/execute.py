@@ -66,8 +66,8 @@ def _run(
     tracker.start(run, config)
     failed = True
     try:
-        done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker), tracker)
-        failed = False
+        done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker))
+        failed = not done
     finally:
         tracker.finish(failed)
     return done
@@ -101,7 +101,7 @@ def _data(config: DictConfig) -> Dataset:
     return data
 
 
-def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
+def _train_and_evaluate(session: Session) -> bool:
     run, config, data = session.run, session.config, session.data
     wanted = requested(config, data.fingerprint)
     share = training_share(config, requests(config, data, wanted))
@@ -114,7 +114,7 @@ def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
         return not session.stop.asked()
 
     if keys := missing(wanted, run.rows()):
-        tracker.evaluation(evaluate(run, config, data, keys, go_on))
+        evaluate(run, config, data, keys, go_on)
     return not missing(wanted, run.rows())
 
 

@@ -1,53 +1,27 @@
-"""What a run looks like on a dashboard: its flat configuration, its curves, its summary."""
+"""The points of a run's curves on a dashboard, under W&B's names."""
 
-import hashlib
-import re
-from pathlib import Path
+from collections.abc import Mapping
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+import numpy as np
+from omegaconf import DictConfig
 
-from posenc.record.rundir import RunDirectory
+from posenc.record.bins import binned
+from posenc.record.evaluation import positions_name
 
-ID_LENGTH = 64
-MAIN_PROTOCOL = "nonoverlapping"
 MAIN_SPLIT = "validation"
+LENGTH = "extrapolation/length"
+POSITION = "loss_by_position/position"
+AXES = (LENGTH, POSITION)
+SAID = ("perplexity", "loss", "accuracy", "exact")
+Row = dict[str, Any]
+Point = dict[str, Any]
 
 
-def experiment_folder(run: RunDirectory) -> Path:
-    """The folder of the run's experiment, by its whole path, wherever posenc was called from."""
-    return run.path.resolve().parent
-
-
-def run_id(run: RunDirectory) -> str:
-    """`<experiment folder>.<run>`, the same at every start; W&B takes 64 characters of [\\w.-].
-
-    A name that does not fit is cut and marked with a digest of the whole, so that no two meet.
-    """
-    whole = f"{experiment_folder(run).name}.{run.name}"
-    fitting = re.sub(r"[^A-Za-z0-9_.-]", "-", whole)
-    if fitting == whole and len(whole) <= ID_LENGTH:
-        return whole
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-    return f"{fitting[: ID_LENGTH - len(digest) - 1]}-{digest}"
-
-
-def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Flat keys to filter and group by, and the whole configuration under `config`."""
-    names = {group: config.choices[group] for group in ("encoding", "model", "data")}
-    flat = ("train_length", "seed", "tokens", "batch_tokens", "precision")
-    return {
-        **names,
-        **{key: config[key] for key in flat},
-        "parameters": config.frozen.parameters,
-        "run": run.name,
-        "experiment": experiment_folder(run).name,
-        "config": OmegaConf.to_container(config, resolve=True),
-    }
-
-
-def training_point(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `metrics.jsonl` under W&B's names."""
+def training_point(row: Row) -> Point:
+    """A row of `metrics.jsonl`."""
     point = {
         "step": row["step"],
         "tokens": row["tokens"],
@@ -59,49 +33,53 @@ def training_point(row: dict[str, Any]) -> dict[str, Any]:
     return point
 
 
-def curve_point(row: dict[str, Any], config: DictConfig) -> dict[str, Any]:
+def evaluation_points(
+    rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
+) -> list[Point]:
+    """The extrapolation curves, each by length, then the losses by position."""
+    by_length = sorted(rows, key=lambda row: (row["length"], _parts(row, config)))
+    curves = [curve_point(row, config) for row in by_length]
+    longest = {_parts(row, config): row for row in by_position(rows, arrays)}
+    positions = [position_points(row, arrays, config) for row in longest.values()]
+    return curves + list(chain.from_iterable(positions))
+
+
+def curve_point(row: Row, config: DictConfig) -> Point:
     """A row of `evaluation.json` as a point of its curve, which is named by how it differs.
 
     The run's own validation text gives `extrapolation/<protocol>/...`; another corpus, another
     split or a swap put their names before the protocol, which a stride follows.
     """
+    stride = "" if row["stride"] is None else f"-{row['stride']}"
+    curve = "/".join(["extrapolation", *_parts(row, config), f"{row['protocol']}{stride}"])
+    return {LENGTH: row["length"], **{f"{curve}/{n}": row[n] for n in SAID if n in row}}
+
+
+def position_points(row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig) -> list[Point]:
+    """`loss_by_position/.../loss` against the position from 1, in log-spaced bins."""
+    curve = "/".join(["loss_by_position", *_parts(row, config), "loss"])
+    return [{POSITION: at, curve: loss} for at, loss, _ in position_bins(row, arrays, config)]
+
+
+def position_bins(
+    row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
+) -> list[tuple[float, float, int]]:
+    """(position from 1, mean loss, tokens) of a row that was measured by position."""
+    name = positions_name(row)
+    return binned(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
+
+
+def by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:
+    """The rows whose losses are kept by position, by length."""
+    kept = [
+        r for r in rows if r["protocol"] == "by_position" and f"{positions_name(r)}.sum" in arrays
+    ]
+    return sorted(kept, key=itemgetter("length"))
+
+
+def _parts(row: Row, config: DictConfig) -> tuple[str, ...]:
+    """What sets a measurement apart from one of the run's own validation text."""
     other_data = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")
-    stride = "" if row["stride"] is None else f"-{row['stride']}"
-    parts = [other_data, other_split, swap, f"{row['protocol']}{stride}"]
-    curve = "/".join(["extrapolation", *(part for part in parts if part)])
-    said = [name for name in ("perplexity", "loss", "accuracy", "exact") if name in row]
-    return {"extrapolation/length": row["length"], **{f"{curve}/{n}": row[n] for n in said}}
-
-
-def run_summary(
-    points: list[dict[str, Any]], rows: list[dict[str, Any]], config: DictConfig
-) -> dict[str, Any]:
-    """The last value of every training series, and the curve's.
-
-    W&B replaces the summary as a whole when a later offline fragment of a run is uploaded, so
-    each has to hold all of it.
-    """
-    last: dict[str, Any] = {}
-    for point in points:
-        last |= point
-    return {**last, **curve_summary(rows, config)}
-
-
-def curve_summary(rows: list[dict[str, Any]], config: DictConfig) -> dict[str, float]:
-    """`perplexity@<length>` on the run's own validation text, and `extrapolation_ratio`.
-
-    The ratio is the perplexity at the longest length over that at the training length.
-    """
-    main = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
-    perplexity = {
-        row["length"]: row["perplexity"]
-        for row in rows
-        if (row["data"], row["split"], row["swap"], row["protocol"]) == main
-    }
-    summary = {f"perplexity@{length}": value for length, value in perplexity.items()}
-    longest = max(perplexity, default=0)
-    if config.train_length in perplexity and longest > config.train_length:
-        summary["extrapolation_ratio"] = perplexity[longest] / perplexity[config.train_length]
-    return summary
+    return tuple(part for part in (other_data, other_split, swap) if part)

@@ -1,15 +1,18 @@
 """Opening and closing a W&B run in a process that goes on without it."""
 
+import atexit
 import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.record.files import write_atomic
+from posenc.config.errors import RunError
+from posenc.tracking.points import LENGTH, POSITION
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -18,11 +21,13 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 15  # how long a server may take to accept a run
 FINISH_SECONDS = 30  # how long it may take to accept the last rows
+UPLOAD_SECONDS = 600  # how long `posenc sync`, which a person can stop, waits for that
 FLUSH_SECONDS = 1  # what a killed process loses of an offline run; wandb's default is 15
 OWN_AXES = {
     "train/*": "tokens",
     "validation/*": "tokens",
-    "extrapolation/*": "extrapolation/length",
+    "extrapolation/*": LENGTH,
+    "loss_by_position/*": POSITION,
 }
 
 
@@ -34,25 +39,20 @@ def open_run(mode: str, folder: Path, **identity: Any) -> "Run":
     """
     with host_untouched():
         run = _online(folder, identity) if mode == "online" else None
-        run = run or _init("offline", folder, identity)
-        for axis in ("step", "tokens", "extrapolation/length"):
-            run.define_metric(axis, hidden=True)
-        for metrics, axis in OWN_AXES.items():
-            run.define_metric(metrics, step_metric=axis)
-        return run
+        return run or _init("offline", folder, identity)
 
 
-def reserve_steps(run: "Run", first: int, count: int) -> int:
-    """The first of `count` steps, at `first` or later, that no start of this run has taken.
-
-    W&B wants steps to grow, and offline it counts from 0 again at every start; so what is taken
-    is written down beside the run's offline fragments.
-    """
-    file = Path(run.settings.wandb_dir) / f"{run.id}.next_step"
-    taken = int(file.read_text()) if file.exists() else 0
-    free = max(first, run.starting_step, taken)
-    write_atomic(file, f"{free + count}\n")
-    return free
+def open_online(**identity: Any) -> "Run":
+    """A W&B run on its server, whose local files go with this process; RunError without one."""
+    folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with host_untouched():
+        try:
+            return _init("online", folder, identity, UPLOAD_SECONDS)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+        _abandon()
+    raise RunError(f"W&B cannot be used online: {reason}")
 
 
 def close_run(run: "Run", failed: bool) -> None:
@@ -62,9 +62,12 @@ def close_run(run: "Run", failed: bool) -> None:
         _end_service()
 
 
-def abandon() -> None:
-    """End W&B's process after it has failed, whatever it says."""
+def abandon(run: "Run | None") -> None:
+    """End what is left of a run that has failed, and W&B's process, whatever they say."""
     with host_untouched():
+        if run is not None:
+            with suppress(Exception, SystemExit):
+                run.finish(exit_code=1)  # or its threads would look for the process
         _abandon()
 
 
@@ -97,15 +100,16 @@ def _online(folder: Path, identity: dict[str, Any]) -> "Run | None":
     for unused in _online_folders(folder, identity) - before:
         shutil.rmtree(unused)
     log.warning(
-        "W&B cannot be used online (%s); going on offline, `wandb sync %s/wandb/offline-run-*`"
-        " uploads the run later",
+        "W&B cannot be used online (%s); going on offline, `posenc sync %s` uploads the run later",
         reason,
-        folder,
+        folder.name,
     )
     return None
 
 
-def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
+def _init(
+    mode: str, folder: Path, identity: dict[str, Any], finish_seconds: float | None = None
+) -> "Run":
     import wandb
 
     settings = wandb.Settings(
@@ -120,14 +124,21 @@ def _init(mode: str, folder: Path, identity: dict[str, Any]) -> "Run":
         force=False,
         relogin=False,
         init_timeout=START_SECONDS,
-        finish_timeout=FINISH_SECONDS,
+        finish_timeout=finish_seconds or FINISH_SECONDS,
         finish_timeout_raises=True,
         x_transaction_log_flush_interval=FLUSH_SECONDS,
     )
+    if os.environ.get("WANDB_RUN_ID") != identity["id"]:  # else the agent of a sweep gave it
+        os.environ.pop("WANDB_SWEEP_ID", None)
     wandb.setup(settings)
     if mode == "online" and not wandb.login(prompt=False, verify=False):
         raise wandb.Error("no API key; `wandb login` or WANDB_API_KEY gives it one")
-    return wandb.init(settings=settings, resume="allow", reinit="create_new", **identity)
+    run = wandb.init(settings=settings, resume="allow", reinit="create_new", **identity)
+    for axis in ("step", "tokens", LENGTH, POSITION):
+        run.define_metric(axis, hidden=True)
+    for metrics, axis in OWN_AXES.items():
+        run.define_metric(metrics, step_metric=axis)
+    return run
 
 
 def _abandon() -> None:

@@ -16,8 +16,5 @@ class Silent:
     def log(self, rows: list[dict[str, Any]]) -> None:
         pass
 
-    def evaluation(self, rows: list[dict[str, Any]]) -> None:
-        pass
-
     def finish(self, failed: bool) -> None:
         pass

@@ -13,9 +13,7 @@ class Tracker(Protocol):
     def start(self, run: RunDirectory, config: DictConfig) -> None: ...
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Mirror rows of metrics that a durable checkpoint covers."""
+        """Mirror rows of `metrics.jsonl` that a durable checkpoint covers."""
 
-    def evaluation(self, rows: list[dict[str, Any]]) -> None:
-        """Mirror rows of `evaluation.json`."""
-
-    def finish(self, failed: bool) -> None: ...
+    def finish(self, failed: bool) -> None:
+        """Mirror what was evaluated, and say how the run ended."""

@@ -4,23 +4,17 @@ import logging
 import os
 import re
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.errors import ConfigError, did_you_mean
-from posenc.record.evaluation import row_key
+from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.record.rundir import RunDirectory
-from posenc.tracking.points import (
-    curve_point,
-    experiment_folder,
-    run_config,
-    run_id,
-    run_summary,
-    training_point,
-)
-from posenc.tracking.session import abandon, close_run, open_run, reserve_steps
+from posenc.tracking.artifact import log_checkpoint
+from posenc.tracking.identity import experiment_folder, run_config
+from posenc.tracking.journal import Journal
+from posenc.tracking.mirror import Mirror
+from posenc.tracking.session import abandon, close_run, open_online, open_run
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -36,7 +30,8 @@ class Wandb:
 
     `mode` is online, offline or disabled; null takes WANDB_MODE, and offline where that is not
     set. A row of the training log stands at its own step and evaluation follows at later ones,
-    so that a run which was stopped and resumed is one run with every step once.
+    so that a run which was stopped and resumed is one run with every step once. With
+    `checkpoints` the final one is kept as an artifact.
     """
 
     def __init__(
@@ -45,56 +40,67 @@ class Wandb:
         project: str = "posenc",
         entity: str | None = None,
         tags: Sequence[str] = (),
+        checkpoints: bool = False,
     ) -> None:
         self.mode = _mode(mode)
         _check(project, tags)
         self.project, self.entity, self.tags = project, entity, tags
+        self.checkpoints = checkpoints
         self._run: Run | None = None
 
     def start(self, run: RunDirectory, config: DictConfig) -> None:
         if self.mode == "disabled":
             return
-        self._directory, self._config = run, config
-        identity = {
-            "id": run_id(run),
+        self._directory = run
+        self._attempt(lambda: self._open(run, config))
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        self._with_run(lambda _: self._mirror.training(rows))
+
+    def finish(self, failed: bool) -> None:
+        self._with_run(lambda run: self._close(run, failed))
+        self._run = None
+
+    def upload(self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]) -> None:
+        """Bring the run on the server level with its directory; RunError where that fails.
+
+        `rows` are those of the training log that will not be taken back.
+        """
+        self._directory = run
+        wandb_run = open_online(**self._identity(Journal(run), config))
+        try:
+            self._mirror = Mirror(wandb_run, run, config)
+            self._mirror.training(rows)
+            self._close(wandb_run, failed=run.status().state != "finished")
+        except (Exception, SystemExit) as error:
+            abandon(wandb_run)
+            raise RunError(f"W&B failed: {_one_line(error)}") from None
+
+    def _open(self, run: RunDirectory, config: DictConfig) -> None:
+        journal = Journal(run)
+        journal.start()
+        identity = self._identity(journal, config)
+        self._run = open_run(self.mode, experiment_folder(run), **identity)
+        self._mirror = Mirror(self._run, run, config)
+
+    def _identity(self, journal: Journal, config: DictConfig) -> dict[str, Any]:
+        run = journal.directory
+        return {
+            "id": journal.run_id,
             "name": run.name,
             "group": experiment_folder(run).name,
             "job_type": "train",
             "project": self.project,
             "entity": self.entity,
             "tags": self.tags,
-            "config": run_config(run, config),
+            "config": {**run_config(run, config), **journal.git},
         }
-        self._attempt(lambda: self._open(identity))
 
-    def log(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            point = training_point(row)
-            self._with_run(lambda run, point=point: run.log(point, step=point["step"], commit=True))
-
-    def evaluation(self, rows: list[dict[str, Any]]) -> None:
-        """Add points to the extrapolation curves and renew the summary of all that is measured."""
-        if self._run is None:
-            return
-        ordered = sorted(rows, key=itemgetter("length"))
-        points = [curve_point(row, self._config) for row in ordered]
-        trained = [training_point(row) for row in self._directory.metrics()]
-        known = {row_key(row): row for row in [*self._directory.rows(), *rows]}
-        summary = run_summary(trained, list(known.values()), self._config)
-        self._with_run(lambda run: self._add(run, points, summary))
-
-    def finish(self, failed: bool) -> None:
-        self._with_run(lambda run: close_run(run, failed))
-        self._run = None
-
-    def _open(self, identity: dict[str, Any]) -> None:
-        self._run = open_run(self.mode, experiment_folder(self._directory), **identity)
-
-    def _add(self, run: "Run", points: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-        first = reserve_steps(run, summary.get("step", 0) + 1, len(points))
-        for step, point in enumerate(points, first):
-            run.log(point, step=step, commit=True)
-        run.summary.update(summary)
+    def _close(self, run: "Run", failed: bool) -> None:
+        self._mirror.results()
+        if self.checkpoints and not failed:
+            log_checkpoint(run, self._directory)
+        close_run(run, failed)
 
     def _with_run(self, action: Callable[["Run"], object]) -> None:
         if (run := self._run) is not None:
@@ -105,14 +111,19 @@ class Wandb:
         try:
             action()
         except (Exception, SystemExit) as error:
+            abandon(self._run)
             self._run = None
-            abandon()
             log.warning(
-                "W&B failed (%s: %s); %s goes on without it, its own files are complete",
-                type(error).__name__,
-                " ".join(str(error).split()),
+                "W&B failed (%s); %s goes on without it, its own files are complete and"
+                " `posenc sync %s` uploads them",
+                _one_line(error),
                 self._directory.name,
+                experiment_folder(self._directory).name,
             )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _mode(given: str | None) -> str:

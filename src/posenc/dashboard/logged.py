@@ -1,0 +1,69 @@
+"""What the runs of an experiment log, read from their own files: panels show nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from posenc.record.evaluation import read_positions
+from posenc.record.rundir import RunDirectory, runs_of
+from posenc.tracking.figures import figure_key
+from posenc.tracking.identity import run_config, variant
+from posenc.tracking.journal import Journal
+from posenc.tracking.media import IMAGE, TABLE
+from posenc.tracking.points import AXES, evaluation_points, training_point
+from posenc.tracking.summary import MAIN_PROTOCOL, run_summary
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Names of history metrics, summary scalars, configuration keys, media and report figures.
+
+    `group` is the configuration key whose values are the experiment's encodings.
+    """
+
+    history: tuple[str, ...]
+    summary: tuple[str, ...]
+    config: tuple[str, ...]
+    media: tuple[str, ...]
+    figures: tuple[str, ...]
+    train_lengths: tuple[int, ...]
+    group: str
+
+    def curves(self, beginning: str, ending: str) -> list[str]:
+        """The history metrics `<beginning>...<ending>`, those of the main protocol first."""
+        found = [n for n in self.history if n.startswith(beginning) and n.endswith(ending)]
+        return sorted(found, key=lambda name: (name.count("/"), MAIN_PROTOCOL not in name, name))
+
+
+def read_logged(folder: Path) -> Logged:
+    """What `posenc sync` uploads of the runs in `folder` that have been evaluated."""
+    runs = [run for run in runs_of(folder) if run.rows()]
+    configs = [run.config() for run in runs]
+    encodings = {config.choices.encoding for config in configs}
+    alone = len({variant(config) for config in configs}) == len(encodings)
+    flat = [key for run, config in zip(runs, configs, strict=True) for key in _flat(run, config)]
+    arrays = any(run.positions_file.exists() for run in runs)
+    return Logged(
+        history=_history(runs),
+        summary=tuple(dict.fromkeys(k for r in runs for k in run_summary(r, r.config()))),
+        config=tuple(dict.fromkeys(flat)),
+        media=(TABLE, IMAGE) if arrays else (),
+        figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
+        train_lengths=tuple(sorted({config.train_length for config in configs})),
+        group="encoding" if alone else "variant",
+    )
+
+
+def _flat(run: RunDirectory, config: DictConfig) -> list[str]:
+    return [*(key for key in run_config(run, config) if key != "config"), *Journal(run).git]
+
+
+def _history(runs: Sequence[RunDirectory]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for run in runs:
+        points = [training_point(row) for row in run.metrics()]
+        points += evaluation_points(run.rows(), read_positions(run.positions_file), run.config())
+        names |= {name: None for point in points for name in point if name not in AXES}
+    return tuple(names)
