@@ -1,10 +1,13 @@
 """What mirrors a run elsewhere; the files of the run directory stay the truth."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
 from posenc.record.rundir import RunDirectory
+from posenc.tracking.inspection import Tables
 
 
 class Tracker(Protocol):
@@ -19,3 +22,12 @@ class Tracker(Protocol):
         """Mirror rows of `evaluation.json`."""
 
     def finish(self, failed: bool) -> None: ...
+
+    def inspection(
+        self,
+        run: RunDirectory,
+        config: Mapping[str, Any],
+        tables: Tables,
+        images: Sequence[Path],
+    ) -> None:
+        """Mirror an inspection that is called `run`, from start to finish."""

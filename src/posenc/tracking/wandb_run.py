@@ -3,8 +3,9 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -12,6 +13,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.record.evaluation import row_key
 from posenc.record.rundir import RunDirectory
+from posenc.tracking.inspection import Tables, log_inspection
 from posenc.tracking.points import (
     curve_point,
     experiment_folder,
@@ -55,17 +57,7 @@ class Wandb:
         if self.mode == "disabled":
             return
         self._directory, self._config = run, config
-        identity = {
-            "id": run_id(run),
-            "name": run.name,
-            "group": experiment_folder(run).name,
-            "job_type": "train",
-            "project": self.project,
-            "entity": self.entity,
-            "tags": self.tags,
-            "config": run_config(run, config),
-        }
-        self._attempt(lambda: self._open(identity))
+        self._attempt(lambda: self._open("train", run_config(run, config)))
 
     def log(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
@@ -87,8 +79,34 @@ class Wandb:
         self._with_run(lambda run: close_run(run, failed))
         self._run = None
 
-    def _open(self, identity: dict[str, Any]) -> None:
-        self._run = open_run(self.mode, experiment_folder(self._directory), **identity)
+    def inspection(
+        self,
+        run: RunDirectory,
+        config: Mapping[str, Any],
+        tables: Tables,
+        images: Sequence[Path],
+    ) -> None:
+        if self.mode == "disabled":
+            return
+        self._directory = run
+        self._attempt(lambda: self._open("inspect", dict(config)))
+        self._with_run(lambda run: log_inspection(run, tables, images))
+        self.finish(False)
+
+    def _open(self, job_type: str, config: dict[str, Any]) -> None:
+        folder = experiment_folder(self._directory)
+        self._run = open_run(
+            self.mode,
+            folder,
+            id=run_id(self._directory),
+            name=self._directory.name,
+            group=folder.name,
+            job_type=job_type,
+            project=self.project,
+            entity=self.entity,
+            tags=self.tags,
+            config=config,
+        )
 
     def _add(self, run: "Run", points: list[dict[str, Any]], summary: dict[str, Any]) -> None:
         first = reserve_steps(run, summary.get("step", 0) + 1, len(points))
