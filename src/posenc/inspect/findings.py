@@ -11,10 +11,10 @@ Cell = str | float | None
 
 @dataclass(frozen=True)
 class Table:
-    """`file` is the stem of its csv; a column is of texts where its first row is one."""
+    """`file` is the stem of its csv, if it is written; `section` where on the page it stands."""
 
     section: str
-    file: str
+    file: str | None
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]

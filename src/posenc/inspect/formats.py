@@ -2,6 +2,7 @@
 
 from html import escape
 from math import isinf, isnan
+from textwrap import wrap
 
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -12,6 +13,8 @@ from posenc.report.tables import MISSING
 
 ZERO = 1e-9
 """What lies below is rounding in float64."""
+LONG = 40  # letters of a text that may be broken
+HEADING = 12  # letters of a line of a heading in the terminal
 
 
 def text(cell: Cell) -> str:
@@ -30,14 +33,21 @@ def text(cell: Cell) -> str:
 
 
 def to_terminal(table: Table) -> RichTable:
-    """Texts stand left and are folded where they must be, numbers right."""
+    """Texts stand left, numbers right; a last column of texts is folded where it must be."""
     made = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for column, worded in zip(table.columns, _worded(table), strict=True):
+    for i, (column, worded) in enumerate(zip(table.columns, _worded(table), strict=True)):
+        heading = "\n".join(wrap(column, HEADING, break_long_words=False))
+        whole = not folds(table) or i < len(table.columns) - 1
         side = "left" if worded else "right"
-        made.add_column(column, justify=side, no_wrap=not worded, overflow="fold")
+        made.add_column(heading, justify=side, no_wrap=whole, overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(text(cell)) for cell in row))
     return made
+
+
+def folds(table: Table) -> bool:
+    """Whether the last column is of long texts."""
+    return any(isinstance(row[-1], str) and len(row[-1]) > LONG for row in table.rows)
 
 
 def to_markdown(table: Table) -> str:
@@ -74,7 +84,7 @@ def to_csv(table: Table) -> str:
 
 def _cell(cell: Cell, side: str) -> str:
     whole = f' title="{cell!r}"' if isinstance(cell, float) else ""
-    wrap = ' class="text wrap"' if isinstance(cell, str) and len(cell) > 40 else side
+    wrap = ' class="text wrap"' if isinstance(cell, str) and len(cell) > LONG else side
     return f"<td{wrap}{whole}>{escape(text(cell))}</td>"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wandb import Run
 
-Tables = Mapping[str, tuple[list[str | int], list[Sequence[Any]]]]
+Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 """Columns and rows by name."""
 
 
@@ -17,7 +17,7 @@ def log_inspection(run: "Run", tables: Tables, images: Sequence[Path]) -> None:
 
     found: dict[str, Any] = {
         f"tables/{name}": wandb.Table(
-            columns=columns, data=[list(row) for row in rows], allow_mixed_types=True
+            columns=[*columns], data=[list(row) for row in rows], allow_mixed_types=True
         )
         for name, (columns, rows) in tables.items()
     }

@@ -35,6 +35,17 @@ class Subject:
         """The longest sequence that can be encoded at all; None for any."""
         return self.encoding.max_length()
 
+    @cached_property
+    def along_sequence(self) -> bool:
+        """Whether positions are numbers along the sequence rather than coordinates."""
+        return self.positions(2).ndim == 1
+
+    def other_seed(self) -> "Subject":
+        """The same with weights, and random positions, of another seed."""
+        config = copy.deepcopy(self.config)
+        config.seed += 1
+        return Subject(self.label, config)
+
     def build(self, changes: dict[str, Any]) -> Encoding:
         """One of its own, with other values at some keys of the configuration."""
         config = copy.deepcopy(self.config)
