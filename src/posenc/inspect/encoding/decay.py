@@ -19,6 +19,7 @@ LONGER = 4
 BATCH = 16
 FEW = 4
 SHARE = 0.9
+ROUNDING = 1e-12
 AT = (0, 1, 16)
 EQUAL = [f"equal at {n}" for n in AT] + ["equal at L", "equal at 4L"]
 RANDOM = ["random at L", "random at 4L"]
@@ -82,7 +83,8 @@ def samples(dimension: int) -> Tensor:
 def effective_windows(biases: Tensor, window: int | None) -> list[int]:
     """For each head the nearest keys that get SHARE of the softmax of its biases [H, N]."""
     seen = biases[:, :window]
-    return [int((row.softmax(-1).cumsum(-1) < SHARE).sum()) + 1 for row in seen]
+    least = SHARE - ROUNDING
+    return [int((row.softmax(-1).cumsum(-1) < least).sum()) + 1 for row in seen]
 
 
 PROPERTIES = (Property("decay", [*EQUAL, *RANDOM, *WINDOWS], decay),)

@@ -27,9 +27,16 @@ def maps(subject: Subject) -> list[Measured]:
     codes = code(subject.encoding, subject.positions(length))
     if codes is None:
         return inapplicable(NAMES, NO_CODE)
+    return [_by_step(codes, name, step) for name, step in zip(NAMES, STEPS, strict=True)]
+
+
+def _by_step(codes: Tensor, name: str, step: int) -> Measured:
+    length, channels = codes.shape
+    if length - step <= channels:
+        said = f"{length} positions are too few: some map of {channels} channels fits them all"
+        return Measured(name, None, said)
     said = f"what the best fixed linear map leaves of the change, over {length} positions"
-    left = [unexplained(codes, step) for step in STEPS]
-    return [Measured(name, share, said) for name, share in zip(NAMES, left, strict=True)]
+    return Measured(name, unexplained(codes, step), said)
 
 
 def unexplained(codes: Tensor, step: int) -> float:
