@@ -51,6 +51,7 @@ def test_one_encoding_has_a_card_and_its_files(told: Told, tmp_path: Path) -> No
     assert "Card of alibi" in page and "posenc inspect encoding=alibi" in page
 
 
+@pytest.mark.slow
 def test_several_are_mirrored_side_by_side_and_replace_what_was_there(
     told: Told, tmp_path: Path
 ) -> None:
@@ -71,8 +72,8 @@ def test_several_are_mirrored_side_by_side_and_replace_what_was_there(
 def test_knobs_are_compared_under_their_names() -> None:
     found = subjects_of(parse("inspect", ["encoding=rope", "encoding.spectrum.base=1e4,5e5"]))
     assert [subject.label for subject in found] == [
-        "rope spectrum.base=1e4",
-        "rope spectrum.base=5e5",
+        "rope spectrum.base=10000",
+        "rope spectrum.base=500000",
     ]
 
 
@@ -82,7 +83,7 @@ def test_knobs_are_compared_under_their_names() -> None:
         ([], ["encoding=all", "run=PATH"]),
         (["encoding=rop"], ["encoding=rop", "nearest: rope"]),
         (["encoding=rope", "encoding.bas=3"], ["encoding.bas"]),
-        (["encoding=rope", "train_length=0"], ["train_length", "1"]),
+        (["encoding=rope", "train_length=0"], ["train_length=0", "above 0"]),
         (["encoding=rope", "model.heads=3"], ["heads=3", "width=128"]),
         (["encoding=rope", "name=a,b"], ["name", "single value"]),
         (["encoding=rope", "tokens=3"], ["tokens"]),
