@@ -60,7 +60,13 @@ def codes(subjects: Sequence[Subject]) -> Picture | None:
         " turned there (first head). Red is above zero, blue below, each panel on its own scale."
     )
     names = ("Position", "Channel", "value")
-    return Map("codes", "codes", "Codes", reading, *names, frames).picture() if frames else None
+    return (
+        Map(
+            "codes", "code_matrix", "Codes by position and channel", reading, *names, frames
+        ).picture()
+        if frames
+        else None
+    )
 
 
 def planes(subjects: Sequence[Subject]) -> Picture | None:

@@ -6,7 +6,7 @@ as where angles are computed in it, and all else is exact. float8 is e4m3; it an
 scale for a tensor, its largest value becoming the largest of the format.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from posenc.inspect.encoding.hooks import operands
 from posenc.inspect.encoding.measured import Measured, Property, inapplicable
 from posenc.inspect.encoding.relative import contents
 from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.findings import Table
 
 PLACES = (100, 1_000, 10_000, 100_000)
 NEAR = 64
@@ -48,6 +49,22 @@ def precision(subject: Subject) -> list[Measured]:
     said = f"largest error of a score at position {place}, variance 1"
     found = [*of_values.values(), *of_positions.values()]
     return [Measured(name, error, said) for name, error in zip(NAMES, found, strict=True)]
+
+
+def by_place(subjects: Sequence[Subject]) -> Table:
+    """The errors at all places that an encoding reaches, for the file."""
+    rows = [
+        [subject.label, float(place), name, of_values[name], of_positions[name]]
+        for subject in subjects
+        if subject.along_sequence
+        for place in PLACES
+        if subject.limit is None or place < subject.limit
+        for of_values, of_positions in [errors(subject, place)]
+        for name in FORMATS
+    ]
+    columns = ["encoding", "position", "format", "values", "positions"]
+    title = "Largest errors of a score by position"
+    return Table("", "low_precision_by_position", title, columns, rows, printed=False)
 
 
 @torch.no_grad()
