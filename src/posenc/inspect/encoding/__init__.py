@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from posenc.inspect.encoding.matrix import THEMES, Found, ideals, matrix, measure, of_theme
 from posenc.inspect.encoding.pictures import HEADINGS, pictures
+from posenc.inspect.encoding.precision import by_place
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.findings import Findings, Table
 
@@ -30,6 +31,7 @@ def inspect(subjects: Sequence[Subject], report: Callable[[str], None]) -> Findi
             *_themes(found),
             *_cards_of(found, printed=alone),
             _long(found),
+            by_place(subjects),
         ],
         pictures=pictures(subjects),
     )
