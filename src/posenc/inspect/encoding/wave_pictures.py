@@ -128,7 +128,10 @@ def bound(subjects: Sequence[Subject]) -> Picture | None:
         return None
     host, length = subjects[0].encoding.geometry, subjects[0].length
     at = [max(1, length // LONGER), length, LONGER * length]
-    least = [(n, smallest_base(host.head_width, n)) for n in at]
+    least, base = [], 1.0
+    for n in at:
+        base = smallest_base(host.head_width, n, base)
+        least.append((n, base))
     lines = [line(f"bound at head width {host.head_width}", least, 0)]
     for i, (base, labels) in enumerate(_by_base(bases).items()):
         lines.append(line(", ".join(labels), [(n, base) for n in at], i + 1, dashes=1))
