@@ -13,6 +13,7 @@ COMMANDS = {
     "wandb-sweep": "an experiment's grids as sweeps that W&B's agents run",
     "check": "what an encoding must do, and what of it holds",
     "bench": "what encodings cost in time and memory",
+    "inspect": "what an encoding is, measured without training, or what a run has made of it",
     "list": "every config group and option",
 }
 
@@ -172,6 +173,27 @@ TEXTS = {
           vocabulary, precision, compile, gradient_clip
           threads, rounds                       of a CPU; how often everything is timed
           name, outputs_dir                     the folder is outputs_dir/name/bench
+    """,
+    "inspect": """
+        usage: posenc inspect encoding=NAME|all [key=value ...] [--config-dir DIR]
+               posenc inspect run=PATH [key=value ...]
+
+        Measures properties of encodings side by side, without training, and draws them; or what a
+        trained run has made of its encoding. Prints tables and writes outputs/NAME/inspect/, or
+        the run's own inspect/: index.html, csv, png and svg.
+
+          posenc inspect encoding=rope
+          posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4
+          posenc inspect encoding=all
+          posenc inspect run=outputs/quickstart/alibi-L64-s1-3f9c2a1b
+
+        keys
+          encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
+          train_length                          L; what lies past it is looked at to 4L
+          run                                   a run directory
+          seed                                  of weights that are drawn
+          logger                                wandb mirrors tables and figures
+          name, outputs_dir                     the folder is outputs_dir/name/inspect
     """,
     "list": """
         usage: posenc list [GROUP] [--config-dir DIR]

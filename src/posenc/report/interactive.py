@@ -42,7 +42,7 @@ def _traces(chart: Chart, line: Line, named: bool) -> list[go.Scatter]:
         **_look(line),
         **group,
     )
-    if line.published or all(dot.band.seeds == 1 for dot in line.dots):
+    if line.published or all(dot.band.seeds <= 1 for dot in line.dots):
         return [drawn]
     if len(line.dots) == 1:
         return [drawn.update(_crosses(line.dots[0]))]

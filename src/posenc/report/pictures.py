@@ -1,18 +1,11 @@
 """Every figure of a report, by the section of the page in which it stands."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import plotly.graph_objects as go
-from matplotlib.figure import Figure
-
-from posenc.report.charts import Chart
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
-from posenc.report.figures import draw
 from posenc.report.heat_figures import draw_heat
 from posenc.report.heat_interactive import interactive_heat
-from posenc.report.interactive import interactive
 from posenc.report.kinds.accuracy import accuracy
 from posenc.report.kinds.bases import bases
 from posenc.report.kinds.by_length import by_length
@@ -20,20 +13,8 @@ from posenc.report.kinds.by_position import by_position
 from posenc.report.kinds.cost import cost
 from posenc.report.kinds.heat import HeatMap, heat_map
 from posenc.report.kinds.relative import relative
+from posenc.report.picture import Picture, of_chart
 from posenc.report.style import styles
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One figure: drawn for paper, plotted on the page, and its points; `file` is its stem."""
-
-    section: str
-    file: str
-    title: str
-    caption: str
-    csv: str
-    draw: Callable[[], Figure]
-    plot: Callable[[], go.Figure]
 
 
 def pictures(
@@ -52,21 +33,9 @@ def pictures(
         ("positions", by_position(positions, looks) if positions else None),
         ("cost", cost(lengths, looks, experiment)),
     ]
-    made = [_of_chart(section, chart) for section, chart in charts if chart]
+    made = [of_chart(section, chart) for section, chart in charts if chart]
     heat = heat_map(positions)
     return [*made, *([_of_heat(heat)] if heat else [])]
-
-
-def _of_chart(section: str, chart: Chart) -> Picture:
-    return Picture(
-        section,
-        chart.file,
-        chart.title,
-        f"{chart.subtitle}. {chart.reading}",
-        chart.csv,
-        lambda: draw(chart),
-        lambda: interactive(chart),
-    )
 
 
 def _of_heat(heat: HeatMap) -> Picture:

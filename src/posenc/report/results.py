@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posenc.claims.verdict import Verdict
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
-from posenc.report.pictures import Picture
+from posenc.report.picture import Picture
 from posenc.report.tables import Table
 
 

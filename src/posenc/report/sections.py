@@ -1,7 +1,6 @@
 """The sections of the page, in the order in which a reader asks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from posenc.claims.verdict import Verdict
@@ -9,6 +8,7 @@ from posenc.report import html
 from posenc.report.cautions import cautions
 from posenc.report.collect import Experiment
 from posenc.report.files import told
+from posenc.report.layout import Section
 from posenc.report.measured import measured, once
 from posenc.report.reading import conclusions
 from posenc.report.results import Results
@@ -29,16 +29,6 @@ RUNS = (
     "<p>Each name opens the run's own folder; the files beside it are what every number on this"
     " page was made from.</p>"
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: the end of its address, its name in the list, its heading, its HTML."""
-
-    id: str
-    name: str
-    heading: str
-    body: str
 
 
 def sections(results: Results, figures: Mapping[str, str], made: Iterable[str]) -> list[Section]:

@@ -9,7 +9,10 @@ from posenc.claims.parse import CONFIDENCE
 
 @dataclass(frozen=True)
 class Band:
-    """A mean with its t interval; with the lowest and the highest where seeds are too few."""
+    """A mean with its t interval; with the lowest and the highest where seeds are too few.
+
+    What follows from a formula has no seeds.
+    """
 
     mean: float
     low: float
@@ -19,11 +22,16 @@ class Band:
     @property
     def told(self) -> str:
         """What `low` and `high` are, for a reader; nothing of a single seed."""
-        if self.seeds == 1:
+        if self.seeds <= 1:
             return ""
         if self.seeds < FEWEST_SEEDS:
             return f"lowest and highest of {self.seeds} seeds"
         return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
+
+
+def exact(value: float) -> Band:
+    """A number that follows from a formula."""
+    return Band(value, value, value, 0)
 
 
 def band(values: Sequence[float]) -> Band:
@@ -37,6 +45,8 @@ def band(values: Sequence[float]) -> Band:
 def band_text(bands: Iterable[Band]) -> str:
     """What the points of a figure are, and what its bands are."""
     counts = {band.seeds for band in bands}
+    if counts == {0}:
+        return ""
     if counts == {1}:
         return "One seed"
     each = "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))

@@ -9,13 +9,12 @@ from posenc.claims.evidence import Evidence
 from posenc.claims.judge import judge
 from posenc.claims.verdict import Verdict
 from posenc.config.errors import RunError
-from posenc.record.figure import png, svg
 from posenc.record.files import write_atomic
 from posenc.report import formats, latex, verdict_formats
 from posenc.report.collect import read_experiment
 from posenc.report.page import page
 from posenc.report.panels import length_panels, position_panels, task_panels
-from posenc.report.pictures import Picture, pictures
+from posenc.report.pictures import pictures
 from posenc.report.published import beside
 from posenc.report.reading import missing
 from posenc.report.results import Results
@@ -47,7 +46,7 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
         **_tables("accuracy", results.task_tables, missing(experiment)),
         **_tables("extrapolation", results.length_tables, missing(experiment)),
         "runs.csv": formats.runs_csv(experiment),
-        **{name: data for p in results.pictures for name, data in _figure(p).items()},
+        **{name: data for p in results.pictures for name, data in p.files().items()},
     }
     index = folder / "report" / "index.html"
     for name, data in made.items():
@@ -77,12 +76,4 @@ def _tables(stem: str, tables: Sequence[Table], notes: Sequence[str]) -> dict[st
         f"{stem}.csv": formats.to_csv(tables),
         f"{stem}.md": formats.to_markdown(tables, notes),
         f"{stem}.tex": latex.extrapolation_latex(tables),
-    }
-
-
-def _figure(picture: Picture) -> dict[str, str | bytes]:
-    return {
-        f"{picture.file}.csv": picture.csv,
-        f"{picture.file}.png": png(picture.draw),
-        f"{picture.file}.svg": svg(picture.draw, picture.title),
     }

@@ -1,10 +1,13 @@
 """No mirror: the run's own files only."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from posenc.record.rundir import RunDirectory
+from posenc.tracking.inspection import Tables
 
 
 class Silent:
@@ -17,4 +20,13 @@ class Silent:
         pass
 
     def finish(self, failed: bool) -> None:
+        pass
+
+    def inspection(
+        self,
+        run: RunDirectory,
+        config: Mapping[str, Any],
+        tables: Tables,
+        images: Sequence[Path],
+    ) -> None:
         pass

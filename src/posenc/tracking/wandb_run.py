@@ -3,7 +3,8 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -11,7 +12,8 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.artifact import log_checkpoint
-from posenc.tracking.identity import experiment_folder, run_config
+from posenc.tracking.identity import experiment_folder, run_config, wandb_id
+from posenc.tracking.inspection import Tables, log_inspection
 from posenc.tracking.journal import Journal
 from posenc.tracking.mirror import Mirror
 from posenc.tracking.session import abandon, close_run, open_online, open_run
@@ -76,6 +78,32 @@ class Wandb:
             abandon(wandb_run)
             raise RunError(f"W&B failed: {_one_line(error)}") from None
 
+    def inspection(
+        self,
+        run: RunDirectory,
+        config: Mapping[str, Any],
+        tables: Tables,
+        images: Sequence[Path],
+    ) -> None:
+        if self.mode == "disabled":
+            return
+        self._directory = run
+        self._attempt(lambda: self._log_inspection(run, config, tables, images))
+
+    def _log_inspection(
+        self,
+        run: RunDirectory,
+        config: Mapping[str, Any],
+        tables: Tables,
+        images: Sequence[Path],
+    ) -> None:
+        folder = experiment_folder(run)
+        identity = self._of("inspect", run, wandb_id(folder.name, run.name), config)
+        wandb_run = self._run = open_run(self.mode, folder, **identity)
+        log_inspection(wandb_run, tables, images)
+        close_run(wandb_run, failed=False)
+        self._run = None
+
     def _open(self, run: RunDirectory, config: DictConfig) -> None:
         journal = Journal(run)
         journal.start()
@@ -85,15 +113,20 @@ class Wandb:
 
     def _identity(self, journal: Journal, config: DictConfig) -> dict[str, Any]:
         run = journal.directory
+        return self._of("train", run, journal.run_id, {**run_config(run, config), **journal.git})
+
+    def _of(
+        self, job_type: str, run: RunDirectory, run_id: str, config: Mapping[str, Any]
+    ) -> dict[str, Any]:
         return {
-            "id": journal.run_id,
+            "id": run_id,
             "name": run.name,
             "group": experiment_folder(run).name,
-            "job_type": "train",
+            "job_type": job_type,
             "project": self.project,
             "entity": self.entity,
             "tags": self.tags,
-            "config": {**run_config(run, config), **journal.git},
+            "config": config,
         }
 
     def _close(self, run: "Run", failed: bool) -> None:

@@ -1,0 +1,77 @@
+"""`posenc inspect encoding=...`: properties of encodings, measured without training."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from posenc.bench.labels import labels
+from posenc.cli.arguments import Arguments
+from posenc.config.components import build
+from posenc.config.compose import compose, resolve
+from posenc.config.errors import ConfigError
+from posenc.config.explain import key_of
+from posenc.config.keys import refuse_strangers
+from posenc.config.numbers import canonical
+from posenc.config.paths import options
+from posenc.config.settings import TYPES, check_settings
+from posenc.inspect.encoding import inspect
+from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.write import mirror, show, write
+from posenc.record.rundir import RunDirectory
+from posenc.sweep.grids import expand
+from posenc.sweep.plan import own_modules
+from posenc.tracking.tracker import Tracker
+
+SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
+ONCE = ("name", "outputs_dir", "logger")
+ALL = "encoding=all"
+
+
+def run(arguments: Arguments) -> int:
+    subjects = subjects_of(arguments)
+    config = subjects[0].config
+    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
+    torch.set_num_threads(1)  # more would slow down encodings as small as these
+    with Console(stderr=True).status("measuring") as status:
+        findings = inspect(subjects, lambda label: status.update(f"measuring {label}"))
+    folder = Path(config.outputs_dir) / config.name / "inspect"
+    index = write(folder, findings, arguments.typed())
+    plain: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
+    mirror(tracker, RunDirectory(folder), folder, findings, plain)
+    console = Console()
+    show(console, findings)
+    console.print(str(index), soft_wrap=True, highlight=False)
+    return 0
+
+
+def subjects_of(arguments: Arguments) -> list[Subject]:
+    """What is to be inspected, side by side; ConfigError with nothing measured if any is wrong."""
+    folders = list(arguments.config_dirs)
+    words = ["encoding=glob(*)" if word == ALL else word for word in arguments.overrides]
+    if not any(key_of(word) == "encoding" for word in words):
+        there = ", ".join(options("encoding", folders))
+        raise ConfigError(f"give encoding=all, some of {there}, or run=PATH")
+    jobs = expand(None, words, lambda group: sorted(options(group, folders)))
+    configs = [_composed(job, folders) for job in jobs]
+    for key in ONCE:
+        if len({str(config[key]) for config in configs}) > 1:
+            raise ConfigError(f"{key}: one page shows all encodings; give a single value")
+    names = labels([config.choices.encoding for config in configs], jobs)
+    return [Subject(name, config) for name, config in zip(names, configs, strict=True)]
+
+
+def _composed(job: list[str], folders: list[Path]) -> DictConfig:
+    """One encoding's configuration, resolved and checked."""
+    composed = compose("inspect", job, folders, with_hydra=True)
+    plain = canonical(
+        resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
+    )
+    refuse_strangers(OmegaConf.create(plain), compose("inspect", [], folders))
+    choices = dict(composed.hydra.runtime.choices)
+    config = OmegaConf.create({**plain, "choices": choices})
+    check_settings(config, {key: TYPES[key] for key in SETTINGS})
+    config.modules = sorted({*config.modules, *own_modules(plain)})
+    return config

@@ -1,0 +1,1 @@
+"""What an encoding is, measured without training, and what a trained run has made of it."""

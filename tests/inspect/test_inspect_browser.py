@@ -1,0 +1,51 @@
+"""The page of an inspection in a real browser, from file://."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from posenc.cli import main
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1280,1600")
+HOST = ["model.width=32", "model.heads=4", "train_length=16"]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for flag in (*FLAGS, "--disable-background-networking", f"--user-data-dir={tmp_path / 'user'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    yield driver
+    driver.quit()
+
+
+def test_every_figure_stands_in_its_own_place(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    assert main(["inspect", "encoding=sinusoidal,t5", *HOST, f"outputs_dir={tmp_path}"]) == 0
+    folder = tmp_path / "scratch" / "inspect"
+    figures = {file.stem for file in folder.glob("*.svg")}
+    browser.get((folder / "index.html").as_uri())
+    WebDriverWait(browser, 60).until(
+        lambda driver: (
+            len(driver.find_elements(By.CSS_SELECTOR, ".plot .plot-container")) == len(figures)
+        )
+    )
+    assert {plot.get_attribute("id") for plot in _plots(browser)} == figures
+    maps = browser.find_elements(By.CSS_SELECTOR, "#code_matrix .heatmaplayer image")
+    assert len(maps) == 1  # t5 has no code
+    assert browser.find_elements(By.CSS_SELECTOR, "#wavelengths .shapelayer path")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert "Card of t5" in browser.find_element(By.TAG_NAME, "nav").text
+
+
+def _plots(browser: webdriver.Chrome) -> list:
+    return browser.find_elements(By.CSS_SELECTOR, ".plot .js-plotly-plot")
