@@ -188,11 +188,20 @@ def test_watching_changes_nothing_and_shows_every_row_of_every_layer_once(
     assert shown == [(n, i, min(i + 5, LENGTH)) for n in range(2) for i in range(0, LENGTH, 5)]
 
 
-def test_moved_is_the_total_variation() -> None:
-    here = torch.tensor([0.5, 0.5])
-    assert moved(here, here) == 0
-    assert moved(here, torch.tensor([0.5, 0.25, 0.25])) == 0.25
-    assert moved(torch.tensor([0.0, 0.0, 1.0]), here) == 1
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([0.5, 0.25, 0.25], 0),
+        ([0.2, 0.1, 0.3, 0.4], 0),  # thinner, and no more than that
+        ([0.25, 0.25, 0.5], 1 / 6),
+        ([0.0, 1.0], 2 / 3),
+        ([0.0, 0.0, 1.0], 0.5),  # nothing is left there
+    ],
+)
+def test_moved_is_the_total_variation_of_what_is_near(there: list[float], wanted: float) -> None:
+    here = torch.tensor([0.5, 0.25, 0.25]).double()
+    found = moved(here, torch.tensor(there).double(), 2)
+    assert float(found) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_rows_by_distance_cover_every_distance_and_cut_at_the_training_length(

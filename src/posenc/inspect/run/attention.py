@@ -9,6 +9,8 @@ from torch import Tensor
 
 from posenc.inspect.run.watch import Rows
 
+TINY = 1e-300  # of a sum that is divided by
+
 
 class ByDistance:
     """Attention and added score by distance, of queries with at least `first` tokens before them.
@@ -75,10 +77,14 @@ class ByPosition:
             self.first[layer, :, at] += weights[..., 0].sum(0).cpu()
 
 
-def moved(here: Tensor, there: Tensor) -> Tensor:
-    """How much attention lies at other distances [..]: total variation, 0 to 1, of two sets of
-    shares [.., T] and [.., T'], distances past the end of the shorter one having none."""
-    short, long = sorted((here, there), key=lambda shares: shares.shape[-1])
-    common = short.shape[-1]
-    apart = (short - long[..., :common]).abs().sum(-1) + long[..., common:].sum(-1)
-    return apart / 2
+def moved(here: Tensor, there: Tensor, near: int) -> Tensor:
+    """How much of the attention to the `near` distances lies at others of them, 0 to 1 [..].
+
+    The total variation of two sets of shares [.., T] and [.., T'], each divided by what it has in
+    its first `near` distances: attention that thins out evenly has not moved.
+    """
+    one, other = (
+        shares[..., :near] / shares[..., :near].sum(-1, keepdim=True).clamp(min=TINY)
+        for shares in (here, there)
+    )
+    return (one - other).abs().sum(-1) / 2

@@ -32,12 +32,13 @@ def position_vectors(encoding: Encoding, length: int, device: torch.device) -> T
     return added if added.any() else None
 
 
-def described(name: str, vectors: Tensor) -> dict[str, Any]:
+def described(name: str, vectors: Tensor, *, repeated: bool = False) -> dict[str, Any]:
     """Norms and covariance of `vectors` [n, D] as a row.
 
     `diagonal_over_rest` is the mean of the covariance's diagonal over the mean size of its other
     elements; of n independent normal vectors with independent channels it would be about
-    sqrt(pi n / 2), `if_independent`. `diagonal_share` is the diagonal's part of the sum of squares.
+    sqrt(pi n / 2), `independent`; None where vectors are `repeated`. `diagonal_share` is the
+    diagonal's part of the sum of squares.
     """
     norms = vectors.norm(dim=-1)
     covariance = vectors.T.cov()
@@ -51,7 +52,7 @@ def described(name: str, vectors: Tensor) -> dict[str, Any]:
         "mean_norm": float(norms.mean()),
         "std_norm": float(norms.std(correction=0)),
         "diagonal_over_rest": float(diagonal.mean()) / mean_rest if mean_rest else None,
-        "if_independent": math.sqrt(math.pi * len(vectors) / 2),
+        "independent": None if repeated else math.sqrt(math.pi * len(vectors) / 2),
         "diagonal_share": float(diagonal.square().sum() / covariance.square().sum()),
     }
 
@@ -62,7 +63,8 @@ def embeddings(
     """A row for the vocabulary, one for the tokens of a text [n] as often as they come in it, and
     one for the positions within the training length and past it, where there are any."""
     vectors, trained = token_vectors(model, vocabulary), model.encoding.geometry.train_length
-    rows = [described("vocabulary", vectors), described("text", vectors[tokens.flatten()])]
+    text = described("text", vectors[tokens.flatten()], repeated=True)
+    rows = [described("vocabulary", vectors), text]
     added = position_vectors(model.encoding, length, model.device)
     if added is not None:
         rows.append(described("positions within L", added[:trained]))

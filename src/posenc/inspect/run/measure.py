@@ -20,7 +20,7 @@ from posenc.model.decoder import Decoder
 
 
 @dataclass
-class Findings:
+class Measured:
     """Rows of each table, and in words what does not apply to the run."""
 
     tables: dict[str, list[Row]] = field(default_factory=dict)
@@ -38,28 +38,30 @@ class Findings:
 class Subject:
     """A trained model, the encoding that it was initialised with, and what it is shown.
 
-    `windows` are tokens [n, T] by their length T, the training length first; `sentence` [T] is
-    None for a model of no text.
+    `windows` are tokens [n, T] by their length T, the training length first; `sentence` are tokens
+    [T], or why there are none.
     """
 
     model: Decoder
     initial: Encoding
     vocabulary: int
     windows: dict[int, Tensor]
-    sentence: Tensor | None
+    sentence: Tensor | str
     precision: str
 
 
-def measure(subject: Subject, report: Callable[[str], None]) -> Findings:
+def measure(subject: Subject, report: Callable[[str], None]) -> Measured:
     """Every table; `report` is told what is being measured."""
-    found, model = Findings(), subject.model
+    found, model = Measured(), subject.model
     at_length: Tensor | None = None
     for length, tokens in subject.windows.items():
         report(f"attention in windows of {length} tokens")
         shares = _attention(found, subject, length, tokens, at_length)
         at_length = shares if at_length is None else at_length
     report("embeddings and equal tokens")
-    longest = max(subject.windows)
+    limit, longest = model.encoding.max_length(), max(subject.windows)
+    if limit is not None:
+        found.notes.append(f"The encoding serves at most {limit} positions: nothing past them.")
     trained = model.encoding.geometry.train_length
     tokens = subject.windows[longest]
     rows = embeddings(model, subject.vocabulary, tokens, longest)
@@ -68,8 +70,8 @@ def measure(subject: Subject, report: Callable[[str], None]) -> Findings:
         found.notes.append(
             "The encoding adds nothing to the stream: there are no position vectors."
         )
-    if subject.sentence is None:
-        found.notes.append("The model reads symbols of a task: there is no sentence for it.")
+    if isinstance(subject.sentence, str):
+        found.notes.append(subject.sentence)
     else:
         found.add("equal_tokens", in_a_sentence(model, subject.sentence, subject.precision))
     found.add("equal_tokens", in_a_text(model, tokens, trained, subject.precision))
@@ -79,7 +81,7 @@ def measure(subject: Subject, report: Callable[[str], None]) -> Findings:
 
 
 def _attention(
-    found: Findings, subject: Subject, length: int, tokens: Tensor, at_length: Tensor | None
+    found: Measured, subject: Subject, length: int, tokens: Tensor, at_length: Tensor | None
 ) -> Tensor:
     """Tables of one length; the shares of attention by distance [layers, H, T]."""
     model, encoding = subject.model, subject.model.encoding

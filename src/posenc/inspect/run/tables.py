@@ -78,13 +78,13 @@ def heads(
     length: int, distances: ByDistance, positions: ByPosition, at_length: Tensor
 ) -> list[Row]:
     """A head in a line: means over the queries that `distances` counts, and how much of their
-    attention has moved from the shares [layers, H, L] that it has `at_length`."""
+    attention to the nearer half of L has moved from the shares [layers, H, L] `at_length`."""
     shares = distances.shares()
     means = {
         name: getattr(positions, name)[..., distances.first :].mean(-1) / positions.windows
         for name in PER_QUERY
     }
-    change = moved(at_length, shares)
+    change = moved(at_length, shares, max(1, at_length.shape[-1] // 2))
     return [
         {"length": length, **head}
         | {name: float(mean[at]) for name, mean in means.items()}
