@@ -1,6 +1,7 @@
 """`posenc inspect run=...` end to end, on runs that were trained for it."""
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,7 @@ def test_a_table_that_ends_at_the_training_length(
     assert "at most 24 positions; give lengths up to 24" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_task_has_no_sentence_and_fox_has_gates(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,15 @@ def test_a_task_has_no_sentence_and_fox_has_gates(
     added = [row for row in rows(run, "attention_by_distance") if row["start"] == "0"]
     assert all(float(row["added"]) == pytest.approx(0, abs=1e-5) for row in added)
     assert (run.path / "inspect" / "added_by_distance.svg").is_file()
+
+
+@pytest.mark.slow
+def test_a_logger_mirrors_it_beside_the_run(trained: Callable[..., RunDirectory]) -> None:
+    run = trained("encoding=nope")
+    assert main(["inspect", f"run={run.path}", "windows=2", "logger=wandb"]) == 0
+    (fragment,) = (run.path.parent / "wandb").glob("offline-run-*")
+    assert fragment.name.endswith(f"{run.name}-inspect")
+    shutil.rmtree(run.path / "inspect")
 
 
 def test_what_is_asked_wrongly_is_told_and_nothing_is_written(

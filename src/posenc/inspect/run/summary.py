@@ -21,7 +21,8 @@ HEADS = (
 SCORES = (
     "q . k / sqrt(d) and what the encoding adds. within: queries within L. Of queries past L, near"
     " are keys at distances that training has shown, far those L or more back. A step from within"
-    " to near says that positions past L are strange to the layer; one from near to far, distances."
+    " to near that the longer distances there do not explain says that positions past L are strange"
+    " to the layer; one from near to far, distances past L."
 )
 ROTARY = (
     "norm is the share of |q_i| |k_j|, the most that a frequency could give to the score (Barbero"
@@ -66,7 +67,8 @@ def _layers(heads: Sequence[Row]) -> Table:
     for (length, layer), group in _by(heads, "length", "layer"):
         most = max(group, key=lambda row: row["moved"])
         means = [_mean(group, name) for name in MEANS]
-        lines.append([length, layer, *means, most["moved"], most["head"]])
+        told = [most["moved"], most["head"]] if most["moved"] else [None, None]
+        lines.append([length, layer, *means, *told])
     return Table("attention", "layers", "Attention by layer", columns, lines, HEADS)
 
 
