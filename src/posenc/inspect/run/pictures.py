@@ -1,20 +1,17 @@
 """The figures of a run's page: a panel for each layer, a line for each head."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import pi
 
 from posenc.inspect.run.measure import Measured
+from posenc.inspect.run.panels import frame, keys_back, layers, lengths, only, style, to_csv
 from posenc.inspect.run.tables import Row
-from posenc.report.charts import Chart, Dot, Frame, Line, Mark
-from posenc.report.formats import csv_text
+from posenc.report.charts import Chart, Dot, Frame, Line
 from posenc.report.picture import Picture, of_chart
 from posenc.report.seeds import exact
-from posenc.report.style import DASHES, MARKERS, Style, shades
 
 FAINTEST = 1e-6  # weight of a key that is drawn
 LARGEST = 6  # parameters that are drawn
-
-Value = Callable[[Row], float]
 
 
 def pictures(found: Measured, train_length: int) -> list[Picture]:
@@ -35,17 +32,17 @@ def pictures(found: Measured, train_length: int) -> list[Picture]:
 
 def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
     """Windows of L on the left, the longest on the right."""
-    lengths = dict.fromkeys((min(_lengths(rows)), max(_lengths(rows))))
+    both = dict.fromkeys((min(lengths(rows)), max(lengths(rows))))
     frames = [
-        _frame(
+        frame(
             f"Layer {layer}, windows of {length}",
-            [row for row in _of(rows, layer=layer, length=length) if row["per_key"] > FAINTEST],
-            (_keys_back, lambda row: row["per_key"]),
+            [row for row in only(rows, layer=layer, length=length) if row["per_key"] > FAINTEST],
+            (keys_back, lambda row: row["per_key"]),
             f"layer {layer}",
             train_length,
         )
-        for layer in _layers(rows)
-        for length in lengths
+        for layer in layers(rows)
+        for length in both
     ]
     return Chart(
         file="attention_by_distance",
@@ -59,21 +56,21 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
             " the dashed line lie distances that training has not shown. A head that does the same"
             f" at both lengths has the same line. Weights below {FAINTEST:g} are left out"
         ),
-        csv=_csv(rows),
+        csv=to_csv(rows),
     )
 
 
 def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
-    longest = max(_lengths(rows))
+    longest = max(lengths(rows))
     frames = [
-        _frame(
+        frame(
             f"Layer {layer}",
-            _of(rows, layer=layer, length=longest),
+            only(rows, layer=layer, length=longest),
             (lambda row: (row["start"] + row["stop"] + 1) / 2, lambda row: row["entropy"]),
             "all",
             train_length,
         )
-        for layer in _layers(rows)
+        for layer in layers(rows)
     ]
     return Chart(
         file="attention_by_position",
@@ -87,22 +84,22 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
             " dashed one shows a head that positions past L disturb; one that goes on rising, a"
             " head whose attention thins out over more keys"
         ),
-        csv=_csv(rows),
+        csv=to_csv(rows),
     )
 
 
 def _added(rows: Sequence[Row], train_length: int) -> Chart:
-    longest = max(_lengths(rows))
+    longest = max(lengths(rows))
     shown = [row for row in rows if row["length"] == longest]
     frames = [
-        _frame(
+        frame(
             f"Layer {layer}",
-            _of(shown, layer=layer),
-            (_keys_back, lambda row: row["added"]),
+            only(shown, layer=layer),
+            (keys_back, lambda row: row["added"]),
             "all",
             train_length,
         )
-        for layer in _layers(shown)
+        for layer in layers(shown)
     ]
     return Chart(
         file="added_by_distance",
@@ -115,7 +112,7 @@ def _added(rows: Sequence[Row], train_length: int) -> Chart:
             "Biases of slopes, buckets and tables, and what gates and relative keys add on this"
             " text, in the mean over queries past L (or, in windows of L, of the last half)"
         ),
-        csv=_csv([{key: row[key] for key in ADDED} for row in rows]),
+        csv=to_csv([{key: row[key] for key in ADDED} for row in rows]),
     )
 
 
@@ -124,17 +121,17 @@ ADDED = ("length", "layer", "head", "start", "stop", "added")
 
 def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
     """Shares of the norm on the left, of the variation on the right."""
-    longest = max(_lengths(rows))
+    longest = max(lengths(rows))
     turning = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
     frames = [
-        _frame(
+        frame(
             f"Layer {layer}: {name}",
-            _of(turning, layer=layer),
+            only(turning, layer=layer),
             (lambda row: 2 * pi / row["frequency"], lambda row, name=name: row[name]),
             name,
             train_length,
         )
-        for layer in _layers(turning)
+        for layer in layers(turning)
         for name in ("norm", "variation")
     ]
     return Chart(
@@ -149,7 +146,7 @@ def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
             " of what differs between the keys of a query. Right of the dashed line the wavelength"
             " is longer than the training length"
         ),
-        csv=_csv(rows),
+        csv=to_csv(rows),
     )
 
 
@@ -161,7 +158,7 @@ def _learned(rows: Sequence[Row]) -> Chart:
         lines = [
             Line(
                 "after training" if key == "trained" else "before",
-                _style(n, 2),
+                style(n, 2),
                 tuple(Dot(i + 1.0, exact(row[key])) for i, row in enumerate(of_name)),
             )
             for n, key in enumerate(("initial", "trained"))
@@ -176,46 +173,5 @@ def _learned(rows: Sequence[Row]) -> Chart:
         frames=tuple(frames),
         ratio=False,
         reading="In the order of the csv, which has the index of each" + left_out,
-        csv=_csv(rows),
+        csv=to_csv(rows),
     )
-
-
-def _frame(
-    heading: str, rows: Sequence[Row], point: tuple[Value, Value], group: str, train_length: int
-) -> Frame:
-    """A line for each head, through the `point` (x, y) of each row."""
-    x, y = point
-    heads = list(dict.fromkeys(row["head"] for row in rows))
-    lines = []
-    for n, head in enumerate(heads):
-        of_head = [row for row in rows if row["head"] == head]
-        dots = tuple(Dot(x(row), exact(y(row))) for row in of_head)
-        lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
-    return Frame(heading, tuple(lines), group, (Mark(train_length, "L"),))
-
-
-def _keys_back(row: Row) -> float:
-    """The middle of the distances of a row, the query's own token counted as 1."""
-    return (row["start"] + row["stop"] + 1) / 2
-
-
-def _of(rows: Sequence[Row], **wanted: int) -> list[Row]:
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
-def _layers(rows: Sequence[Row]) -> list[int]:
-    return list(dict.fromkeys(row["layer"] for row in rows))
-
-
-def _lengths(rows: Sequence[Row]) -> set[int]:
-    return {row["length"] for row in rows}
-
-
-def _style(number: int, count: int) -> Style:
-    return Style(
-        shades(count)[number], *MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)]
-    )
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    return csv_text([list(rows[0]), *(list(row.values()) for row in rows)])

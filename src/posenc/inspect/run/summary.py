@@ -166,7 +166,7 @@ def _whole(
 
 def _by(rows: Sequence[Row], *keys: str) -> Iterator[tuple[tuple, list[Row]]]:
     """Rows that are alike in `keys`, in the order of their first one."""
-    order = {key: n for n, key in enumerate(dict.fromkeys(map(lambda r: _key(r, keys), rows)))}
+    order = {key: n for n, key in enumerate(dict.fromkeys(_key(row, keys) for row in rows))}
     ordered = sorted(rows, key=lambda row: order[_key(row, keys)])
     for key, group in groupby(ordered, key=lambda row: _key(row, keys)):
         yield key, list(group)

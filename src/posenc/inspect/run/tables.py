@@ -19,6 +19,7 @@ Row = dict[str, Any]
 SINGLE = 32  # distances, each a row of its own; from there on so many rows
 PER_DOUBLING = 8
 POSITIONS = 64  # rows of positions
+PER_QUERY = ("entropy", "first", "distance", "past")
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
@@ -69,9 +70,6 @@ def by_position(length: int, found: ByPosition, train_length: int) -> list[Row]:
         for at, head in _heads(means["entropy"])
         for n, (start, stop) in enumerate(itertools.pairwise(edges))
     ]
-
-
-PER_QUERY = ("entropy", "first", "distance", "past")
 
 
 def heads(
