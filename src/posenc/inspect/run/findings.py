@@ -8,7 +8,7 @@ from posenc.inspect.run.summary import summaries
 SECTIONS = {
     "attention": "Attention",
     "scores": "Scores within the trained range and past it",
-    "frequencies": "Rotary frequencies",
+    "rotations": "Rotary frequencies",
     "encoding": "What the encoding adds, and what was learned",
     "vectors": "Tokens beside positions",
     "equal": "Two equal tokens",

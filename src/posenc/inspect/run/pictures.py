@@ -24,7 +24,7 @@ def pictures(found: Measured, train_length: int) -> list[Picture]:
     if any(row["added"] for row in rows["attention_by_distance"]):
         made.append(("encoding", _added(rows["attention_by_distance"], train_length)))
     if any(row["frequency"] for row in rows.get("frequencies", [])):
-        made.append(("frequencies", _frequencies(rows["frequencies"], train_length)))
+        made.append(("rotations", _frequencies(rows["frequencies"], train_length)))
     if "learned" in rows:
         made.append(("encoding", _learned(rows["learned"])))
     return [of_chart(section, chart) for section, chart in made]

@@ -105,7 +105,7 @@ def _rotary(frequencies: Sequence[Row], train_length: int) -> Table:
         for (length, number), rows in _by(frequencies, "length", "number")
     ]
     title = "Rotary frequencies, in the mean over layers and heads"
-    return Table("frequencies", "rotary", title, columns, lines, ROTARY)
+    return Table("rotations", "rotary", title, columns, lines, ROTARY)
 
 
 def _gates(gates: Sequence[Row]) -> Table:
