@@ -1,6 +1,5 @@
 """`posenc bench`: what encodings cost in time and memory."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from posenc.bench.write import show, write
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.explain import key_of
+from posenc.config.explain import root_of
 from posenc.config.keys import refuse_strangers
 from posenc.config.numbers import canonical
 from posenc.config.paths import options
@@ -63,12 +62,12 @@ def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     known = compose("bench", [], folders)
     readable = {*map(str, known), "experiment"}
     for override in arguments.overrides:
-        if _root(override) not in readable:
-            hint = did_you_mean(_root(override), readable)
+        if root_of(override) not in readable:
+            hint = did_you_mean(root_of(override), readable)
             raise ConfigError(f"{override}: posenc bench reads no such key{hint}")
     config = compose("bench", steering(arguments.overrides), folders)
     every = jobs_of(config, arguments.overrides, lambda group: sorted(options(group, folders)))
-    read = dict.fromkeys(tuple(word for word in job if _root(word) in readable) for job in every)
+    read = dict.fromkeys(tuple(word for word in job if root_of(word) in readable) for job in every)
     jobs = [(list(words), _composed(words, folders, known)) for words in read]
     for key in ONCE:
         given = {str(config[key]) for _, config in jobs}
@@ -87,10 +86,6 @@ def _composed(words: Sequence[str], folders: Sequence[Path], known: DictConfig) 
     settings.check(config)
     config.modules = sorted({*config.modules, *own_modules(plain)})
     return config
-
-
-def _root(override: str) -> str:
-    return re.split(r"[./]", key_of(override), maxsplit=1)[0]
 
 
 def _texts(config: dict[str, Any]) -> dict[str, str]:

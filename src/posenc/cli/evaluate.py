@@ -1,14 +1,12 @@
 """`posenc evaluate`: more rows for a run that is there."""
 
-from pathlib import Path
-from typing import Any
-
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.measured import print_rows
+from posenc.cli.trained import own_data, run_directory
 from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS, compose, resolve
 from posenc.config.errors import ConfigError
@@ -17,7 +15,7 @@ from posenc.config.keys import refuse_strangers
 from posenc.config.numbers import canonical
 from posenc.config.settings import check_settings
 from posenc.config.swaps import GROUP, settle_swaps
-from posenc.data.build import build_data, data_of_a_run
+from posenc.data.build import data_of_a_run
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
@@ -36,7 +34,7 @@ def run(arguments: Arguments) -> int:
     """Measure what is asked; commas make a sweep, all of it checked before any is measured."""
     jobs = expand(None, arguments.overrides)
     asked = [_asked(overrides, arguments) for overrides in jobs]
-    targets = [_run_directory(each.run) for each in asked]
+    targets = [run_directory(each.run) for each in asked]
     configs = [
         _config(target, each, overrides)
         for target, each, overrides in zip(targets, asked, jobs, strict=True)
@@ -58,17 +56,6 @@ def _asked(overrides: list[str], arguments: Arguments) -> DictConfig:
     plain = OmegaConf.create(canonical(resolve(asked)))
     refuse_strangers(plain, compose("evaluate", [], arguments.config_dirs))
     return plain
-
-
-def _run_directory(path: Any) -> RunDirectory:
-    if path is None:
-        raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
-    if not isinstance(path, str):
-        raise ConfigError(f"run={path} is no path; give run=outputs/<experiment>/<run>")
-    target = RunDirectory(Path(path))
-    if not target.config_file.is_file():
-        raise ConfigError(f"run={path} is no run directory: it has no config.yaml")
-    return target
 
 
 def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> DictConfig:
@@ -113,14 +100,10 @@ def _evaluate(
 def _data(target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console) -> Dataset:
     """The run's own data, or another corpus in the run's own tokens."""
     if asked.get("data") is None:
-        data = build_data(config, console.print)
-        if data.fingerprint != config.frozen.fingerprint:
-            raise ConfigError(
-                f"the corpus is no longer what the run was trained on (fingerprint"
-                f" {data.fingerprint}, then {config.frozen.fingerprint}); name it as another"
-                f" corpus, in the run's own tokenizer: data=... evaluation.split=..."
-            )
-        return data
+        remedy = (
+            "name it as another corpus, in the run's own tokenizer: data=... evaluation.split=..."
+        )
+        return own_data(config, remedy, console.print)
     tokenizer = load_tokenizer(target.tokenizer_file)
     return data_of_a_run(asked.data, tokenizer, config, console.print)
 

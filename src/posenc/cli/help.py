@@ -190,7 +190,10 @@ TEXTS = {
         keys
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
           train_length                          L; what lies past it is looked at to 4L
-          run                                   a run directory
+          run                                   a run directory, instead of an encoding; with it
+          lengths                                 of windows besides L: [512,2048]; null: 2L, 4L
+          windows                                 how many of each length
+          sentence                                that says a word twice
           seed                                  of weights that are drawn
           logger                                wandb mirrors tables and figures
           name, outputs_dir                     the folder is outputs_dir/name/inspect

@@ -2,9 +2,21 @@
 
 from posenc.cli import inspect_encoding, inspect_run
 from posenc.cli.arguments import Arguments
-from posenc.config.explain import key_of
+from posenc.config.errors import ConfigError
+from posenc.config.explain import root_of
+
+OF_RUN = ("lengths", "windows", "sentence")
+OF_BOTH = ("run", "logger", "modules")
 
 
 def run(arguments: Arguments) -> int:
-    of_run = any(key_of(override) == "run" for override in arguments.overrides)
+    """ConfigError for a key that only the other kind of inspection reads."""
+    roots = {word: root_of(word) for word in arguments.overrides}
+    of_run = "run" in roots.values()
+    for word, root in roots.items():
+        if of_run and root not in OF_RUN + OF_BOTH:
+            keys = ", ".join(OF_BOTH + OF_RUN)
+            raise ConfigError(f"{word}: with run=PATH the run says the rest; give only {keys}")
+        if not of_run and root in OF_RUN:
+            raise ConfigError(f"{word}: this is read with run=PATH alone; give that, or leave it")
     return (inspect_run if of_run else inspect_encoding).run(arguments)

@@ -61,6 +61,11 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
+def root_of(override: str) -> str:
+    """The first part of the key that an override sets, which a config's own keys are."""
+    return re.split(r"[./]", key_of(override), maxsplit=1)[0]
+
+
 def key_of(override: str) -> str:
     """The key that an override of Hydra's grammar sets, without package or prefix."""
     return override.partition("=")[0].lstrip("+~").partition("@")[0]

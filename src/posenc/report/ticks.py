@@ -22,7 +22,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     if high / low < LINEAR_TO:
         return [n for n in map(float, MaxNLocator(6).tick_values(low, high)) if low <= n <= high]
     mantissas = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 4, 5, 6, 8)
-    if high / low > 10**4:
+    if high / low > 10**3.5:
         mantissas = (1,)
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     return [n for power in powers for m in mantissas if low <= (n := m * 10.0**power) <= high]

@@ -24,17 +24,22 @@ SAVED_BUDGET = 2**27  # biases kept for the backward pass, in all layers
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
     batch, heads, length, _ = q.shape
-    rows = max(ROWS[0], min(ROWS[1], BLOCK_BUDGET // (batch * heads * length)))
-    window = window_of(encoding, length)
-    saved = encoding.geometry.layers * batch * heads * length * window
+    saved = encoding.geometry.layers * batch * heads * length * window_of(encoding, length)
     recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
     found = []
-    for start in reversed(range(0, length, rows)):  # the largest first: later ones fit where it was
-        block = slice(start, min(start + rows, length))
-        keys = slice(max(0, start - window + 1), block.stop)
+    for block, keys in reversed(row_blocks(encoding, q)):  # later ones fit where the largest was
         given = (encoding, x, q, k, v, pos, block, keys)
         found.append(checkpoint(one, *given, use_reentrant=False) if recompute else one(*given))
     return torch.cat(found[::-1], dim=2)
+
+
+def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
+    """Runs of query rows, as long as the budget allows, and of the keys that they may see."""
+    batch, heads, length, _ = q.shape
+    rows = max(ROWS[0], min(ROWS[1], BLOCK_BUDGET // (batch * heads * length)))
+    window = window_of(encoding, length)
+    found = [slice(start, min(start + rows, length)) for start in range(0, length, rows)]
+    return [(block, slice(max(0, block.start - window + 1), block.stop)) for block in found]
 
 
 def one(

@@ -25,14 +25,28 @@ def attend_rows(
 ) -> Tensor:
     """The same for the query `rows`, which see none but `keys`: [B, H, R, d]."""
     dtype = wide(q.dtype)
-    scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
-    added = bias(encoding, x, q, k, pos, rows, keys)
-    if added is not None:
-        scores = scores + added
-    hidden = ~seen(rows, keys, encoding.window(), q.device)
-    weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+    weights = scores_of(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
     out = weights @ v[:, :, keys].to(dtype)
     if encoding.acts("mix"):
         mixed = encoding.mix(weights, distances(at(pos, rows), at(pos, keys), dtype))
         out = out if mixed is None else out + mixed
     return out.to(v.dtype)
+
+
+def scores_of(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    rows: slice,
+    keys: slice,
+) -> Tensor:
+    """The scores [B, H, R, K] that softmax is taken of: -inf where a key is not seen."""
+    dtype = wide(q.dtype)
+    scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
+    added = bias(encoding, x, q, k, pos, rows, keys)
+    if added is not None:
+        scores = scores + added
+    return scores.masked_fill(~seen(rows, keys, encoding.window(), q.device), -torch.inf)

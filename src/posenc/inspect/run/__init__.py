@@ -1,0 +1,1 @@
+"""What training made of an encoding, measured on the weights of one run."""

@@ -1,0 +1,131 @@
+"""Shares of rotary frequencies, and gates, of layers with known contents."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+from posenc.inspect.run.gates import Gates
+from posenc.inspect.run.rotary import Frequencies, turning
+from posenc.inspect.run.watch import Layer
+from posenc.model.build import build_encoding
+
+LENGTH, HEADS, WIDTH = 13, 4, 8
+Built = Callable[..., Encoding]
+
+
+@pytest.fixture
+def encoding(configured: Callable[..., DictConfig]) -> Built:
+    return lambda *overrides: build_encoding(configured(*overrides), [])
+
+
+def drawn(seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, HEADS, LENGTH, WIDTH, generator=generator, dtype=torch.float64)
+
+
+def layer(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> Layer:
+    here, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * WIDTH).double()
+    pos = encoding.positions(LENGTH, q.device)
+    turned = here.rotate(x, q, k, pos)
+    return Layer(index, here, x, *turned, torch.zeros_like(q), pos)
+
+
+def shares(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    here = layer(encoding, q, k)
+    turns = turning(here.encoding, LENGTH)
+    assert turns is not None
+    found = Frequencies(0, HEADS, turns)
+    for rows in here.blocks():
+        found.see(rows)
+    return found.shares()
+
+
+def centred(row: list[float]) -> list[float]:
+    return [value - sum(row) / len(row) for value in row]
+
+
+def test_shares_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
+    q, k = drawn(1), drawn(2)
+    norm, variation = shares(encoding("encoding=rope"), q, k)
+    half = WIDTH // 2
+    for h in range(HEADS):
+        bounds, parts, whole = [0.0] * half, [0.0] * half, 0.0
+        for b in range(2):
+            for i in range(LENGTH):
+                rows: list[list[float]] = [[] for _ in range(half)]
+                for j in range(i + 1):
+                    for g in range(half):
+                        a = complex(q[b, h, i, g], q[b, h, i, g + half])
+                        c = complex(k[b, h, j, g], k[b, h, j, g + half])
+                        angle = (i - j) * 10000 ** (-2 * g / WIDTH)
+                        turn = complex(math.cos(angle), math.sin(angle))
+                        rows[g].append((a * c.conjugate() * turn).real)
+                        bounds[g] += abs(a) * abs(c)
+                total = centred([sum(of_key) for of_key in zip(*rows, strict=True)])
+                whole += sum(value**2 for value in total)
+                for g in range(half):
+                    parts[g] += sum(x * y for x, y in zip(rows[g], total, strict=True))
+        assert norm[h].tolist() == pytest.approx([bound / sum(bounds) for bound in bounds])
+        assert variation[h].tolist() == pytest.approx([part / whole for part in parts])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "groups"),
+    [
+        (["encoding=rope"], 4),
+        (["encoding=rope", "encoding.layout=interleaved"], 4),
+        (["encoding=rope", "encoding.share=0.5"], 3),
+        (["encoding=xpos"], 4),
+        (["encoding=pope"], 8),
+        (["encoding=window", "encoding.size=3"], 4),
+        (["encoding=randomized"], 4),
+    ],
+)
+def test_shares_sum_to_the_whole(encoding: Built, overrides: list[str], groups: int) -> None:
+    for of in shares(encoding(*overrides), drawn(3), drawn(4)):
+        assert of.shape == (HEADS, groups)
+        assert of.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
+
+
+@pytest.mark.parametrize("layout", ["concatenated", "interleaved"])
+def test_a_score_in_one_pair_of_channels_is_one_frequency_s(encoding: Built, layout: str) -> None:
+    pair = [2, 6] if layout == "concatenated" else [4, 5]
+    rest = [c for c in range(WIDTH) if c not in pair]
+    q, k = drawn(5).index_fill(-1, torch.tensor(rest), 0), drawn(6)
+    for of in shares(encoding("encoding=rope", f"encoding.layout={layout}"), q, k):
+        assert torch.allclose(of, torch.tensor([0.0, 0, 1, 0]).double().expand_as(of))
+
+
+def test_frequencies_are_those_of_the_spectrum_whatever_is_around_it(encoding: Built) -> None:
+    base = [10000 ** (-2 * g / WIDTH) for g in range(WIDTH // 2)]
+    for name in ("rope", "log_n", "window"):
+        found = turning(encoding(f"encoding={name}").at_layer(0), 50)
+        assert found is not None and found.frequencies.tolist() == pytest.approx(base), name
+    half = turning(encoding("encoding=rope", "encoding.share=0.5"), 50)
+    assert half is not None and half.frequencies.tolist() == pytest.approx([1, 0.01, 0])
+    assert half.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
+    mixed = encoding("encoding=rnope")
+    assert turning(mixed.at_layer(0), 50) is not None and turning(mixed.at_layer(1), 50) is None
+    for name in ("nope", "alibi", "sinusoidal"):
+        assert turning(encoding(f"encoding={name}"), 50) is None
+
+
+def test_gates_that_no_token_moves_are_those_of_the_offset(encoding: Built) -> None:
+    fox = encoding("encoding=fox").double()
+    offsets = torch.tensor([-1.0, 0.5, 2.0, 5.0]).double()
+    with torch.no_grad():
+        fox.get_parameter("offset")[1] = offsets
+    here = layer(fox, drawn(7), drawn(8), index=1)
+    found = Gates(1, HEADS)
+    for rows in here.blocks():
+        found.see(rows)
+    wanted = [-math.log1p(math.exp(-b)) for b in offsets.tolist()]
+    assert found.mean().tolist() == pytest.approx(wanted)
+    assert found.std().tolist() == pytest.approx([0.0] * HEADS, abs=1e-6)
+    assert found.below_half().tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert found.count == 2 * (LENGTH - 1)
