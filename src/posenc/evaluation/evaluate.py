@@ -19,16 +19,18 @@ from posenc.evaluation.swap import exchange
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
+from posenc.record.environment import rank
 from posenc.record.evaluation import merge_positions, merge_rows, positions_name
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
+from posenc.training.group import settled
 
 Report = Callable[[float, float], bool]
 
 
 def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decoder:
     """The run's model with its final weights; RunError while it has none that are intact."""
-    checkpoint = latest(run.checkpoints)
+    checkpoint = settled(lambda: latest(run.checkpoints))
     reached, total = checkpoint.step if checkpoint else 0, steps_of(config).total
     if checkpoint is None or reached < total:
         raise RunError(
@@ -92,11 +94,13 @@ def _record(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
     """Write the rows of one measurement, and its positions."""
+    rows = [row(key, result, request.windows, data.name) for key in request.keys]
+    if rank() > 0:
+        return rows
     for key in request.keys:
         if PROTOCOLS[key["protocol"]].positions:
             name = positions_name(key)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_positions(run.positions_file, arrays)
-    rows = [row(key, result, request.windows, data.name) for key in request.keys]
     merge_rows(run.evaluation_file, rows)
     return rows

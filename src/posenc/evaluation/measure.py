@@ -13,6 +13,8 @@ from posenc.evaluation.score import Score, losses
 from posenc.evaluation.windows import Batch, Windows
 from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
+from posenc.record.environment import rank, world_size
+from posenc.training.group import any_of, summed
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,16 @@ def measure(
 ) -> Measurement | None:
     """Score the windows, each once, about `batch_tokens` tokens through the model at once.
 
-    A budget ends it with the windows that are whole by then. `after_batch` is told how many
-    tokens have gone through the model, in how many seconds; where it says False, nothing is
-    measured. The model is put into evaluation mode.
+    The processes of a group share the windows out, and each has the whole result. A budget ends
+    it with the windows that are whole by then. `after_batch` is told how many tokens have gone
+    through the model, in how many seconds; where it says False, nothing is measured. The model is
+    put into evaluation mode.
     """
     budget = budget or Budget()
-    order, device = budget.order(windows), model.device
+    order, device = budget.order(windows)[rank() :: world_size()], model.device
     sums, counts = np.zeros(windows.lengths.max()), np.zeros(windows.lengths.max(), dtype=np.int64)
     hits, solved = [], []
-    started, tokens, measured = time.perf_counter(), 0, 0
+    started, tokens, measured, stopped = time.perf_counter(), 0, 0, False
     model.eval()
     with torch.no_grad(), autocast(precision, device):
         for numbers in _batches(windows, order, batch_tokens):
@@ -66,18 +69,22 @@ def measure(
                 solved.append(int((right == batch.scored.sum(dim=1)).sum()))
             tokens, measured = tokens + batch.inputs.numel(), measured + len(numbers)
             seconds = time.perf_counter() - started
-            if not after_batch(tokens, seconds):
-                return None
-            if budget.spent(seconds):
+            stopped = not after_batch(tokens * world_size(), seconds)
+            if stopped or budget.spent(seconds):
                 break
-    asked = bool(hits)
+    if any_of(stopped):
+        return None
+    done = np.zeros(len(windows.lengths), dtype=np.int64)
+    done[order[:measured]] = 1
+    asked = any_of(bool(hits))
+    all_hits, all_solved = summed(np.array([sum(hits), sum(solved)])).tolist()
     return Measurement(
-        sums,
-        counts,
+        summed(sums),
+        summed(counts),
         time.perf_counter() - started,
-        np.sort(order[:measured]),
-        sum(hits) if asked else None,
-        sum(solved) if asked else None,
+        np.flatnonzero(summed(done)),
+        all_hits if asked else None,
+        all_solved if asked else None,
     )
 
 
@@ -86,7 +93,8 @@ def _batches(
 ) -> Iterator[NDArray[np.int64]]:
     """The windows in `order`, those next to each other of one length together."""
     lengths = windows.lengths[order]
-    for run in np.split(order, np.flatnonzero(np.diff(lengths)) + 1):
+    runs = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
+    for run in runs:
         size = max(1, batch_tokens // int(windows.lengths[run[0]]))
         for first in range(0, len(run), size):
             yield run[first : first + size]

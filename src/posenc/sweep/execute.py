@@ -18,27 +18,32 @@ from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
 from posenc.model.device import device_of
 from posenc.model.kernels import resolve
-from posenc.record.progress import Progress
+from posenc.record.environment import local_world_size, rank, world_size
+from posenc.record.progress import Progress, Unwritten
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_devices
-from posenc.sweep.process import INTERRUPTED
+from posenc.sweep.process import FAILED, FINISHED, INTERRUPTED, LOST
+from posenc.tracking.silent import Silent
 from posenc.tracking.tracker import Tracker
 from posenc.training.fit import fit
+from posenc.training.group import GroupLost, joined, settled
 from posenc.training.session import Session
 from posenc.training.stop import Stop
 
 log = logging.getLogger("posenc")
-FINISHED, FAILED = 0, 1
 
 
 def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> int:
     """See a run to its end; the exit code. What goes wrong ends in `status.json` in one line."""
-    progress = Progress(run)
+    progress = Progress(run) if rank() == 0 else Unwritten(run)
     started = progress.status.started or time.time()
     progress.settle(state="running", error=None, started=started)
     try:
         with stop.listening():
             done = _run(run, modules, threads, progress, stop)
+    except GroupLost as error:
+        progress.settle(state="interrupted", error=str(error))
+        return LOST
     except PosencError as error:
         log.error("%s", error)
         progress.settle(state="failed", error=_one_line(str(error)))
@@ -62,15 +67,23 @@ def _run(
     check_settings(config)
     _resolve(config, progress, threads)
     data = _data(config)
-    tracker: Tracker = build(config.logger, name="logger", modules=modules)
+    tracker = _tracker(config)
     tracker.start(run, config)
     failed = True
     try:
-        done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker), tracker)
+        with joined(device_of(config)):
+            done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker), tracker)
         failed = False
     finally:
         tracker.finish(failed)
     return done
+
+
+def _tracker(config: DictConfig) -> Tracker:
+    """The run's own; the other processes of a group mirror nothing."""
+    if rank() > 0:
+        return Silent()
+    return build(config.logger, name="logger", modules=list(config.modules))
 
 
 def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
@@ -85,8 +98,9 @@ def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
     torch.set_num_threads(resolved["threads"])
     config.kernel = resolved["kernel"]
     config.micro_batch_tokens = resolved["micro_batch_tokens"]
+    config.devices = world_size()
     config.trainer.accelerator = {"cpu": "cpu", "cuda": "gpu"}[resolved["device"]]
-    check_devices(config)
+    check_devices(config, local_world_size())
     log.info("posenc %s, %s", config.frozen.posenc, resolved)
     progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
 
@@ -113,9 +127,9 @@ def _train_and_evaluate(session: Session, tracker: Tracker) -> bool:
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
         return not session.stop.asked()
 
-    if keys := missing(wanted, run.rows()):
+    if keys := settled(lambda: missing(wanted, run.rows())):
         tracker.evaluation(evaluate(run, config, data, keys, go_on))
-    return not missing(wanted, run.rows())
+    return not settled(lambda: missing(wanted, run.rows()))
 
 
 def _one_line(text: str) -> str:

@@ -1,17 +1,24 @@
 """One run in a process of its own: `python -m posenc.sweep.job RUN_DIR --threads N`.
 
-Exit codes: 0 finished, 1 failed, 3 another process has it, 143 interrupted.
+A run on several devices takes a process for each, which this one starts and watches, unless
+torchrun's environment says that this is one of them.
+Exit codes: 0 finished, 1 failed, 3 another process has it, 5 a process of its group is gone, 143
+interrupted.
 """
 
 import argparse
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from posenc.config.errors import RunError
+from posenc.record.environment import grouped, rank
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.process import BUSY
+from posenc.sweep.ranks import run_ranks
 from posenc.training.stop import Stop
 
 
@@ -22,9 +29,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--module", action="append", default=[], help="trusted outside posenc")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    level = logging.INFO if rank() == 0 else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     run = RunDirectory(arguments.run)
-    with lock(run.lock_file, wait=False, patience=INSTANT) as obtained:
+    if not grouped() and (devices := _devices(run)) > 1:
+        return run_ranks(run, arguments.module, devices, arguments.threads, stop)
+    # Of a group, the first process alone writes, and the others end where it does not get to run.
+    writing = (
+        lock(run.lock_file, wait=False, patience=INSTANT) if rank() == 0 else nullcontext(True)
+    )
+    with writing as obtained:
         if not obtained:
             print(f"{run.name} is being run by another process")
             return BUSY
@@ -32,6 +46,13 @@ def main(argv: list[str] | None = None) -> int:
         from posenc.sweep.execute import execute
 
         return execute(run, arguments.threads, arguments.module, stop)
+
+
+def _devices(run: RunDirectory) -> int:
+    try:
+        return run.config().get("devices", 1)
+    except RunError:  # which executing the run will say
+        return 1
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def _write(job: Job) -> None:
     config = job.config
     if run.metrics_file.exists():  # what it was trained with so far stays as it was
         config = run.config()
-        for key in ("evaluation", "logger", "about"):
+        for key in ("evaluation", "logger", "about", "devices", "trainer"):
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
     of_a_run = OmegaConf.masked_copy(config, [key for key in config if key not in OF_THE_PLAN])

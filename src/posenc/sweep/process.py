@@ -11,8 +11,9 @@ from posenc.record.environment import environment
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 
-BUSY, INTERRUPTED = 3, 143
-"""Exit codes of a job: another process has the run; it was asked to stop and did."""
+FINISHED, FAILED, BUSY, LOST, INTERRUPTED = 0, 1, 3, 5, 143
+"""Exit codes of a job. Busy: another process has the run; lost: another process of its group is
+gone; interrupted: it was asked to stop and did."""
 
 
 class JobProcess:
@@ -79,7 +80,7 @@ class JobProcess:
             error = f"its process was killed ({signal.Signals(-code).name})"
             return status.but(state="interrupted", error=error)
         if code not in (0, INTERRUPTED):
-            error = f"its process ended with exit code {code}: {_last_line(self.run.log_file)}"
+            error = f"its process ended with exit code {code}: {last_line(self.run.log_file)}"
             status = status.but(state="failed", error=error, updated=time.time())
             status.write(self.run.status_file)
         return status
@@ -90,6 +91,7 @@ class JobProcess:
         return self._process.returncode == BUSY
 
 
-def _last_line(file: Path) -> str:
+def last_line(file: Path) -> str:
+    """What the log says last."""
     lines = file.read_text(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
+from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from posenc.config.components import build
 from posenc.config.settings import Steps, steps_of
@@ -16,19 +18,25 @@ from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
 from posenc.model.kernels import described
 from posenc.model.precision import LIGHTNING
+from posenc.record.environment import grouped, local_world_size, rank
 from posenc.record.metrics import MetricsLog
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest
+from posenc.training.group import settled
 from posenc.training.module import LanguageModel
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
+from posenc.training.sharded import FullySharded
 from posenc.training.validation import validation_loss
 
+STRATEGIES = ("ddp", "fsdp")
 log = logging.getLogger("posenc")
 ADVICE = (
     ".*does not have many workers.*",  # batches are slices of an array or drawn in milliseconds
     ".*GPU available but not used.*",
     ".*isinstance.treespec, LeafSpec.*",  # its own use of torch
+    ".*srun. command is available.*",  # the processes are there already
+    ".*returned a view tensor.*",  # losses, which are summed
 )
 
 
@@ -39,18 +47,19 @@ def fit(session: Session, training_share: float) -> bool:
     """
     run, config, data = session.run, session.config, session.data
     steps = steps_of(config)
-    checkpoint = latest(run.checkpoints)
+    checkpoint = settled(lambda: latest(run.checkpoints))
     done = checkpoint.step if checkpoint else 0
     if done >= steps.total:
         return True
-    MetricsLog(run.metrics_file).cut_back(done)
+    if rank() == 0:
+        MetricsLog(run.metrics_file).cut_back(done)
     module = language_model(config, data.vocabulary_size, steps)
     if config.kernel == "sdpa":
         for line in described(module.model.encoding, device_of(config), config.precision):
             log.info("kernel %s", line)
     recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
-    batches = loader(data.training(config.train_length, config.seed), steps, done)
+    batches = loader(data.training(config.train_length, config.seed), steps, done, rank())
     with session.stop.listening():
         trainer.fit(module, batches, ckpt_path=_path(checkpoint), weights_only=True)
     return trainer.global_step >= steps.total
@@ -86,7 +95,10 @@ def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback
     _quiet()
     options: dict[str, Any] = {
         "accelerator": config.trainer.accelerator,
-        "devices": config.devices,
+        "devices": local_world_size(),
+        "num_nodes": steps.devices // local_world_size(),
+        "strategy": strategy_of(config, steps.devices),
+        "plugins": [TorchElasticEnvironment() if grouped() else LightningEnvironment()],
         "precision": LIGHTNING[config.precision],
         "max_steps": steps.total,
         "max_epochs": -1,
@@ -101,6 +113,16 @@ def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**options)
+
+
+def strategy_of(config: DictConfig, devices: int) -> Strategy | str:
+    """How the devices of a run train together, one of STRATEGIES; one device needs none."""
+    if devices == 1:
+        return "auto"
+    if config.trainer.strategy == "fsdp":
+        return FullySharded(devices)
+    # Of an adaptive softmax or a dropped encoding a step may leave weights unused.
+    return DDPStrategy(find_unused_parameters=True)
 
 
 def _path(checkpoint: Checkpoint | None) -> str | None:

@@ -1,11 +1,14 @@
 """The validation loss along the way."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from posenc.data.dataset import IGNORED
 from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
+from posenc.record.environment import rank
+from posenc.training.group import shares, summed
 
 
 def validation_loss(
@@ -18,10 +21,13 @@ def validation_loss(
     size = max(1, batch_tokens // inputs.shape[1])
     device = model.device
     model.eval()
-    total = 0.0
+    total = np.zeros(1)
     with torch.no_grad(), autocast(precision, device):
-        for some in zip(inputs.split(size), targets.split(size), strict=True):
-            losses = model.losses(*(rows.to(device) for rows in some))
-            total += losses.sum(dtype=torch.float64).item()
+        for some in shares(zip(inputs.split(size), targets.split(size), strict=True)):
+            # Sharded weights are gathered together: one without a batch reads another's too.
+            rows = some[min(rank(), len(some) - 1)]
+            losses = model.losses(*(of.to(device) for of in rows))
+            if rank() < len(some):
+                total += losses.sum(dtype=torch.float64).item()
     model.train()
-    return total / int((targets != IGNORED).sum())
+    return summed(total).item() / int((targets != IGNORED).sum())
