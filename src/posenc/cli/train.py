@@ -21,7 +21,12 @@ from posenc.sweep.overrides import steering
 
 OWN_PLUGINS = {
     "sweeper": ["hydra_plugins.posenc.sweeper.PosencSweeper"],
-    "launcher": ["hydra_plugins.posenc.launcher.PoolLauncher"],
+    "launcher": [
+        "hydra_plugins.posenc.launcher.PoolLauncher",
+        "hydra_plugins.posenc.queues.LocalLauncher",
+        "hydra_plugins.posenc.queues.SlurmLauncher",
+        "hydra_plugins.posenc.queues.RayLauncher",
+    ],
 }
 
 
