@@ -1,14 +1,16 @@
 """What a process that posenc starts finds around it."""
 
 import os
+from pathlib import Path
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**31 - 1), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """glibc keeps what a step frees for the next one: taking it from the kernel anew cost 12%."""
 
 
-def environment(threads: int) -> dict[str, str]:
-    """This process's variables, so many threads, and the current folder to import from."""
-    path = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+def environment(threads: int, code: Path | None = None) -> dict[str, str]:
+    """This process's variables, so many threads, `code` and the current folder to import from."""
+    folders = [code, os.getcwd(), os.environ.get("PYTHONPATH")]
+    path = [str(folder) for folder in folders if folder]
     return {
         **KEEP_MEMORY,
         **os.environ,
