@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from hydra.core.override_parser.types import Override
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
@@ -34,12 +35,11 @@ def run(arguments: Arguments) -> int:
 
 
 def _named(arguments: Arguments) -> list[RunDirectory]:
-    values = {o.key_or_group: _words(o.value()) for o in parse(arguments.overrides)}
+    values = {o.key_or_group: _words(o) for o in parse(arguments.overrides)}
     folder_keys = [key for key in values if key in KEYS]
     if unknown := [key for key in values if key not in ("run", "state", *KEYS)]:
-        raise ConfigError(
-            f"{unknown[0]}: this command knows the keys run, state, {', '.join(KEYS)}"
-        )
+        there = ", ".join(("run", "state", *KEYS))
+        raise ConfigError(f"{unknown[0]}: this command knows the keys {there}")
     if "run" in values and len(values) == 1:
         return [_run(path) for path in dict.fromkeys(values["run"])]
     if "run" in values or "state" not in values or not folder_keys:
@@ -59,10 +59,11 @@ def _run(path: str) -> RunDirectory:
     return found
 
 
-def _words(value: object) -> list[str]:
-    """The values of `a` or `a,b`."""
-    several = getattr(value, "list", None) or (value if isinstance(value, list) else [value])
-    return [str(each) for each in several]
+def _words(override: Override) -> list[str]:
+    """The values of `key=a` or `key=a,b`."""
+    if override.is_discrete_sweep():
+        return [str(value) for value in override.sweep_string_iterator()]
+    return [str(override.value())]
 
 
 def _without(arguments: Arguments, key: str) -> Arguments:

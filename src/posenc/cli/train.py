@@ -42,11 +42,10 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"hydra/{part}: posenc has its own; leave it, or give one of conf/")
 
     def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
-        jobs_of_plan = _plan(jobs, arguments, console)
-        before.update(
-            {Path(job[0]).name: RunDirectory(Path(job[0])).status() for job in jobs_of_plan}
-        )
-        return jobs_of_plan
+        planned_jobs = _plan(jobs, arguments, console)
+        for path, *_ in planned_jobs:
+            before[Path(path).name] = RunDirectory(Path(path)).status()
+        return planned_jobs
 
     with hydra_at_conf():
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())

@@ -60,6 +60,9 @@ class RunDirectory:
     def metrics(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics_file)
 
+    def timing(self) -> list[dict[str, Any]]:
+        return read_lines(self.timing_file)
+
 
 def _interpolation(config: Any, path: str = "") -> str | None:
     """The path of a value that is yet to be resolved, in mappings and lists of any depth."""
