@@ -81,6 +81,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["check", "--help"],
         ["bench", "--help"],
         ["plan", "--help"],
+        ["clean", "--help"],
         ["list"],
     ],
 )

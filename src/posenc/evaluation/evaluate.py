@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
@@ -37,8 +38,11 @@ def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decode
             f"{run.name} has an intact checkpoint of step {reached} of {total}; train it to its end"
             f" first, with the command that `posenc status name={run.path.parent.name}` prints"
         )
-    model = build_model(config, vocabulary)
-    model.load_state_dict(checkpoint.weights(), strict=True)
+    model, weights = build_model(config, vocabulary), checkpoint.weights()
+    try:
+        model.load_state_dict(weights, strict=True)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise checkpoint.refusal(error) from error
     return model.to(device_of(config))
 
 
@@ -93,7 +97,13 @@ def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
 def _record(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Write the rows of one measurement, and its positions."""
+    """Write the rows of one measurement, and its positions; RunError for a loss that is none."""
+    if not np.isfinite(result.sums).all():
+        raise RunError(
+            f"the loss is not a number in windows of {request.length} tokens"
+            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows that were"
+            f" measured before are kept"
+        )
     rows = [row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
         return rows

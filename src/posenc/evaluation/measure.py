@@ -1,16 +1,17 @@
 """A model measured on windows: exact sums over the targets that are scored."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from posenc.evaluation.batches import scored_batches
 from posenc.evaluation.budget import Budget
 from posenc.evaluation.score import Score, losses
-from posenc.evaluation.windows import Batch, Windows
+from posenc.evaluation.windows import Windows
 from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
 from posenc.record.environment import rank, world_size
@@ -57,10 +58,8 @@ def measure(
     started, tokens, measured, stopped = time.perf_counter(), 0, 0, False
     model.eval()
     with torch.no_grad(), autocast(precision, device):
-        for numbers in _batches(windows, order, batch_tokens):
-            batch = windows.batch(numbers)
+        for batch, numbers, scores in scored_batches(model, windows, order, batch_tokens, score):
             width = batch.inputs.shape[1]
-            scores = score(model, _on(device, batch))
             sums[:width] += _placed(batch.scored, scores.losses.double()).sum(dim=0).numpy()
             counts[:width] += batch.scored.sum(dim=0).numpy()
             if scores.hits is not None:
@@ -86,22 +85,6 @@ def measure(
         all_hits if asked else None,
         all_solved if asked else None,
     )
-
-
-def _batches(
-    windows: Windows, order: NDArray[np.int64], batch_tokens: int
-) -> Iterator[NDArray[np.int64]]:
-    """The windows in `order`, those next to each other of one length together."""
-    lengths = windows.lengths[order]
-    runs = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
-    for run in runs:
-        size = max(1, batch_tokens // int(windows.lengths[run[0]]))
-        for first in range(0, len(run), size):
-            yield run[first : first + size]
-
-
-def _on(device: torch.device, batch: Batch) -> Batch:
-    return Batch(batch.inputs.to(device), batch.targets.to(device), batch.scored.to(device))
 
 
 def _placed(scored: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """What a process that posenc starts finds around it."""
 
 import os
+from pathlib import Path
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**31 - 1), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
 """glibc keeps what a step frees for the next one: taking it from the kernel anew cost 12%."""
@@ -8,12 +9,13 @@ RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
 """What torchrun tells each process of a group, in its own names."""
 
 
-def environment(threads: int) -> dict[str, str]:
-    """This process's variables, so many threads, and the current folder to import from.
+def environment(threads: int, code: Path | None = None) -> dict[str, str]:
+    """This process's variables, so many threads, `code` and the current folder to import from.
 
     What they say of a process group that this process may be in is left out.
     """
-    path = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    folders = [code, os.getcwd(), os.environ.get("PYTHONPATH")]
+    path = [str(folder) for folder in folders if folder]
     return {
         **KEEP_MEMORY,
         **{name: value for name, value in os.environ.items() if name not in RANKS},

@@ -16,7 +16,7 @@ from posenc.record.environment import environment
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import State, Status
-from posenc.sweep.process import BUSY, FAILED, FINISHED, INTERRUPTED, LOST, last_line
+from posenc.sweep.process import BUSY, FAILED, FINISHED, FULL, INTERRUPTED, LOST, last_line
 from posenc.training.stop import Stop
 
 POLL_SECONDS = 0.1
@@ -88,12 +88,12 @@ def _concluded(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], late: se
         if code < 0:
             signalled = signal.Signals(-code).name
             _settle(run, "interrupted", f"rank {rank} of {len(ranks)} was killed ({signalled})")
-            return INTERRUPTED
+            return LOST
     for rank, code in enumerate(codes):
-        if rank and code not in (FINISHED, BUSY, INTERRUPTED, LOST):
+        if rank and code not in (FINISHED, BUSY, FULL, INTERRUPTED, LOST):
             _settle(run, "failed", f"rank {rank} of {len(ranks)}: {last_line(run.log_file)}")
             return FAILED
-    return INTERRUPTED if LOST in codes else codes[0]
+    return LOST if LOST in codes else codes[0]
 
 
 def _settle(run: RunDirectory, state: State, error: str) -> None:

@@ -16,7 +16,7 @@ from posenc.record.environment import rank
 from posenc.record.files import append_line
 from posenc.record.memory import peak_megabytes
 from posenc.record.metrics import MetricsLog
-from posenc.training.checkpoint import save
+from posenc.training.checkpoint import found, save
 from posenc.training.group import summed
 from posenc.training.session import Session
 
@@ -82,11 +82,7 @@ class Recorder(pl.Callback):
         return total / self.steps.devices, stops > 0, saves > 0
 
     def _log(self, step: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise RunError(
-                f"the loss is not a number at step {step} ({loss}); the checkpoint before it is"
-                f" kept; lower optimizer.learning_rate or set gradient_clip"
-            )
+        self._refuse_nan("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
             "tokens": step * self.batch_tokens,
@@ -96,10 +92,23 @@ class Recorder(pl.Callback):
         last = step == self.steps.total
         if self.validate is not None and (step % self.validate_steps == 0 or last):
             row["validation_loss"] = self.validate()
+            self._refuse_nan("validation loss", row["validation_loss"], step, updates=step)
         if rank() == 0:
             self.metrics.append(row)
             self._unsent.append(row)
             self._time(step)
+
+    def _refuse_nan(self, name: str, loss: float, step: int, updates: int) -> None:
+        """RunError for a loss that is no number; the weights had seen so many `updates`."""
+        if math.isfinite(loss):
+            return
+        good = [str(c.step) for c in found(self.session.run.checkpoints) if c.step < updates]
+        kept = f"the last good state is kept: the checkpoint of step {good[0]}" if good else ""
+        raise RunError(
+            f"the {name} is not a number at step {step} ({loss});"
+            f" {kept or 'there is no checkpoint from before it'};"
+            f" lower optimizer.learning_rate or gradient_clip"
+        )
 
     def _time(self, step: int) -> None:
         now = time.monotonic()
