@@ -16,7 +16,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import Steps
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.plan import plan
-from posenc.sweep.process import FINISHED, INTERRUPTED
+from posenc.sweep.process import FINISHED, INTERRUPTED, LOST
 from posenc.training.batches import MicroBatches
 
 SmallRun = Callable[..., RunDirectory]
@@ -153,7 +153,8 @@ def test_killed_ranks_and_other_numbers_of_devices_change_nothing(small_run: Sma
             process.terminate()
         else:
             os.kill(rank_of(process.pid, rank), signal.SIGKILL)
-        assert process.wait() == INTERRUPTED, run.log_file.read_text()
+        ended = INTERRUPTED if rank is None else LOST
+        assert process.wait() == ended, run.log_file.read_text()
         status = run.status()
         killed = f"rank {rank} of 2 was killed (SIGKILL)"
         assert status.state == "interrupted"

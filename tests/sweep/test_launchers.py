@@ -41,7 +41,7 @@ def test_a_job_whose_time_is_up_checkpoints_and_is_started_again(small_run: Smal
     pytest.importorskip("submitit")
     run = small_run("tokens=96000")
     queue = Queue("local", jobs=None, threads=1, minutes=10)
-    _, job = queue._submit([str(run.path)])
+    job: Any = queue._submit([str(run.path)])[1]
     while len(run.metrics()) < 5:
         time.sleep(0.05)
     job._interrupt()

@@ -270,3 +270,15 @@ def test_each_job_leads_a_group_of_its_own(planned: Planned, stand_in: list[str]
     launch(stand_in, run)
     started = events(run)["alone"]
     assert started["group"] == started["pid"] != os.getpgid(0)
+
+
+def test_a_run_on_two_devices_has_two_gpus(
+    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,9")
+    runs = [planned(f"run-{i}", "meet") for i in range(2)]
+    for run in runs:
+        run.config_file.write_text("devices: 2\nfrozen: {}\n")
+    _, printed = launch(stand_in, *runs)
+    assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
+    assert "2 at a time" in printed and "2 GPUs each" in printed

@@ -20,9 +20,13 @@ def environment(threads: int, code: Path | None = None) -> dict[str, str]:
         **KEEP_MEMORY,
         **{name: value for name, value in os.environ.items() if name not in RANKS},
         "PYTHONPATH": os.pathsep.join(path),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        **threads_of(threads),
     }
+
+
+def threads_of(threads: int) -> dict[str, str]:
+    """What numerical libraries look at for their number of threads."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
 def grouped() -> bool:

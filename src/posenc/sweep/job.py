@@ -13,12 +13,11 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from posenc.config.errors import RunError
 from posenc.record.environment import grouped, rank
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.process import BUSY, INTERRUPTED
-from posenc.sweep.ranks import run_ranks
+from posenc.sweep.ranks import devices_of, run_ranks
 from posenc.training.stop import Stop
 
 
@@ -32,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     level = logging.INFO if rank() == 0 else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     run, stop = RunDirectory(arguments.run), Stop(arguments.launcher)
-    if not grouped() and (devices := _devices(run)) > 1:
+    if not grouped() and (devices := devices_of(run)) > 1:
         return run_ranks(run, arguments.module, devices, arguments.threads, stop)
     # Of a group, the first process alone writes; the others end where it may not.
     writing = (
@@ -48,13 +47,6 @@ def main(argv: list[str] | None = None) -> int:
         from posenc.sweep.execute import execute
 
         return execute(run, arguments.threads, arguments.module, stop)
-
-
-def _devices(run: RunDirectory) -> int:
-    try:
-        return run.config().get("devices", 1)
-    except RunError:  # which executing the run will say
-        return 1
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from posenc.sweep.lines import farewell, under_way
 from posenc.sweep.machine import cores, gpus
 from posenc.sweep.process import JobProcess
 from posenc.sweep.progress import Snapshot, View, clock, percent, view_on
+from posenc.sweep.ranks import devices_of
 
 JOB = (sys.executable, "-m", "posenc.sweep.job")
 STARTS = 4
@@ -27,7 +28,8 @@ STARTS = 4
 
 
 class Pool:
-    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores.
+    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores; of runs
+    on several devices as many as find theirs.
 
     The cores are shared out among them as threads. `command` starts a run in place of the
     module `posenc.sweep.job`.
@@ -84,8 +86,10 @@ class _Launch:
         self.pool, self.view = pool, view
         self.before, self.total = finished, finished + len(jobs)
         self.waiting = deque(_waiting(job) for job in jobs)
-        self.gpus = gpus()
-        self.workers = min(pool.jobs or len(self.gpus) or cores(), max(1, len(jobs)))
+        self.devices = max((devices_of(RunDirectory(Path(job[0]))) for job in jobs), default=1)
+        self.gpus = _shares(gpus(), self.devices)
+        places = len(self.gpus) or max(1, cores() // self.devices)
+        self.workers = min(pool.jobs or places, max(1, len(jobs)))
         self.threads = max(1, cores() // self.workers)
         self.slots = list(range(self.workers))[::-1]
         self.active: dict[JobProcess, tuple[int, Pace]] = {}
@@ -93,7 +97,7 @@ class _Launch:
         self.outcomes: dict[str, Status] = {}
         self.starts: Counter[str] = Counter()
         self.elsewhere: set[str] = set()
-        self.code = _frozen(Path(jobs[0][0]).parent) if jobs else None
+        self.code = frozen(Path(jobs[0][0]).parent) if jobs else None
 
     def to_the_end(self, interrupts: Sequence[float]) -> None:
         began, heeded = time.monotonic(), 0
@@ -209,8 +213,9 @@ class _Launch:
     def _say_plan(self) -> None:
         each = f"{self.threads} thread{'s' * (self.threads != 1)} each"
         if self.gpus:
-            shared = f"{len(self.gpus)} GPUs between them"
-            each += f", {shared if self.workers > len(self.gpus) else 'one GPU each'}"
+            shared = f"{len(self.gpus) * self.devices} GPUs between them"
+            own = "one GPU each" if self.devices == 1 else f"{self.devices} GPUs each"
+            each += f", {shared if self.workers > len(self.gpus) else own}"
         before = f" ({self.before} finished before)" if self.before else ""
         runs = f"{self.total} run{'s' * (self.total != 1)}{before}"
         self.view.say(f"{runs}: {self.workers} at a time, {each}")
@@ -228,7 +233,13 @@ def _waiting(job: Sequence[str]) -> _Waiting:
     return _Waiting(run, job[1:], Status.read(run.status_file).work_done)
 
 
-def _frozen(folder: Path) -> Path:
+def _shares(gpus: list[str], devices: int) -> list[str]:
+    """As many GPUs together as a run has devices, in the words of CUDA_VISIBLE_DEVICES."""
+    return [",".join(some) for some in zip(*[iter(gpus)] * devices, strict=False)]
+
+
+def frozen(folder: Path) -> Path:
+    """Where to import from the code that a sweep in this folder began with."""
     try:
         return freeze(folder)
     except OSError as error:

@@ -4,6 +4,7 @@ Each is the run's job with torchrun's environment, so that a cluster's own torch
 start them instead. One that dies takes the others along: what it had not done, they wait for.
 """
 
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from posenc.record.environment import environment
+from posenc.config.errors import RunError
+from posenc.record.environment import threads_of
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import State, Status
@@ -22,6 +24,14 @@ from posenc.training.stop import Stop
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
 """For the others to end by themselves, once one has ended otherwise than finished."""
+
+
+def devices_of(run: RunDirectory) -> int:
+    """How many devices a planned run is to have."""
+    try:
+        return run.config().get("devices", 1)
+    except RunError:  # which executing the run will say
+        return 1
 
 
 def run_ranks(
@@ -51,7 +61,7 @@ def _start(
         "MASTER_PORT": port,
     }
     told = {name: str(value) for name, value in group.items()}
-    return subprocess.Popen(command, env=environment(threads) | told)
+    return subprocess.Popen(command, env=os.environ | threads_of(threads) | told)
 
 
 @contextmanager

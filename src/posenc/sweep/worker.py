@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.config.errors import RunError
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.interrupts import interruptions
-from posenc.sweep.pool import JOB
+from posenc.sweep.pool import JOB, frozen
 from posenc.sweep.process import JobProcess
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ class Work:
 
     def __init__(self, job: Sequence[str], threads: int) -> None:
         self.job, self.threads = [str(Path(job[0]).absolute()), *job[1:]], threads
+        self.code = frozen(Path(self.job[0]).parent)
 
     def __call__(self) -> None:
         run = RunDirectory(Path(self.job[0]))
         with interruptions() as asked:
-            self._process = JobProcess(JOB, run, self.job[1:], threads=self.threads, gpu=None)
+            self._process = JobProcess(
+                JOB, run, self.job[1:], threads=self.threads, gpu=None, code=self.code
+            )
             heeded = 0
             while not self._process.ended():
                 if len(asked) > heeded:
@@ -49,4 +53,6 @@ class Work:
         self._process.terminate()
         while not self._process.ended():
             time.sleep(POLL_SECONDS)
-        return DelayedSubmission(Work(self.job, self.threads))
+        again = copy(self)
+        del again._process
+        return DelayedSubmission(again)
