@@ -75,16 +75,15 @@ def measure(
         return None
     done = np.zeros(len(windows.lengths), dtype=np.int64)
     done[order[:measured]] = 1
-    asked = any_of(bool(hits))
-    all_hits, all_solved = summed(np.array([sum(hits), sum(solved)])).tolist()
-    return Measurement(
-        summed(sums),
-        summed(counts),
-        time.perf_counter() - started,
-        np.flatnonzero(summed(done)),
-        all_hits if asked else None,
-        all_solved if asked else None,
-    )
+    numbers, seconds = np.flatnonzero(summed(done)), time.perf_counter() - started
+    ranked = [_total(hits), _total(solved)]
+    return Measurement(summed(sums), summed(counts), seconds, numbers, *ranked)
+
+
+def _total(counts: list[int]) -> int | None:
+    """Of all processes; None where no batch of any has such a count."""
+    asked, total = any_of(bool(counts)), int(summed(np.array([sum(counts)]))[0])
+    return total if asked else None
 
 
 def _placed(scored: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
