@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests. Without arguments the fast ones, under 8 minutes on two cores; with --all also the slow
-# ones and those that need a browser, installed with apt where that is allowed.
+# ones and those that need a browser or Slurm, installed with apt where that is allowed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 
@@ -11,15 +11,25 @@ install_browser() {
     $sudo apt-get update -qq && $sudo apt-get install -y -qq chromium chromium-driver >/dev/null
 }
 
+install_slurm() {
+    if [ "$(id -u)" = 0 ]; then scripts/slurm_local.sh install; else return 1; fi
+}
+
 chosen=(-m "not slow and not browser and not gpu")
 if [ "${1:-}" = --all ]; then
     shift
-    chosen=(-m "not gpu")
+    without="not gpu"
     if ! install_browser; then
         echo "chromium could not be installed: the tests of pages in a browser are left out" >&2
-        chosen=(-m "not browser and not gpu")
+        without+=" and not browser"
         [ "${CI:-}" != true ] || exit 1
     fi
+    if ! install_slurm; then
+        echo "Slurm could not be installed, which only root can: its test is left out" >&2
+        without+=" and not slurm"
+        [ "${CI:-}" != true ] || exit 1
+    fi
+    chosen=(-m "$without")
 fi
 [ "${CI:-}" != true ] || chosen+=(--no-skips)
 

@@ -86,6 +86,7 @@ def test_files_and_functions_stay_small(file: Path) -> None:
         ["sync", "--help"],
         ["dashboard", "--help"],
         ["wandb-sweep", "--help"],
+        ["clean", "--help"],
         ["list"],
     ],
 )

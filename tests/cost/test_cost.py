@@ -125,6 +125,18 @@ def test_a_step_is_shared_out_among_devices(planned: Callable[..., DictConfig]) 
         estimate(planned("devices=5"), GPU)
 
 
+def test_sharded_devices_keep_parts_of_the_weights(planned: Callable[..., DictConfig]) -> None:
+    replicated, sharded = (
+        estimate(planned("devices=4", f"trainer.strategy={name}"), GPU).memory
+        for name in ("ddp", "fsdp")
+    )
+    block = 4 * (4 * 32 * 32 + 2 * 32 * 64 + 2 * 32)
+    gathered = replicated.weights - 2 * block + 2 * block  # all but the blocks, and two of these
+    assert sharded.weights == replicated.weights // 4 + gathered
+    assert sharded.gradients == sharded.weights
+    assert sharded.optimizer == replicated.optimizer // 4
+
+
 def test_operations_by_hand(planned: Callable[..., DictConfig]) -> None:
     """2 layers of width 32 and hidden 64, 257 tokens, L=24, 7680 tokens to train on."""
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 257 * 32

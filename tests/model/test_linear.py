@@ -76,3 +76,10 @@ def test_a_layer_is_nn_linear_in_name_and_initialisation() -> None:
     assert torch.equal(ours.weight, theirs.weight)
     x = torch.randn(4, 16)
     torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_no_rows_have_no_part_in_the_gradient() -> None:
+    """As of a band of rare words that a batch has none of."""
+    weight = torch.randn(5, 3, requires_grad=True)
+    linear(torch.zeros(0, 3, requires_grad=True), weight).sum().backward()
+    assert weight.grad is not None and not weight.grad.any()

@@ -17,6 +17,7 @@ from posenc.record.files import read_lines
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.overrides import steering
+from posenc.sweep.pool import STARTS
 
 EXPERIMENT = """# @package _global_
 # Two grids.
@@ -115,13 +116,13 @@ def test_again_runs_what_is_missing_and_nothing_else(
     planner.behaviours = {"alibi": "fail", "rope": "killed"}
     first = sweep("encoding=nope,alibi,rope")
     assert [status.state for status in first.values()] == ["finished", "failed", "interrupted"]
-    assert started(planner) == ["alibi", "nope", "rope"]
+    assert started(planner) == ["alibi", "nope", *["rope"] * STARTS]
     (planner.runs["rope"].path / "behaviour.txt").write_text("finish")
     capsys.readouterr()
     second = sweep("encoding=nope,alibi,rope")
     assert "2 runs (1 finished before)" in capsys.readouterr().err
     assert [status.state for status in second.values()] == ["finished", "failed", "finished"]
-    assert started(planner) == ["alibi", "nope", "rope", "rope"]
+    assert started(planner) == ["alibi", "nope", *["rope"] * (STARTS + 1)]
 
 
 def test_failed_runs_are_tried_again_when_asked(sweep: Sweep, planner: Planner) -> None:

@@ -3,8 +3,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from posenc.record.files import read_lines
 from posenc.record.lock import lock
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
-from posenc.sweep.pool import Pool
+from posenc.sweep.pool import STARTS, Pool
 
 Planned = Callable[..., RunDirectory]
 LAUNCHER = """
@@ -71,6 +73,19 @@ def test_one_failure_stops_nothing_else(planned: Planned, stand_in: list[str]) -
     assert "retry=true" in printed
 
 
+def test_a_run_whose_process_is_killed_is_started_again(
+    planned: Planned, stand_in: list[str]
+) -> None:
+    """As often as STARTS says in one launch, and at once where there is a free place."""
+    run, once = planned("killed", "killed"), planned("once", "killed once")
+    outcomes, printed = launch(stand_in, run, once, jobs=1)
+    rows = [row["run"] for row in read_lines(run.path.parent / "events.jsonl")]
+    assert (rows.count("killed"), rows.count("once")) == (STARTS, 3)  # twice begun, once ended
+    assert outcomes["killed"].state == "interrupted" and outcomes["once"].state == "finished"
+    assert printed.count("↻ killed  its process was killed (SIGKILL)") == STARTS - 1
+    assert "2 of 2" not in printed and "1 of 2 finished, 1 interrupted" in printed
+
+
 def test_a_crash_without_a_word_is_recorded_with_what_it_printed_last(
     planned: Planned, stand_in: list[str]
 ) -> None:
@@ -98,15 +113,30 @@ def test_logs_of_several_starts_stand_one_after_the_other(
     assert run.log_file.read_text() == "working on twice\n" * 2
 
 
-def test_a_run_that_another_process_has_is_left_alone(
-    planned: Planned, stand_in: list[str]
+@pytest.mark.parametrize(("ending", "starts"), [("finished", 0), ("failed", 0), ("interrupted", 1)])
+def test_a_run_that_another_process_has_is_waited_for(
+    planned: Planned, stand_in: list[str], ending: str, starts: int
 ) -> None:
-    run = planned("taken", state="running", work_done=0.3)
-    with lock(run.lock_file, wait=False):
-        outcomes, printed = launch(stand_in, run)
-    assert outcomes["taken"].state == "running"
-    assert Status.read(run.status_file) == Status(state="running", work_done=0.3)
-    assert "taken  is being run by another process" in printed
+    """What it ends is taken as it is; what it leaves open goes on here."""
+    taken, free = planned("taken", state="running", work_done=0.3), planned("free")
+    held = threading.Event()
+
+    def another() -> None:
+        with lock(taken.lock_file, wait=False):
+            held.set()
+            until(lambda: Status.read(free.status_file).state == "finished")
+            time.sleep(0.2)
+            assert "taken" not in events(free)
+            Status(state=ending, work_done=0.3).write(taken.status_file)  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(another)
+        held.wait()
+        outcomes, printed = launch(stand_in, taken, free)
+        other.result()
+    assert outcomes["taken"].state == ("finished" if starts else ending)
+    assert ("taken" in events(free)) == bool(starts)
+    assert printed.count("taken  is being run by another process; waiting for it") == 1
 
 
 def test_threads_are_shared_out_and_kept_on_resume(
@@ -117,9 +147,10 @@ def test_threads_are_shared_out_and_kept_on_resume(
     resumed = planned("resumed", state="interrupted", resolved={"threads": 3})
     launch(stand_in, fresh, resumed, jobs=2)
     started = events(fresh)
-    assert started["fresh"]["argv"] == [str(fresh.path), "--threads", "4"]
+    own = ["--launcher", str(os.getpid())]
+    assert started["fresh"]["argv"] == [str(fresh.path), "--threads", "4", *own]
     assert started["fresh"]["OMP_NUM_THREADS"] == started["fresh"]["MKL_NUM_THREADS"] == "4"
-    assert started["resumed"]["argv"][1:] == ["--threads", "3"]
+    assert started["resumed"]["argv"][1:] == ["--threads", "3", *own]
     assert started["resumed"]["OMP_NUM_THREADS"] == "3"
 
 
@@ -156,7 +187,7 @@ def test_further_arguments_reach_the_job(planned: Planned, stand_in: list[str]) 
     run = planned("more")
     pool = Pool(console=Console(file=io.StringIO()), command=stand_in, poll_seconds=0.02)
     pool.launch([[str(run.path), "--module", "mine"]])
-    assert events(run)["more"]["argv"][3:] == ["--module", "mine"]
+    assert events(run)["more"]["argv"][5:] == ["--module", "mine"]
 
 
 def test_what_a_log_file_gets(planned: Planned, stand_in: list[str]) -> None:
@@ -239,3 +270,15 @@ def test_each_job_leads_a_group_of_its_own(planned: Planned, stand_in: list[str]
     launch(stand_in, run)
     started = events(run)["alone"]
     assert started["group"] == started["pid"] != os.getpgid(0)
+
+
+def test_a_run_on_two_devices_has_two_gpus(
+    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,9")
+    runs = [planned(f"run-{i}", "meet") for i in range(2)]
+    for run in runs:
+        run.config_file.write_text("devices: 2\nfrozen: {}\n")
+    _, printed = launch(stand_in, *runs)
+    assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
+    assert "2 at a time" in printed and "2 GPUs each" in printed

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from posenc.record.files import write_json
+from posenc.record.files import read_json, write_json
 from posenc.record.lock import lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.view import expected_runs, status_json, status_table
+from posenc.sweep.view import expected_runs, status_json, status_shown
 
 Planned = Callable[..., RunDirectory]
 
@@ -40,7 +40,7 @@ def folder(planned: Planned) -> Path:
 def shown(folder: Path) -> str:
     console = Console(file=io.StringIO(), width=80)
     with lock(folder / "busy" / ".lock", wait=False):
-        status_table(expected_runs(folder), console)
+        console.print(status_shown(expected_runs(folder)), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -79,3 +79,18 @@ def test_json_has_every_field(folder: Path) -> None:
     assert entries["busy"]["path"] == str(folder / "busy")
     assert entries["killed"]["state"] == "interrupted" and entries["killed"]["left"] is None
     assert entries["gone"]["state"] == "pending"
+    assert entries["busy"]["command"] == "posenc train experiment=trial"
+    assert entries["broken"]["command"] == "posenc train experiment=trial retry=true"
+    assert entries["done"]["command"] is None
+
+
+def test_runs_of_several_commands_are_each_told_their_own(folder: Path) -> None:
+    plan = read_json(folder / "plan.json")
+    commands = {"gone": "posenc train seed=3", "broken": "posenc train seed=1"}
+    write_json(folder / "plan.json", plan | {"commands": commands})
+    told = [line for line in shown(folder).splitlines() if line.startswith("to finish: ")]
+    assert told == [
+        "to finish: posenc train experiment=trial",
+        "to finish: posenc train seed=1 retry=true",
+        "to finish: posenc train seed=3",
+    ]

@@ -1,30 +1,39 @@
-"""The launcher `pool`, where Hydra looks for it."""
+"""Launchers, where Hydra looks for them: the default, `pool`, and what they have in common."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from posenc.record.status import Status
 from posenc.sweep.pool import Pool
 
 
-class PoolLauncher(Launcher):
-    """Processes on this machine, `jobs` at a time (null: one for each GPU, or for each core).
+class Runs(Protocol):
+    """What sees runs to their end."""
+
+    def launch(self, jobs: Sequence[Sequence[str]], finished: int = 0) -> dict[str, Status]: ...
+
+
+class RunsLauncher(Launcher):
+    """Hands the jobs to what `_made` makes.
 
     Of Hydra's protocol it keeps the form: a "job override" list is the arguments of a job's
     process, the run directory first, for each job is started from its directory alone.
     """
 
-    def __init__(self, jobs: int | None = None) -> None:
-        self._jobs = jobs
+    @abstractmethod
+    def _made(self) -> Runs: ...
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        self._pool = Pool(self._jobs)
+        self._runs = self._made()
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -33,7 +42,7 @@ class PoolLauncher(Launcher):
 
         `initial_job_idx` is the number of runs of the sweep that are finished already.
         """
-        outcomes = self._pool.launch(job_overrides, finished=initial_job_idx)
+        outcomes = self._runs.launch(job_overrides, finished=initial_job_idx)
         return [
             JobReturn(
                 overrides=job,
@@ -43,3 +52,13 @@ class PoolLauncher(Launcher):
             )
             for job in job_overrides
         ]
+
+
+class PoolLauncher(RunsLauncher):
+    """Processes on this machine, `jobs` at a time (null: one for each GPU, or for each core)."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs
+
+    def _made(self) -> Pool:
+        return Pool(self._jobs)

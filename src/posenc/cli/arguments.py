@@ -1,5 +1,6 @@
 """The words of a command line: overrides in Hydra's grammar, and a few flags."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,8 @@ from posenc.config.errors import ConfigError
 
 FLAGS = {
     "train": ("--cfg",),
-    "status": ("--json",),
+    "status": ("--json", "--watch"),
+    "clean": ("--yes",),
     "plan": ("--json",),
     "report": ("--strict",),
     "dashboard": ("--spec",),
@@ -28,8 +30,7 @@ class Arguments:
 
     def typed(self) -> str:
         """The command as it was typed, for a person to repeat."""
-        quoted = [f"'{word}'" if set(word) & set(" []{}()*'$\"") else word for word in self.words]
-        return " ".join(["posenc", self.command, *quoted])
+        return shlex.join(["posenc", self.command, *self.words])
 
 
 def parse(command: str, words: Sequence[str]) -> Arguments:

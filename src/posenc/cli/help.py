@@ -14,6 +14,7 @@ COMMANDS = {
     "check": "what an encoding must do, and what of it holds",
     "bench": "what encodings cost in time and memory",
     "inspect": "what an encoding is, measured without training, or what a run has made of it",
+    "clean": "remove runs that you name",
     "list": "every config group and option",
 }
 
@@ -82,10 +83,32 @@ TEXTS = {
           --strict   exit code 1 when a claim fails
     """,
     "status": """
-        usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json]
+        usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json | --watch]
+
+        Every run that was planned: its state, progress, time left and last error, and the command
+        that finishes what is open.
 
           posenc status experiment=quickstart
-          posenc status name=scratch --json
+          posenc status name=scratch --watch
+
+        flags
+          --json     a list of runs, each with its status, seconds left and finishing command
+          --watch    shown anew every second until all have finished or failed, or Ctrl-C
+    """,
+    "clean": """
+        usage: posenc clean run=PATH[,PATH...] [--yes]
+               posenc clean name=NAME | experiment=NAME [size=laptop] state=STATE[,STATE...] [--yes]
+
+        Lists the runs that are named, with their size; with --yes it removes them: the directory,
+        its fragments of W&B, its place in the plan. A run that a process works on is refused.
+
+          posenc clean run=outputs/scratch/rope-L256-s1-0c1d2e3f
+          posenc clean name=scratch state=failed,interrupted --yes
+
+        keys
+          run                      run directories
+          name, experiment, size, outputs_dir    a folder of runs
+          state                    pending, interrupted, failed or finished: which of them
     """,
     "plan": """
         usage: posenc plan [key=value ...] [machine=NAME] [--config-dir DIR] [--json]

@@ -24,7 +24,7 @@ from posenc.inspect.write import mirror, show, write
 from posenc.model.build import build_encoding
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.grids import expand
-from posenc.tracking.points import run_config
+from posenc.tracking.identity import run_config
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = {

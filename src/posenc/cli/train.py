@@ -1,6 +1,5 @@
 """`posenc train`: plan all runs, then see each of them to its end."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,24 @@ from posenc.bench.settings import OWN
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, hydra_at_conf
 from posenc.config.errors import ConfigError
+from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.overrides import steering
 
 OWN_PLUGINS = {
     "sweeper": ["hydra_plugins.posenc.sweeper.PosencSweeper"],
-    "launcher": ["hydra_plugins.posenc.launcher.PoolLauncher"],
+    "launcher": [
+        "hydra_plugins.posenc.launcher.PoolLauncher",
+        "hydra_plugins.posenc.queues.LocalLauncher",
+        "hydra_plugins.posenc.queues.SlurmLauncher",
+        "hydra_plugins.posenc.queues.RayLauncher",
+    ],
 }
 
 
 def run(arguments: Arguments) -> int:
-    console, begun = Console(stderr=True), time.time()
+    console = Console(stderr=True)
+    before: dict[str, Status] = {}
     config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
 
     if only_bench := [key for key in OWN if key in config]:
@@ -41,7 +47,10 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"hydra/{part}: posenc has its own; leave it, or give one of conf/")
 
     def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
-        return _plan(jobs, arguments, console)
+        planned_jobs = _plan(jobs, arguments, console)
+        for path, *_ in planned_jobs:
+            before[Path(path).name] = RunDirectory(Path(path)).status()
+        return planned_jobs
 
     with hydra_at_conf():
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
@@ -49,7 +58,7 @@ def run(arguments: Arguments) -> int:
             config=config, hydra_context=context, task_function=planned
         )
         outcomes: dict[str, Status] = sweeper.sweep(list(arguments.overrides))
-    return _conclude(outcomes, config, console, begun)
+    return _conclude(outcomes, before, config, console)
 
 
 def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console) -> list[list[str]]:
@@ -75,11 +84,11 @@ def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console)
 
 
 def _conclude(
-    outcomes: dict[str, Status], config: DictConfig, console: Console, begun: float
+    outcomes: dict[str, Status], before: dict[str, Status], config: DictConfig, console: Console
 ) -> int:
     """0 when every run is finished; the launcher's view has said how those ended that it ran."""
     for name, status in outcomes.items():
-        if status.state == "failed" and (status.updated or 0) < begun:
+        if status.state == "failed" and status == before[name]:
             console.print(f"left alone: {name}, which failed: {status.error}", markup=False)
             console.print("retry=true runs it again")
     if any(status.state != "finished" for status in outcomes.values()):

@@ -70,7 +70,7 @@ def hydra_at_conf() -> Iterator[None]:
 def resolve(config: DictConfig) -> Any:
     """A configuration as plain mappings and lists, its interpolations resolved."""
     try:
-        return OmegaConf.to_container(config, resolve=True)
+        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
 

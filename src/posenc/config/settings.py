@@ -86,15 +86,20 @@ POSITIVE = (
 
 @dataclass(frozen=True)
 class Steps:
-    """How a token budget becomes optimizer steps, in tokens and sequences of L tokens."""
+    """How a token budget becomes optimizer steps, in sequences of L tokens.
+
+    A step's `sequences` are shared out among the `devices`, `micro_sequences` at a time on each.
+    """
 
     total: int
     sequences: int
     micro_sequences: int
+    devices: int = 1
 
     @property
     def accumulate(self) -> int:
-        return self.sequences // self.micro_sequences
+        """Forward passes of a device in a step."""
+        return self.sequences // (self.micro_sequences * self.devices)
 
 
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
@@ -136,7 +141,22 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
 def steps_of(config: DictConfig) -> Steps:
     """Optimizer steps of a token budget; ConfigError when the numbers do not divide."""
     sequences, micro_sequences = sequences_of(config)
-    return Steps(max(1, round(config.tokens / config.batch_tokens)), sequences, micro_sequences)
+    devices = config.devices
+    if sequences % devices:
+        raise ConfigError(
+            f"devices={devices} do not divide batch_tokens={config.batch_tokens}, which are"
+            f" {sequences} windows of train_length={config.train_length}; give as many devices as"
+            f" divide {sequences}"
+        )
+    share = sequences // devices
+    micro_sequences = min(micro_sequences, share)
+    if share % micro_sequences:
+        raise ConfigError(
+            f"micro_batch_tokens={config.micro_batch_tokens} does not divide the"
+            f" {share * config.train_length} tokens of a step that each of devices={devices} has"
+        )
+    total = max(1, round(config.tokens / config.batch_tokens))
+    return Steps(total, sequences, micro_sequences, devices)
 
 
 def sequences_of(config: DictConfig) -> tuple[int, int]:

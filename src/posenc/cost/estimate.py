@@ -7,7 +7,6 @@ from typing import Protocol
 from omegaconf import DictConfig
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from posenc.config.errors import ConfigError
 from posenc.config.settings import Steps, steps_of
 from posenc.cost.memory import Memory, memory_of
 from posenc.cost.process import process_bytes
@@ -74,7 +73,7 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     """
     check_parts(config)
     vocabulary, data = vocabulary_of(config)
-    steps = _steps_of_a_device(config)
+    steps = steps_of(config)
     model = skeleton(config, vocabulary)
     ends = {*model.embedding.parameters(), *model.head.parameters()}
     memory, least = _memory(config, model, vocabulary, steps, machine)
@@ -99,20 +98,6 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
         rate=machine.rate(config, vocabulary),
         evaluated=data is not None,
     )
-
-
-def _steps_of_a_device(config: DictConfig) -> Steps:
-    """A step's tokens are shared out among the devices."""
-    if config.batch_tokens % config.devices:
-        raise ConfigError(
-            f"devices={config.devices} do not divide batch_tokens={config.batch_tokens}"
-        )
-    own = copy.deepcopy(config)
-    own.batch_tokens = config.batch_tokens // config.devices
-    own.tokens = max(own.batch_tokens, config.tokens // config.devices)
-    if config.micro_batch_tokens is not None:
-        own.micro_batch_tokens = min(config.micro_batch_tokens, own.batch_tokens)
-    return steps_of(own)
 
 
 def _memory(

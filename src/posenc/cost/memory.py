@@ -61,13 +61,13 @@ def memory_of(
 
     `process` is 0 for a GPU, where what torch allocates for tensors is counted.
     """
-    weights = FLOAT * model.parameter_count()
+    weights, gathered = _weights(config, model)
     buckets = weights if config.devices > 1 else 0  # gradients on their way to other devices
     rows, words = steps.micro_sequences * config.train_length, model.head.weight.shape[0]
     validated = config.evaluation.batch_tokens if config.validation.every_tokens else 0
     return Memory(
-        weights=weights,
-        gradients=weights + buckets,
+        weights=weights + gathered,
+        gradients=weights + (gathered or buckets),
         optimizer=weights * states_of(config),
         activations=held(config, vocabulary, steps.micro_sequences, gpu=not process),
         logits=_chunk(rows, words),
@@ -76,6 +76,19 @@ def memory_of(
         accumulated=steps.accumulate > 1,
         process=process,
     )
+
+
+def _weights(config: DictConfig, model: Decoder) -> tuple[int, int]:
+    """Bytes of the weights that a device keeps, and of those of others that it has for a while.
+
+    Replicated it keeps all. Sharded it keeps its part; what is in no block is there from the
+    first to the last, and besides it a block and the next.
+    """
+    every = FLOAT * model.parameter_count()
+    if config.devices == 1 or config.trainer.strategy != "fsdp":
+        return every, 0
+    block = FLOAT * sum(parameter.numel() for parameter in model.blocks[0].parameters())
+    return -(-every // config.devices), every - block * len(model.blocks) + 2 * block
 
 
 def states_of(config: DictConfig) -> int:

@@ -18,15 +18,22 @@ LAYERS = 2
 
 
 class Listed:
-    """A GPU by its data sheet: operations per second and bytes; `utilisation` is an assumption."""
+    """A GPU by its data sheet: operations per second and bytes; `utilisation` is an assumption.
 
-    gpu, at_once = True, 1
+    There are enough of it for `at_once` runs at a time.
+    """
 
-    def __init__(self, *, float32: float, bf16: float, utilisation: float, memory: float) -> None:
+    gpu = True
+
+    def __init__(
+        self, *, float32: float, bf16: float, utilisation: float, memory: float, at_once: int = 1
+    ) -> None:
         if not 0 < utilisation <= 1:
             raise ValueError(f"utilisation={utilisation} is a share; give above 0, up to 1")
+        if at_once < 1:
+            raise ValueError(f"at_once={at_once} runs at a time; give 1 or more")
         self.peaks = {"float32": float32, "bf16": bf16}
-        self.utilisation, self.memory = utilisation, memory
+        self.utilisation, self.memory, self.at_once = utilisation, memory, at_once
 
     def rate(self, config: DictConfig, vocabulary: int) -> float:
         """Operations per second in training."""

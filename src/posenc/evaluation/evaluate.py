@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
@@ -19,24 +20,29 @@ from posenc.evaluation.swap import exchange
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
+from posenc.record.environment import rank
 from posenc.record.evaluation import merge_positions, merge_rows, positions_name
 from posenc.record.rundir import RunDirectory
 from posenc.training.checkpoint import latest
+from posenc.training.group import settled
 
 Report = Callable[[float, float], bool]
 
 
 def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decoder:
     """The run's model with its final weights; RunError while it has none that are intact."""
-    checkpoint = latest(run.checkpoints)
+    checkpoint = settled(lambda: latest(run.checkpoints))
     reached, total = checkpoint.step if checkpoint else 0, steps_of(config).total
     if checkpoint is None or reached < total:
         raise RunError(
             f"{run.name} has an intact checkpoint of step {reached} of {total}; train it to its end"
             f" first, with the command that `posenc status name={run.path.parent.name}` prints"
         )
-    model = build_model(config, vocabulary)
-    model.load_state_dict(checkpoint.weights(), strict=True)
+    model, weights = build_model(config, vocabulary), checkpoint.weights()
+    try:
+        model.load_state_dict(weights, strict=True)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise checkpoint.refusal(error) from error
     return model.to(device_of(config))
 
 
@@ -91,12 +97,20 @@ def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
 def _record(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Write the rows of one measurement, and its positions."""
+    """Write the rows of one measurement, and its positions; RunError for a loss that is none."""
+    if not np.isfinite(result.sums).all():
+        raise RunError(
+            f"the loss is not a number in windows of {request.length} tokens"
+            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows that were"
+            f" measured before are kept"
+        )
+    rows = [row(key, result, request.windows, data.name) for key in request.keys]
+    if rank() > 0:
+        return rows
     for key in request.keys:
         if PROTOCOLS[key["protocol"]].positions:
             name = positions_name(key)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_positions(run.positions_file, arrays)
-    rows = [row(key, result, request.windows, data.name) for key in request.keys]
     merge_rows(run.evaluation_file, rows)
     return rows

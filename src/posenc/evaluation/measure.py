@@ -1,18 +1,21 @@
 """A model measured on windows: exact sums over the targets that are scored."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from posenc.evaluation.batches import scored_batches
 from posenc.evaluation.budget import Budget
 from posenc.evaluation.score import Score, losses
-from posenc.evaluation.windows import Batch, Windows
+from posenc.evaluation.windows import Windows
 from posenc.model.decoder import Decoder
 from posenc.model.precision import autocast
+from posenc.record.environment import rank, world_size
+from posenc.training.group import any_of, summed
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,20 @@ def measure(
 ) -> Measurement | None:
     """Score the windows, each once, about `batch_tokens` tokens through the model at once.
 
-    A budget ends it with the windows that are whole by then. `after_batch` is told how many
-    tokens have gone through the model, in how many seconds; where it says False, nothing is
-    measured. The model is put into evaluation mode.
+    The processes of a group share the windows out, and each has the whole result. A budget ends
+    it with the windows that are whole by then. `after_batch` is told how many tokens have gone
+    through the model, in how many seconds; where it says False, nothing is measured. The model is
+    put into evaluation mode.
     """
     budget = budget or Budget()
-    order, device = budget.order(windows), model.device
+    order, device = budget.order(windows)[rank() :: world_size()], model.device
     sums, counts = np.zeros(windows.lengths.max()), np.zeros(windows.lengths.max(), dtype=np.int64)
     hits, solved = [], []
-    started, tokens, measured = time.perf_counter(), 0, 0
+    started, tokens, measured, stopped = time.perf_counter(), 0, 0, False
     model.eval()
     with torch.no_grad(), autocast(precision, device):
-        for numbers in _batches(windows, order, batch_tokens):
-            batch = windows.batch(numbers)
+        for batch, numbers, scores in scored_batches(model, windows, order, batch_tokens, score):
             width = batch.inputs.shape[1]
-            scores = score(model, _on(device, batch))
             sums[:width] += _placed(batch.scored, scores.losses.double()).sum(dim=0).numpy()
             counts[:width] += batch.scored.sum(dim=0).numpy()
             if scores.hits is not None:
@@ -66,34 +68,22 @@ def measure(
                 solved.append(int((right == batch.scored.sum(dim=1)).sum()))
             tokens, measured = tokens + batch.inputs.numel(), measured + len(numbers)
             seconds = time.perf_counter() - started
-            if not after_batch(tokens, seconds):
-                return None
-            if budget.spent(seconds):
+            stopped = not after_batch(tokens * world_size(), seconds)
+            if stopped or budget.spent(seconds):
                 break
-    asked = bool(hits)
-    return Measurement(
-        sums,
-        counts,
-        time.perf_counter() - started,
-        np.sort(order[:measured]),
-        sum(hits) if asked else None,
-        sum(solved) if asked else None,
-    )
+    if any_of(stopped):
+        return None
+    done = np.zeros(len(windows.lengths), dtype=np.int64)
+    done[order[:measured]] = 1
+    numbers, seconds = np.flatnonzero(summed(done)), time.perf_counter() - started
+    ranked = [_total(hits), _total(solved)]
+    return Measurement(summed(sums), summed(counts), seconds, numbers, *ranked)
 
 
-def _batches(
-    windows: Windows, order: NDArray[np.int64], batch_tokens: int
-) -> Iterator[NDArray[np.int64]]:
-    """The windows in `order`, those next to each other of one length together."""
-    lengths = windows.lengths[order]
-    for run in np.split(order, np.flatnonzero(np.diff(lengths)) + 1):
-        size = max(1, batch_tokens // int(windows.lengths[run[0]]))
-        for first in range(0, len(run), size):
-            yield run[first : first + size]
-
-
-def _on(device: torch.device, batch: Batch) -> Batch:
-    return Batch(batch.inputs.to(device), batch.targets.to(device), batch.scored.to(device))
+def _total(counts: list[int]) -> int | None:
+    """Of all processes; None where no batch of any has such a count."""
+    asked, total = any_of(bool(counts)), int(summed(np.array([sum(counts)]))[0])
+    return total if asked else None
 
 
 def _placed(scored: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -45,11 +45,16 @@ def read_json(path: Path) -> Any:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file; a last line cut short by a crash is left out."""
+    """The rows of a JSON-lines file; a last line cut short by a crash is left out.
+
+    RunError where another is damaged.
+    """
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    try:
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    except ValueError as error:
+        raise RunError(f"{path} is damaged ({error}); move it away") from None
 
 
 def append_line(path: Path, row: dict[str, Any]) -> None:

@@ -25,16 +25,20 @@ def lock(path: Path, *, wait: bool, patience: float = 0.0) -> Iterator[bool]:
 
 
 def _obtained(file: IO[str], wait: bool) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return _flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock."""
     if not path.exists():
         return False
-    with lock(path, wait=False) as obtained:
-        return not obtained
+    with path.open() as file:  # shared, so that two who ask do not take each other for the owner
+        return not _flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _flock(file: IO[str], operation: int) -> bool:
+    try:
+        fcntl.flock(file, operation)
+    except BlockingIOError:
+        return False
+    return True

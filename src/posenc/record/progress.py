@@ -35,3 +35,10 @@ class Progress:
         self.status = self.status.but(updated=time.time(), seconds=seconds)
         self.status.write(self.run.status_file, durable=durable)
         self._written = time.monotonic()
+
+
+class Unwritten(Progress):
+    """Of a process whose group's first one writes the status."""
+
+    def _write(self, *, durable: bool) -> None:
+        pass

@@ -40,6 +40,11 @@ class RunDirectory:
             raise RunError(f"{self.config_file} cannot be read ({first})") from None
         if not isinstance(config, DictConfig) or "frozen" not in config:
             raise RunError(f"{self.config_file} is no configuration of a planned run")
+        if key := _interpolation(config):
+            raise RunError(
+                f"{self.config_file}: {key} is an interpolation, which a frozen configuration has"
+                f" none of: it could read this machine's environment"
+            )
         return config
 
     def status(self) -> Status:
@@ -54,6 +59,21 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics_file)
+
+    def timing(self) -> list[dict[str, Any]]:
+        return read_lines(self.timing_file)
+
+
+def _interpolation(config: Any, path: str = "") -> str | None:
+    """The path of a value that is yet to be resolved, in mappings and lists of any depth."""
+    keys = list(config) if OmegaConf.is_dict(config) else range(len(config))
+    for key in keys:
+        here = f"{path}.{key}".lstrip(".")
+        if OmegaConf.is_interpolation(config, key):
+            return here
+        if OmegaConf.is_config(config[key]) and (found := _interpolation(config[key], here)):
+            return found
+    return None
 
 
 def runs_of(folder: Path) -> list[RunDirectory]:

@@ -1,14 +1,17 @@
 """What a run's process does: train to the budget, evaluate what is missing, say how it ended."""
 
+import errno
 import logging
 import time
 import traceback
+from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
 
 from posenc.config.components import build
 from posenc.config.errors import PosencError, RunError
+from posenc.config.identity import run_hash, science
 from posenc.config.settings import check_settings, steps_of
 from posenc.data.build import build_data
 from posenc.data.dataset import Dataset
@@ -18,34 +21,44 @@ from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.work import training_share
 from posenc.model.device import device_of
 from posenc.model.kernels import resolve
-from posenc.record.progress import Progress
+from posenc.record.environment import local_world_size, rank, world_size
+from posenc.record.progress import Progress, Unwritten
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_devices
-from posenc.sweep.process import INTERRUPTED
+from posenc.sweep.freeze import code_digest
+from posenc.sweep.process import DISK_FULL, FAILED, FINISHED, FULL, INTERRUPTED, LOST
+from posenc.tracking.silent import Silent
 from posenc.tracking.tracker import Tracker
+from posenc.training.checkpoint import found
 from posenc.training.fit import fit
+from posenc.training.group import GroupLost, joined, settled
 from posenc.training.session import Session
 from posenc.training.stop import Stop
 
 log = logging.getLogger("posenc")
-FINISHED, FAILED = 0, 1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> int:
     """See a run to its end; the exit code. What goes wrong ends in `status.json` in one line."""
-    progress = Progress(run)
+    progress = Progress(run) if rank() == 0 else Unwritten(run)
     started = progress.status.started or time.time()
     progress.settle(state="running", error=None, started=started)
     try:
         with stop.listening():
             done = _run(run, modules, threads, progress, stop)
+    except GroupLost as error:
+        progress.settle(state="interrupted", error=str(error))
+        return LOST
     except PosencError as error:
         log.error("%s", error)
         progress.settle(state="failed", error=_one_line(str(error)))
         return FAILED
     except Exception as error:
         log.error("%s", traceback.format_exc())
-        progress.settle(state="failed", error=_one_line(f"{type(error).__name__}: {error}"))
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            return _without_space(progress)
+        progress.settle(state="failed", error=_one_line(_described(error)))
         return FAILED
     if not done:
         progress.settle(state="interrupted", error=stop.reason())
@@ -54,28 +67,71 @@ def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> 
     return FINISHED
 
 
+def _without_space(progress: Progress) -> int:
+    """Nothing is wrong with the run: it goes on from its checkpoint once there is space."""
+    try:
+        progress.settle(state="interrupted", error=DISK_FULL)
+    except OSError:
+        return FULL
+    return INTERRUPTED
+
+
+def _described(error: Exception) -> str:
+    """An error's kind, its text, and the line that it came from, of posenc or of a user's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, {own[-1].name})"
+    return f"{type(error).__name__}: {error}{place}"
+
+
 def _run(
     run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: Stop
 ) -> bool:
+    if stop.asked():
+        return False
     config = run.config()
     config.modules = modules
     check_settings(config)
-    _resolve(config, progress, threads)
+    _check_identity(config)
+    _resolve(run, config, progress, threads)
     data = _data(config)
-    tracker: Tracker = build(config.logger, name="logger", modules=modules)
+    tracker = _tracker(config)
     tracker.start(run, config)
     failed = True
     try:
-        done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker))
+        with joined(device_of(config)):
+            done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker))
         failed = not done
     finally:
         tracker.finish(failed)
     return done
 
 
-def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
-    """What may change the last bit is settled at the first start and kept from then on."""
-    resolved = progress.status.resolved or {
+def _tracker(config: DictConfig) -> Tracker:
+    """The run's own; the other processes of a group mirror nothing."""
+    if rank() > 0:
+        return Silent()
+    return build(config.logger, name="logger", modules=list(config.modules))
+
+
+def _check_identity(config: DictConfig) -> None:
+    """RunError where the run is not what its name says: an encoding of the user's own, edited."""
+    digest = run_hash(science(config, config.frozen.fingerprint))
+    if digest != config.frozen.hash:
+        raise RunError(
+            f"the run was planned as {config.frozen.hash} and is {digest} now: {config.encoding}"
+            f" or what it is built from was edited since; type the command again to plan it anew"
+        )
+
+
+def _resolve(run: RunDirectory, config: DictConfig, progress: Progress, threads: int) -> None:
+    """What may change the last bit is settled when training begins and kept from then on."""
+    code = code_digest()
+    before = progress.status.resolved if found(run.checkpoints) else {}
+    if before and before.get("code") != code:
+        log.warning("begun with the code %s, going on with %s", before.get("code"), code)
+    resolved = before or {
+        "code": code,
         "threads": threads,
         "device": device_of(config).type,
         "kernel": resolve(config.kernel),
@@ -85,8 +141,9 @@ def _resolve(config: DictConfig, progress: Progress, threads: int) -> None:
     torch.set_num_threads(resolved["threads"])
     config.kernel = resolved["kernel"]
     config.micro_batch_tokens = resolved["micro_batch_tokens"]
+    config.devices = world_size()
     config.trainer.accelerator = {"cpu": "cpu", "cuda": "gpu"}[resolved["device"]]
-    check_devices(config)
+    check_devices(config, local_world_size())
     log.info("posenc %s, %s", config.frozen.posenc, resolved)
     progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
 
@@ -113,9 +170,9 @@ def _train_and_evaluate(session: Session) -> bool:
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
         return not session.stop.asked()
 
-    if keys := missing(wanted, run.rows()):
+    if keys := settled(lambda: missing(wanted, run.rows())):
         evaluate(run, config, data, keys, go_on)
-    return not missing(wanted, run.rows())
+    return not settled(lambda: missing(wanted, run.rows()))
 
 
 def _one_line(text: str) -> str:

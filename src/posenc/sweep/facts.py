@@ -16,6 +16,8 @@ from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding, skeleton
 from posenc.model.device import check_accelerator, device_of
 from posenc.model.kernels import refuse, resolve
+from posenc.training.fit import STRATEGIES
+from posenc.training.sharded import unshardable
 
 COMPONENTS = {
     "data": 0,
@@ -35,7 +37,7 @@ REACH = "length", "longest"
 def check_components(config: DictConfig) -> None:
     """Build what needs no data: ConfigError for every knob, width or device that cannot be."""
     check_parts(config)
-    check_devices(config)
+    check_devices(config, config.devices)
 
 
 def check_parts(config: DictConfig) -> None:
@@ -52,6 +54,7 @@ def check_parts(config: DictConfig) -> None:
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
     _check_kernel(config, encoding)
+    _check_strategy(config, encoding)
     check_evaluation(config, encoding)
 
 
@@ -76,6 +79,21 @@ def _check_kernel(config: DictConfig, encoding: Encoding) -> None:
     _refusal("kernel", lambda: refuse(name, encoding, device, config.precision))
 
 
+def _check_strategy(config: DictConfig, encoding: Encoding) -> None:
+    """ConfigError for a way to train on several devices that there is not, or not for this."""
+    strategy = config.trainer.get("strategy")
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"trainer.strategy={strategy!r} must be one of {', '.join(STRATEGIES)}")
+    if config.devices == 1 or strategy != "fsdp":
+        return
+    if single := unshardable(encoding):
+        raise ConfigError(
+            f"trainer.strategy=fsdp cannot share out single numbers, as"
+            f" encoding={config.choices.encoding} has in encoding.{single[0]}; give"
+            f" trainer.strategy=ddp"
+        )
+
+
 def check_reach(config: DictConfig, encoding: Encoding) -> None:
     """ConfigError for an evaluation length that the encoding cannot reach."""
     longest, limit = max(evaluation_lengths(config)), encoding.max_length()
@@ -88,12 +106,14 @@ def check_reach(config: DictConfig, encoding: Encoding) -> None:
         )
 
 
-def check_devices(config: DictConfig) -> None:
-    """ConfigError for a GPU, or a number of devices, that is not there."""
+def check_devices(config: DictConfig, devices: int) -> None:
+    """ConfigError for a GPU, or so many of them on this machine, that is not there."""
     check_accelerator(config)
-    if config.devices != 1:
+    there = torch.cuda.device_count()
+    if device_of(config).type == "cuda" and devices > there:
         raise ConfigError(
-            f"devices={config.devices}: one device a run is supported; give devices=1"
+            f"devices={devices}, but {there} CUDA GPUs are there; give devices={there} or fewer,"
+            f" or trainer=cpu"
         )
 
 

@@ -27,6 +27,7 @@ from posenc.record.files import read_json, write_atomic, write_json
 from posenc.record.lock import is_locked, lock
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import COMPONENTS, check_components, check_data
+from posenc.training.checkpoint import found
 
 NOT_OF_A_RUN = ("grids", "sizes", "retry")
 OF_THE_PLAN = ("claims", "published")
@@ -49,7 +50,8 @@ def plan(
 
     `command` is what a person typed, kept so that the sweep can be told how to finish itself.
     """
-    configs = [resolved(overrides, config_dirs) for overrides in jobs]
+    known = compose("train", [], config_dirs)
+    configs = [resolved(overrides, config_dirs, known) for overrides in jobs]
     _all_or_nothing(configs, check_components)
     datasets = _datasets(configs, report)
     planned = _distinct([_job(config, datasets[_data_key(config)]) for config in configs])
@@ -61,14 +63,19 @@ def plan(
     return planned
 
 
-def resolved(overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
-    """One job's configuration, interpolations resolved, group choices noted, settings checked."""
+def resolved(
+    overrides: Sequence[str], config_dirs: Sequence[Path], known: DictConfig | None = None
+) -> DictConfig:
+    """One job's configuration, interpolations resolved, group choices noted, settings checked.
+
+    `known` is what no overrides compose to, where the caller has it at hand.
+    """
     composed = compose("train", overrides, config_dirs, with_hydra=True)
     settle_swaps(composed, composed.hydra.runtime.choices.get(SWAP), config_dirs)
     plain = canonical(
         resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
     )
-    refuse_strangers(OmegaConf.create(plain), compose("train", [], config_dirs))
+    refuse_strangers(OmegaConf.create(plain), known or compose("train", [], config_dirs))
     choices = {
         group: option
         for group, option in composed.hydra.runtime.choices.items()
@@ -171,9 +178,9 @@ def _write(job: Job) -> None:
     if is_locked(run.lock_file):
         return
     config = job.config
-    if run.metrics_file.exists():  # what it was trained with so far stays as it was
+    if found(run.checkpoints):  # what it was trained with so far stays as it was
         config = run.config()
-        for key in ("evaluation", "logger", "about"):
+        for key in ("evaluation", "logger", "about", "devices", "trainer"):
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
     of_a_run = OmegaConf.masked_copy(config, [key for key in config if key not in OF_THE_PLAN])
@@ -195,14 +202,15 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
     plain: Any = OmegaConf.to_container(config)
     file = folder / "plan.json"
     with lock(folder / ".plan.lock", wait=True):
-        before = read_json(file)["runs"] if file.exists() else []
-        runs = [*before, *(job.run.name for job in jobs)]
+        before = read_json(file) if file.exists() else {"runs": []}
+        planned = [job.run.name for job in jobs]
         told = {
             "name": config.name,
             "experiment": config.choices.get("experiment"),
             "size": config.get("size"),
             "command": command,
+            "commands": {**before.get("commands", {}), **dict.fromkeys(planned, command)},
             **{key: plain[key] for key in ("about", *OF_THE_PLAN)},
-            "runs": list(dict.fromkeys(runs)),
+            "runs": list(dict.fromkeys([*before["runs"], *planned])),
         }
         write_json(file, told)

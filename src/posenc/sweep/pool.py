@@ -1,7 +1,5 @@
 """The default launcher: processes on this machine, a few at a time."""
 
-import json
-import os
 import sys
 import time
 from collections import Counter, deque
@@ -11,20 +9,27 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
+from posenc.record.lock import is_locked
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
-from posenc.sweep.estimate import Pace, run_time_left, time_left
+from posenc.sweep.estimate import Pace, time_left
+from posenc.sweep.freeze import freeze
 from posenc.sweep.interrupts import interruptions
+from posenc.sweep.lines import farewell, under_way
 from posenc.sweep.machine import cores, gpus
 from posenc.sweep.process import JobProcess
-from posenc.sweep.progress import Row, Snapshot, View, clock, percent, view_on
+from posenc.sweep.progress import Snapshot, View, clock, percent, view_on
+from posenc.sweep.ranks import devices_of
 
 JOB = (sys.executable, "-m", "posenc.sweep.job")
+STARTS = 4
+"""How often one launch starts a run whose process is killed, as the kernel does for memory."""
 
 
 class Pool:
-    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores.
+    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores; of runs
+    on several devices as many as find theirs.
 
     The cores are shared out among them as threads. `command` starts a run in place of the
     module `posenc.sweep.job`.
@@ -49,7 +54,8 @@ class Pool:
         """See every job to its end; how each run ended, by name.
 
         A job is the arguments of its process, the run directory first. `finished` more runs of
-        the same sweep are done already and count in the view. A failure stops nothing else.
+        the same sweep are done already and count in the view. A failure stops nothing else; a run
+        whose process is killed is started again. A run that another process has is waited for.
         Ctrl-C (or SIGTERM) asks the runs to write a checkpoint and end, waits for them and then
         raises KeyboardInterrupt; a second one kills them.
         """
@@ -80,13 +86,18 @@ class _Launch:
         self.pool, self.view = pool, view
         self.before, self.total = finished, finished + len(jobs)
         self.waiting = deque(_waiting(job) for job in jobs)
-        self.gpus = gpus()
-        self.workers = min(pool.jobs or len(self.gpus) or cores(), max(1, len(jobs)))
+        self.devices = max((devices_of(RunDirectory(Path(job[0]))) for job in jobs), default=1)
+        self.gpus = _shares(gpus(), self.devices)
+        places = len(self.gpus) or max(1, cores() // self.devices)
+        self.workers = min(pool.jobs or places, max(1, len(jobs)))
         self.threads = max(1, cores() // self.workers)
         self.slots = list(range(self.workers))[::-1]
         self.active: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended: list[Pace] = []
         self.outcomes: dict[str, Status] = {}
+        self.starts: Counter[str] = Counter()
+        self.elsewhere: set[str] = set()
+        self.code = frozen(Path(jobs[0][0]).parent) if jobs else None
 
     def to_the_end(self, interrupts: Sequence[float]) -> None:
         began, heeded = time.monotonic(), 0
@@ -99,7 +110,7 @@ class _Launch:
                 self._fill()
                 self.view.show(self._snapshot())
                 time.sleep(self.pool.poll_seconds)
-                self._reap()
+                self._reap(again=not interrupts)
         finally:
             for process in self.active:
                 process.terminate()
@@ -108,21 +119,63 @@ class _Launch:
         self._say_end(time.monotonic() - began)
 
     def _fill(self) -> None:
-        while self.waiting and self.slots:
-            run, arguments, work = self.waiting.popleft()
-            slot = self.slots.pop()
-            gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
-            process = JobProcess(self.pool.command, run, arguments, threads=self.threads, gpu=gpu)
-            self.active[process] = (slot, Pace(time.monotonic(), work))
+        while self.slots and (waiting := self._next()):
+            run, arguments, work = waiting
+            try:
+                process = self._start(run, arguments)
+            except OSError as error:
+                self._conclude(run, Status(state="failed", error=f"it cannot be started: {error}"))
+                continue
+            self.active[process] = (self.slots.pop(), Pace(time.monotonic(), work))
             self.view.note(f"▶ {run.name}  started{f' at {percent(work)}' if work else ''}")
 
-    def _reap(self) -> None:
+    def _next(self) -> "_Waiting | None":
+        """The first that waits for a process; what another process has ended is taken as it is."""
+        for waiting in list(self.waiting):
+            run = waiting.run
+            if is_locked(run.lock_file):
+                self._say_elsewhere(run)
+                continue
+            self.waiting.remove(waiting)
+            if run.name not in self.elsewhere or run.status().state not in ("finished", "failed"):
+                return waiting
+            self._conclude(run, run.status())
+        return None
+
+    def _start(self, run: RunDirectory, arguments: Sequence[str]) -> JobProcess:
+        slot = self.slots[-1]
+        gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
+        self.starts[run.name] += 1
+        return JobProcess(
+            self.pool.command, run, arguments, threads=self.threads, gpu=gpu, code=self.code
+        )
+
+    def _reap(self, *, again: bool) -> None:
         for process in [process for process in self.active if process.ended()]:
             slot, pace = self.active.pop(process)
             self.slots.append(slot)
             self.ended.append(pace)
-            self.outcomes[process.run.name] = outcome = process.outcome()
-            self.view.say(*_farewell(process, outcome))
+            outcome, name = process.outcome(), process.run.name
+            if process.busy and again:
+                self._say_elsewhere(process.run)
+                self.waiting.append(_waiting(process.job))
+            elif process.killed and again and self.starts[name] < STARTS:
+                self.view.say(f"↻ {name}  {outcome.error}; it will be started again", "yellow")
+                self.waiting.append(_waiting(process.job))
+            else:
+                self.outcomes[name] = outcome
+                self.view.say(*farewell(process, outcome))
+
+    def _conclude(self, run: RunDirectory, status: Status) -> None:
+        """Take how a run stands for its end, without a process of this launcher."""
+        self.outcomes[run.name] = status
+        why = f": {status.error}" if status.error else ""
+        self.view.say(f"· {run.name}  {status.state}{why}", "yellow" if why else "green")
+
+    def _say_elsewhere(self, run: RunDirectory) -> None:
+        if run.name not in self.elsewhere:
+            self.elsewhere.add(run.name)
+            self.view.say(f"· {run.name}  is being run by another process; waiting for it")
 
     def _stop(self, *, kill: bool) -> None:
         self.waiting.clear()
@@ -138,10 +191,10 @@ class _Launch:
 
     def _snapshot(self) -> Snapshot:
         now = time.monotonic()
-        rows = [_row(process, pace, now) for process, (_, pace) in self.active.items()]
+        rows = [under_way(process, pace, now) for process, (_, pace) in self.active.items()]
         paces = [pace for _, pace in self.active.values()]
         begun = [waiting.work for waiting in self.waiting]
-        work = self.before + len(self.ended) + sum(pace.work for pace in paces) + sum(begun)
+        work = self.before + len(self.outcomes) + sum(pace.work for pace in paces) + sum(begun)
         return Snapshot(
             rows,
             counts=self._counts(),
@@ -160,8 +213,9 @@ class _Launch:
     def _say_plan(self) -> None:
         each = f"{self.threads} thread{'s' * (self.threads != 1)} each"
         if self.gpus:
-            shared = f"{len(self.gpus)} GPUs between them"
-            each += f", {shared if self.workers > len(self.gpus) else 'one GPU each'}"
+            shared = f"{len(self.gpus) * self.devices} GPUs between them"
+            own = "one GPU each" if self.devices == 1 else f"{self.devices} GPUs each"
+            each += f", {shared if self.workers > len(self.gpus) else own}"
         before = f" ({self.before} finished before)" if self.before else ""
         runs = f"{self.total} run{'s' * (self.total != 1)}{before}"
         self.view.say(f"{runs}: {self.workers} at a time, {each}")
@@ -179,37 +233,14 @@ def _waiting(job: Sequence[str]) -> _Waiting:
     return _Waiting(run, job[1:], Status.read(run.status_file).work_done)
 
 
-def _row(process: JobProcess, pace: Pace, now: float) -> Row:
-    status = process.status()
-    pace.observe(now, status.work_done)
-    starting = status.state == "pending"
-    return Row(
-        process.run.name,
-        "starting" if starting else status.phase,
-        status.work_done,
-        None if starting else _latest_loss(process.run.metrics_file),
-        None if starting else status.tokens_per_second,
-        run_time_left(pace),
-    )
+def _shares(gpus: list[str], devices: int) -> list[str]:
+    """As many GPUs together as a run has devices, in the words of CUDA_VISIBLE_DEVICES."""
+    return [",".join(some) for some in zip(*[iter(gpus)] * devices, strict=False)]
 
 
-def _farewell(process: JobProcess, outcome: Status) -> tuple[str, str]:
-    name = process.run.name
-    if process.busy:
-        return f"· {name}  is being run by another process", "yellow"
-    if outcome.state == "finished":
-        return f"✓ {name}  finished in {clock(time.time() - process.started)}", "green"
-    if outcome.state == "failed":
-        return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
-    why = f": {outcome.error}" if outcome.error else ""
-    return f"■ {name}  interrupted at {percent(outcome.work_done)}{why}", "yellow"
-
-
-def _latest_loss(file: Path) -> float | None:
-    """The loss of the last whole line of `metrics.jsonl`, read from its end."""
-    if not file.exists():
-        return None
-    with file.open("rb") as metrics:
-        metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
-        lines = metrics.read().split(b"\n")[:-1]
-    return json.loads(lines[-1]).get("loss") if lines else None
+def frozen(folder: Path) -> Path:
+    """Where to import from the code that a sweep in this folder began with."""
+    try:
+        return freeze(folder)
+    except OSError as error:
+        raise RunError(f"the code cannot be frozen in {folder}: {error}") from None

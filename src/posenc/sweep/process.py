@@ -5,21 +5,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from posenc.record.environment import environment
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 
-BUSY, INTERRUPTED = 3, 143
-"""Exit codes of a job: another process has the run; it was asked to stop and did."""
+FINISHED, FAILED, BUSY, FULL, LOST, INTERRUPTED = 0, 1, 3, 4, 5, 143
+"""Exit codes of a job. Busy: another process has the run; full: the disk is, even for its status;
+lost: a process of its group is gone; interrupted: it was asked to stop and did."""
+DISK_FULL = "the disk is full; free some space and type the same command again"
+ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class JobProcess:
     """`command RUN_DIR --threads N ...`, its output appended to `run.log`.
 
     It leads a session of its own, so that a terminal's Ctrl-C reaches the launcher alone. It has
-    one GPU, or sees those that the launcher sees, and may import from the current folder.
+    one GPU, or sees those that the launcher sees, and may import from `code` and, after that, from
+    the current folder.
     """
 
     def __init__(
@@ -30,19 +35,21 @@ class JobProcess:
         *,
         threads: int,
         gpu: str | None,
+        code: Path | None = None,
     ) -> None:
         self.run = run
-        self.started = time.time()
+        self.job = [str(run.path), *arguments]
+        self._started = time.monotonic()
         self._before = Status.read(run.status_file)
         self.threads: int = self._before.resolved.get("threads", threads)
-        own = [str(run.path), "--threads", str(self.threads), *arguments]
+        own = [str(run.path), "--threads", str(self.threads), "--launcher", str(os.getpid())]
         with run.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *own],
+                [*command, *own, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(self.threads)
+                env=environment(self.threads, code)
                 | ({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
                 start_new_session=True,
             )
@@ -65,9 +72,7 @@ class JobProcess:
     def status(self) -> Status:
         """What it has written; pending until it has written something."""
         status = Status.read(self.run.status_file)
-        return (
-            status if (status.updated or 0) >= self.started else self._before.but(state="pending")
-        )
+        return self._before.but(state="pending") if status == self._before else status
 
     def outcome(self) -> Status:
         """How it ended. One that gave up without a word is recorded as failed, in the run too."""
@@ -78,11 +83,26 @@ class JobProcess:
         if code < 0:
             error = f"its process was killed ({signal.Signals(-code).name})"
             return status.but(state="interrupted", error=error)
-        if code not in (0, INTERRUPTED):
-            error = f"its process ended with exit code {code}: {_last_line(self.run.log_file)}"
+        if code == FULL:
+            return status.but(state="interrupted", error=DISK_FULL)
+        if code not in (FINISHED, LOST, INTERRUPTED):
+            error = f"its process ended with exit code {code}: {last_line(self.run.log_file)}"
             status = status.but(state="failed", error=error, updated=time.time())
-            status.write(self.run.status_file)
+            with suppress(OSError):  # where even this has no room, the launcher still says it
+                status.write(self.run.status_file)
         return status
+
+    @property
+    def seconds(self) -> float:
+        """Since it was started."""
+        return time.monotonic() - self._started
+
+    @property
+    def killed(self) -> bool:
+        """Whether it, or one of its group, ended by a signal that asks for nothing: SIGKILL,
+        SIGSEGV and their like."""
+        code = self._process.returncode
+        return code == LOST or (code is not None and code < 0 and -code not in ASKED)
 
     @property
     def busy(self) -> bool:
@@ -90,6 +110,7 @@ class JobProcess:
         return self._process.returncode == BUSY
 
 
-def _last_line(file: Path) -> str:
+def last_line(file: Path) -> str:
+    """What the log says last."""
     lines = file.read_text(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -1,12 +1,12 @@
 """`posenc status`: how every run of an experiment stands, read from the disk alone."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -31,28 +31,41 @@ def expected_runs(folder: Path) -> list[RunDirectory]:
     return [RunDirectory(folder / name) for name in [*planned, *others]]
 
 
-def status_table(runs: Sequence[RunDirectory], console: Console) -> None:
-    """Print how an experiment's runs stand, and the command that finishes what is open."""
+def is_open(run: RunDirectory) -> bool:
+    """Whether it may still change by itself or under the same command."""
+    return run.status().state not in ("finished", "failed")
+
+
+def status_shown(runs: Sequence[RunDirectory]) -> Group:
+    """How an experiment's runs stand, their errors, and the commands that finish what is open."""
     statuses = {run.name: run.status() for run in runs}
-    console.print(_table(statuses))
-    for name, status in statuses.items():
-        if status.error and status.state in ("failed", "interrupted"):
-            line = f"{name} {status.state}: {status.error}"
-            console.print(Text(line, STYLES[status.state]), soft_wrap=True)
+    errors = [
+        Text(f"{name} {status.state}: {status.error}", STYLES[status.state])
+        for name, status in statuses.items()
+        if status.error and status.state in ("failed", "interrupted")
+    ]
     states = [status.state for status in statuses.values()]
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
-    console.print(Text(f"{len(states)} run{'s' * (len(states) != 1)}: {', '.join(counts)}"))
-    if runs and (command := _finishing(runs[0].path.parent, states)):
-        console.print(Text(f"to finish: {command}"), soft_wrap=True)
+    total = Text(f"{len(states)} run{'s' * (len(states) != 1)}: {', '.join(counts)}")
+    commands = [Text(f"to finish: {command}") for command in _finishing(runs, statuses)]
+    return Group(_table(statuses), *errors, total, *commands)
 
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Every run's name, path and status, and the seconds left where it is running."""
+    """Every run's name, path and status, the seconds left where it is running, and the command that
+    would finish it where it is not finished."""
     return [_entry(run, run.status()) for run in runs]
 
 
 def _entry(run: RunDirectory, status: Status) -> dict[str, Any]:
-    return {"run": run.name, "path": str(run.path), **asdict(status), "left": _left(status)}
+    commands = _finishing([run], {run.name: status})
+    return {
+        "run": run.name,
+        "path": str(run.path),
+        **asdict(status),
+        "left": _left(status),
+        "command": commands[0] if commands else None,
+    }
 
 
 def _table(statuses: dict[str, Status]) -> Table:
@@ -76,7 +89,7 @@ def _cells(status: Status) -> list[Text | str]:
         percent(status.work_done),
         rate(status.tokens_per_second) if running else "",
         clock(_left(status)) if running else "",
-        "" if ago is None else f"{clock(ago)} ago",
+        "" if ago is None else f"{clock(max(0.0, ago))} ago",
     ]
 
 
@@ -87,11 +100,19 @@ def _left(status: Status) -> float | None:
     return status.seconds * (1 - status.work_done) / status.work_done
 
 
-def _finishing(folder: Path, states: Sequence[str]) -> str | None:
-    """The command that runs what is open; None where nothing is, or no plan tells."""
-    command = _plan(folder).get("command")
-    again = " retry=true" if "failed" in states and "retry=" not in (command or "") else ""
-    return f"{command}{again}" if command and set(states) - {"finished"} else None
+def _finishing(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
+    """The commands, each once, that run what is not finished, as far as a plan tells."""
+    open_runs = [run for run in runs if statuses[run.name].state != "finished"]
+    plans = {folder: _plan(folder) for folder in {run.path.parent for run in open_runs}}
+    needed: dict[str, set[str]] = {}
+    for run in open_runs:
+        plan = plans[run.path.parent]
+        if command := plan.get("commands", {}).get(run.name, plan.get("command")):
+            needed.setdefault(command, set()).add(statuses[run.name].state)
+    return [
+        f"{command} retry=true" if "failed" in states and "retry=" not in command else command
+        for command, states in needed.items()
+    ]
 
 
 def _plan(folder: Path) -> dict[str, Any]:

@@ -4,16 +4,22 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from posenc.config.errors import RunError
+
 log = logging.getLogger(__name__)
 NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
 KEPT = 2
+FOREIGN = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
+"""What torch raises for a file that is no zip of tensors, or of other things than a run saves."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +34,38 @@ class Checkpoint:
         return _digest(self.path) == self.digest
 
     def state(self) -> dict[str, Any]:
-        """What was saved, loaded without running code from the file."""
-        return torch.load(self.path, map_location="cpu", weights_only=True)
+        """What was saved, loaded without running code from the file; RunError where it is other
+        than tensors and plain values."""
+        with self._loading():
+            return torch.load(self.path, map_location="cpu", weights_only=True)
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The state of the Transformer alone."""
-        state = self.state()["state_dict"]
-        return {name.removeprefix("model."): value for name, value in state.items()}
+        with self._loading():
+            state = self.state()["state_dict"]
+            return {name.removeprefix("model."): value for name, value in state.items()}
+
+    def refusal(self, error: Exception) -> RunError:
+        """What a person is told of a file that is none of posenc's, whatever its name says."""
+        first = str(error).strip().split("\n", 1)[0]
+        return RunError(
+            f"{self.path} is no checkpoint of this run ({type(error).__name__}: {first});"
+            f" nothing in it was run; move it away"
+        )
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        try:
+            yield
+        except FOREIGN as error:
+            raise self.refusal(error) from error
 
 
 def save(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
-    """Let `write` fill a file, give it its name once it is on disk, and keep the newest two."""
+    """Let `write` fill a file, give it its name once it is on disk, and keep the newest two.
+
+    Those of later steps go too: they were corrupt, or the run would have gone on from there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("writing-*.ckpt"):  # by a process that was killed
         left.unlink()
@@ -52,8 +79,10 @@ def save(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
         os.replace(temporary, checkpoint.path)
     finally:
         temporary.unlink(missing_ok=True)
-    for old in found(folder)[KEPT:]:
-        old.path.unlink(missing_ok=True)
+    kept = [each for each in found(folder) if each.step <= step][:KEPT]
+    for old in found(folder):
+        if old not in kept:
+            old.path.unlink(missing_ok=True)
     return checkpoint
 
 

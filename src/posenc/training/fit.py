@@ -2,33 +2,45 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pickle import UnpicklingError
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from omegaconf import DictConfig
+from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from posenc.config.components import build
-from posenc.config.settings import Steps, steps_of
+from posenc.config.errors import RunError
+from posenc.config.settings import Steps, sequences_of, steps_of
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
 from posenc.model.kernels import described, ways
 from posenc.model.precision import LIGHTNING
+from posenc.record.environment import grouped, local_world_size, rank
 from posenc.record.metrics import MetricsLog
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest
+from posenc.training.group import settled
 from posenc.training.module import LanguageModel
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
+from posenc.training.sharded import FullySharded
 from posenc.training.validation import validation_loss
 
+STRATEGIES = ("ddp", "fsdp")
 log = logging.getLogger("posenc")
 ADVICE = (
     ".*does not have many workers.*",  # batches are slices of an array or drawn in milliseconds
     ".*GPU available but not used.*",
     ".*isinstance.treespec, LeafSpec.*",  # its own use of torch
+    ".*srun. command is available.*",  # the processes are there already
+    ".*returned a view tensor.*",  # losses, which are summed
 )
 
 
@@ -39,21 +51,57 @@ def fit(session: Session, training_share: float) -> bool:
     """
     run, config, data = session.run, session.config, session.data
     steps = steps_of(config)
-    checkpoint = latest(run.checkpoints)
+    checkpoint = settled(lambda: latest(run.checkpoints))
     done = checkpoint.step if checkpoint else 0
     if done >= steps.total:
         return True
-    MetricsLog(run.metrics_file).cut_back(done)
+    if rank() == 0:
+        for file in (run.metrics_file, run.timing_file):
+            MetricsLog(file).cut_back(done)
     module = language_model(config, data.vocabulary_size, steps)
     if config.kernel == "sdpa":
         for line in described(ways(module.model.encoding, device_of(config), config.precision)):
             log.info("kernel %s", line)
     recorder = Recorder(session, steps, training_share, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
-    batches = loader(data.training(config.train_length, config.seed), steps, done)
-    with session.stop.listening():
+    batches = loader(data.training(config.train_length, config.seed), steps, done, rank())
+    with session.stop.listening(), _explaining(config, checkpoint):
         trainer.fit(module, batches, ckpt_path=_path(checkpoint), weights_only=True)
-    return trainer.global_step >= steps.total
+    if trainer.global_step < steps.total:
+        return False
+    log.info("trained to its end, step %d", steps.total)
+    return True
+
+
+@contextmanager
+def _explaining(config: DictConfig, checkpoint: Checkpoint | None) -> Iterator[None]:
+    """What Lightning raises, as what a person can do about it."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise RunError(_remedy(config, checkpoint is None, error)) from error
+    except UnpicklingError as error:
+        raise error if checkpoint is None else checkpoint.refusal(error) from error
+
+
+def _remedy(config: DictConfig, fresh: bool, error: BaseException) -> str:
+    """How much went through the model at once, and what would make it less.
+
+    A run that has a checkpoint goes on in the parts it began with, so only a fresh one is offered
+    smaller ones.
+    """
+    sequences, length = sequences_of(config)[1], config.train_length
+    remedy = "type the command with retry=true when nothing else uses the device"
+    if fresh and sequences > 1:
+        smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0) * length
+        remedy = f"give micro_batch_tokens={smaller} retry=true: the same run in smaller parts"
+    elif fresh:
+        remedy = "give a smaller model or train_length, or a device with more memory"
+    said = str(error).strip().split("\n", 1)[0]
+    return (
+        f"out of memory with {sequences * length} tokens at once ({sequences} x"
+        f" train_length={length}): {remedy} ({said})"
+    )
 
 
 def language_model(config: DictConfig, vocabulary: int, steps: Steps) -> LanguageModel:
@@ -86,7 +134,10 @@ def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback
     _quiet()
     options: dict[str, Any] = {
         "accelerator": config.trainer.accelerator,
-        "devices": config.devices,
+        "devices": local_world_size(),
+        "num_nodes": steps.devices // local_world_size(),
+        "strategy": strategy_of(config, steps.devices),
+        "plugins": [TorchElasticEnvironment() if grouped() else LightningEnvironment()],
         "precision": LIGHTNING[config.precision],
         "max_steps": steps.total,
         "max_epochs": -1,
@@ -101,6 +152,16 @@ def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**options)
+
+
+def strategy_of(config: DictConfig, devices: int) -> Strategy | str:
+    """How the devices of a run train together, one of STRATEGIES; one device needs none."""
+    if devices == 1:
+        return "auto"
+    if config.trainer.strategy == "fsdp":
+        return FullySharded(devices)
+    # Of an adaptive softmax or a dropped encoding a step may leave weights unused.
+    return DDPStrategy(find_unused_parameters=True)
 
 
 def _path(checkpoint: Checkpoint | None) -> str | None:

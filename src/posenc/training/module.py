@@ -1,6 +1,7 @@
 """The Lightning module: one step's loss, its optimizer and its schedule."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -9,7 +10,9 @@ from torch import Tensor, nn
 
 from posenc.model.decoder import Decoder
 from posenc.model.transformer import seed_of
+from posenc.record.environment import rank, world_size
 from posenc.training.batches import Batch
+from posenc.training.sharded import shard
 
 
 class LanguageModel(pl.LightningModule):
@@ -31,16 +34,34 @@ class LanguageModel(pl.LightningModule):
         super().__init__()
         self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.total_steps, self.seed = total_steps, seed
-        self.losses = torch.compile(model.losses) if compile else model.losses
+        self.compiled = compile
+        self.losses = self._losses()
+
+    def _losses(self) -> Callable[[Tensor, Tensor], Tensor]:
+        return torch.compile(self.model.losses) if self.compiled else self.model.losses
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        # Draws become a function of seed and step, so that no random state has to be saved.
-        torch.manual_seed(seed_of(self.seed, f"batch {batch_idx} rank {self.global_rank}"))
+        # Draws become a function of seed and micro-batch, so that no random state has to be saved
+        # and the devices draw what one would for the same micro-batches.
+        number = batch_idx * world_size() + rank()
+        torch.manual_seed(seed_of(self.seed, f"batch {number}"))
         self.model.encoding.progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         inputs, targets, scored = batch
         return self.losses(inputs, targets).sum() / scored
+
+    def configure_model(self) -> None:
+        if self.device_mesh is not None:  # of FullySharded
+            shard(self.model, self.device_mesh["data_parallel"])
+            self.losses = self._losses()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        # Lightning counts a device's micro-batches, of which a step may have had another number.
+        done = checkpoint["global_step"] * self.trainer.accumulate_grad_batches
+        for counted in checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"].values():
+            if isinstance(counted, dict):
+                counted.update(dict.fromkeys(counted, done))
 
     def configure_gradient_clipping(
         self,

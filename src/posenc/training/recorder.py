@@ -6,15 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 from torch import Tensor
 
 from posenc.config.errors import RunError
 from posenc.config.settings import Steps
+from posenc.record.environment import rank
 from posenc.record.files import append_line
 from posenc.record.memory import peak_megabytes
 from posenc.record.metrics import MetricsLog
-from posenc.training.checkpoint import save
+from posenc.training.checkpoint import found, save
+from posenc.training.group import summed
 from posenc.training.session import Session
 
 
@@ -60,9 +63,8 @@ class Recorder(pl.Callback):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
-        self._log(step)
-        asked = self.session.stop.asked()
-        due = time.monotonic() - self._saved >= self.session.config.checkpoint.every_seconds
+        loss, asked, due = self._settle()
+        self._log(step, loss)
         if due or asked or step == self.steps.total:
             self._checkpoint(trainer, step)
         if asked:
@@ -70,14 +72,17 @@ class Recorder(pl.Callback):
         share = self.training_share * step / self.steps.total
         self.session.progress.update(step=step, tokens=step * self.batch_tokens, work_done=share)
 
-    def _log(self, step: int) -> None:
+    def _settle(self) -> tuple[float, bool, bool]:
+        """The step's loss over all devices, and whether to stop, or to save, now."""
         loss = sum(loss.item() for loss in self._losses)  # each already divided by their number
         self._losses.clear()
-        if not math.isfinite(loss):
-            raise RunError(
-                f"the loss is not a number at step {step} ({loss}); the checkpoint before it is"
-                f" kept; lower optimizer.learning_rate or set gradient_clip"
-            )
+        due = time.monotonic() - self._saved >= self.session.config.checkpoint.every_seconds
+        told = np.array([loss, self.session.stop.asked(), due and rank() == 0], dtype=np.float64)
+        total, stops, saves = summed(told).tolist()
+        return total / self.steps.devices, stops > 0, saves > 0
+
+    def _log(self, step: int, loss: float) -> None:
+        self._refuse_nan("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
             "tokens": step * self.batch_tokens,
@@ -87,9 +92,23 @@ class Recorder(pl.Callback):
         last = step == self.steps.total
         if self.validate is not None and (step % self.validate_steps == 0 or last):
             row["validation_loss"] = self.validate()
-        self.metrics.append(row)
-        self._unsent.append(row)
-        self._time(step)
+            self._refuse_nan("validation loss", row["validation_loss"], step, updates=step)
+        if rank() == 0:
+            self.metrics.append(row)
+            self._unsent.append(row)
+            self._time(step)
+
+    def _refuse_nan(self, name: str, loss: float, step: int, updates: int) -> None:
+        """RunError for a loss that is no number; the weights had seen so many `updates`."""
+        if math.isfinite(loss):
+            return
+        good = [str(c.step) for c in found(self.session.run.checkpoints) if c.step < updates]
+        kept = f"the last good state is kept: the checkpoint of step {good[0]}" if good else ""
+        raise RunError(
+            f"the {name} is not a number at step {step} ({loss});"
+            f" {kept or 'there is no checkpoint from before it'};"
+            f" lower optimizer.learning_rate or gradient_clip"
+        )
 
     def _time(self, step: int) -> None:
         now = time.monotonic()
@@ -110,7 +129,10 @@ class Recorder(pl.Callback):
         def write(path: Path) -> None:
             trainer.save_checkpoint(path, weights_only=False)
 
-        save(self.session.run.checkpoints, step, write)
+        if rank() == 0:
+            save(self.session.run.checkpoints, step, write)
+        else:
+            write(self.session.run.checkpoints)  # nothing: but parts are put together by all
         self._saved = time.monotonic()
         self.session.sink.log(self._unsent)
         self._unsent = []

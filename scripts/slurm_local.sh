@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# A Slurm of one node on this machine, for tests and trials, from Debian's packages; needs root.
+# Usage: scripts/slurm_local.sh install | start FOLDER | stop FOLDER
+# Everything it has is in FOLDER; its commands find it by SLURM_CONF=FOLDER/slurm.conf.
+set -euo pipefail
+packages=(slurmctld slurmd slurm-client munge)
+
+install() {
+    command -v slurmctld slurmd sbatch munged >/dev/null && return
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+}
+
+free_ports() {
+    python3 -c 'import socket
+held = [socket.create_server(("", 0)) for _ in range(2)]
+print(*(one.getsockname()[1] for one in held))'
+}
+
+configure() {
+    local name controller node
+    name="$(hostname -s)"
+    read -r controller node <<< "$(free_ports)"
+    cat > slurm.conf <<END
+ClusterName=local
+SlurmctldHost=$name(127.0.0.1)
+SlurmUser=root
+SlurmctldPort=$controller
+SlurmdPort=$node
+AuthInfo=socket=$PWD/munge.socket
+StateSaveLocation=$PWD/state
+SlurmdSpoolDir=$PWD/spool
+SlurmctldPidFile=$PWD/slurmctld.pid
+SlurmdPidFile=$PWD/slurmd.pid
+SlurmctldLogFile=$PWD/slurmctld.log
+SlurmdLogFile=$PWD/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+MpiDefault=none
+KillWait=30
+ReturnToService=2
+NodeName=$name NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+PartitionName=local Nodes=$name Default=YES MaxTime=INFINITE State=UP
+END
+}
+
+start() {
+    mkdir -p "$1" && cd "$1" && mkdir -p state spool
+    chmod 755 .
+    [ -f munge.key ] || (umask 077 && head -c 1024 /dev/urandom > munge.key)
+    configure
+    munged --force --key-file="$PWD/munge.key" --socket="$PWD/munge.socket" \
+        --pid-file="$PWD/munged.pid" --log-file="$PWD/munged.log" --seed-file="$PWD/munged.seed"
+    export SLURM_CONF="$PWD/slurm.conf"
+    slurmctld
+    slurmd
+    for _ in $(seq 100); do
+        if sinfo --noheader --format=%T 2>/dev/null | grep -q idle; then
+            echo "export SLURM_CONF=$SLURM_CONF"
+            return
+        fi
+        sleep 0.2
+    done
+    echo "Slurm does not come up; see $PWD/slurmctld.log and $PWD/slurmd.log" >&2
+    return 1
+}
+
+stop() {
+    local daemon
+    for daemon in slurmd slurmctld munged; do
+        [ -f "$1/$daemon.pid" ] && kill "$(cat "$1/$daemon.pid")" || true
+    done
+}
+
+case "${1:-}" in
+    install) install ;;
+    start) start "${2:?give a folder}" ;;
+    stop) stop "${2:?give a folder}" ;;
+    *) sed -n 2,4p "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac
