@@ -3,8 +3,8 @@
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
 
-Each round trains the same runs by each way in turn, into folders of its own, and prints training
-tokens a second over the whole wall time: imports, planning and evaluation included.
+Each round trains the same four runs by each way in turn, into folders of its own, and prints the
+whole wall time: imports, planning and evaluation included.
 """
 
 import argparse
