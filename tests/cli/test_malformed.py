@@ -136,7 +136,11 @@ def test_malformed_checkpoints(
     try:
         newest = checkpoint.found(finished.checkpoints)[0]
         data = damaged(newest.path.read_bytes(), [(place**3, piece) for place, piece in cuts])
-        checkpoint.save(finished.checkpoints, newest.step, lambda path: path.write_bytes(data))
+
+        def write(path: Path) -> None:
+            path.write_bytes(data)
+
+        checkpoint.save(finished.checkpoints, newest.step, write)
         code = main(["evaluate", f"run={finished.path}"])
         if code != 0:  # a few bytes of weights may be others, which nothing can tell
             told(["evaluate", f"run={finished.path}"])

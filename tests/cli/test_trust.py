@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from posenc.cli import main
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
+from posenc.sweep.execute import FAILED, FINISHED
 from posenc.sweep.job import main as job
 
 SmallRun = Callable[..., RunDirectory]
@@ -67,6 +67,26 @@ def test_a_config_of_others_runs_no_code(
     assert "lies outside posenc" in message or "_args_ is not supported" in message
     assert "evil" not in sys.modules
     assert finished.evaluation_file.read_text() == before
+
+
+def test_a_job_and_a_plan_import_nothing_that_a_config_of_others_names(
+    small_run: SmallRun,
+    small_job: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = small_run()
+    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = OmegaConf.load(run.config_file)
+    config.encoding = EVIL
+    run.config_file.write_text(OmegaConf.to_yaml(config))
+    assert job([str(run.path)]) == FAILED
+    assert "lies outside posenc" in str(run.status().error)
+    assert main(["train", *small_job]) == 2
+    assert "lies outside posenc" in capsys.readouterr().err
+    assert "evil" not in sys.modules
 
 
 def test_an_unfinished_run_is_not_evaluated_as_if_it_were(

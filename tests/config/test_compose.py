@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from posenc.config.compose import compose
+from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.paths import groups, options
 
@@ -68,3 +69,12 @@ def test_every_option_of_every_group_says_what_it_is() -> None:
 def test_nearest_names() -> None:
     assert did_you_mean("alibbi", ["alibi", "rope"]) == " (nearest: alibi)"
     assert did_you_mean("zzz", ["alibi", "rope"]) == ""
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_number_that_is_none_is_refused_wherever_it_stands(value: str) -> None:
+    for key in ("encoding.spectrum.base", "optimizer.betas.1"):
+        config = compose("train", [])
+        OmegaConf.update(config, key, float(value))
+        with pytest.raises(ConfigError, match=rf"{key}={value} must be a finite number"):
+            resolve(config)

@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.errors import ConfigError
 from posenc.config.explain import first_line, key_of, unknown_key, unknown_option, unreadable
 from posenc.config.keys import leaves
+from posenc.config.numbers import nonfinite
 from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
@@ -68,11 +69,17 @@ def hydra_at_conf() -> Iterator[None]:
 
 
 def resolve(config: DictConfig) -> Any:
-    """A configuration as plain mappings and lists, its interpolations resolved."""
+    """A configuration as plain mappings and lists, its interpolations resolved.
+
+    ConfigError for what is missing, cannot be resolved, or is no finite number.
+    """
     try:
-        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
+    for key, value in nonfinite(plain):
+        raise ConfigError(f"{key}={value} must be a finite number")
+    return plain
 
 
 def parse(overrides: Sequence[str]) -> list:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from posenc.config.components import build
+from posenc.config.components import build, check
 from posenc.config.errors import PosencError, RunError
 from posenc.config.identity import run_hash, science
 from posenc.config.settings import check_settings, steps_of
@@ -116,6 +116,7 @@ def _tracker(config: DictConfig) -> Tracker:
 
 def _check_identity(config: DictConfig) -> None:
     """RunError where the run is not what its name says: an encoding of the user's own, edited."""
+    check(config.encoding, name="encoding", modules=list(config.modules), given=1)
     digest = run_hash(science(config, config.frozen.fingerprint))
     if digest != config.frozen.hash:
         raise RunError(

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc import __version__
 from posenc.claims.parse import check_claims
 from posenc.claims.published import parse_published
-from posenc.config.components import targets
+from posenc.config.components import check, targets
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.identity import run_hash, run_name, science
@@ -160,6 +160,7 @@ def _check_directory(job: Job) -> None:
         return
     try:
         there = job.run.config()
+        check(there.encoding, name="encoding", modules=list(job.config.modules), given=1)
         digest = run_hash(science(there, there.frozen.fingerprint))
     except Exception as error:
         raise ConfigError(

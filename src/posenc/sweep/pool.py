@@ -159,12 +159,17 @@ class _Launch:
             if process.busy and again:
                 self._say_elsewhere(process.run)
                 self.waiting.append(_waiting(process.job))
-            elif process.killed and again and self.starts[name] < STARTS:
+            elif again and self._may_go_on(process, outcome):
                 self.view.say(f"↻ {name}  {outcome.error}; it will be started again", "yellow")
                 self.waiting.append(_waiting(process.job))
             else:
                 self.outcomes[name] = outcome
                 self.view.say(*farewell(process, outcome))
+
+    def _may_go_on(self, process: JobProcess, outcome: Status) -> bool:
+        """Whether it was killed before its end, and not too often."""
+        cut_off = process.killed and outcome.state == "interrupted"
+        return cut_off and self.starts[process.run.name] < STARTS
 
     def _conclude(self, run: RunDirectory, status: Status) -> None:
         """Take how a run stands for its end, without a process of this launcher."""
