@@ -168,3 +168,7 @@ def test_malformed_data_files(
     told(["train", *small_job, f"data.train={file}"])
     assert not list((tmp_path / "outputs").glob("*/*/config.yaml"))
     file.unlink()
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
