@@ -15,7 +15,7 @@ install_slurm() {
     if [ "$(id -u)" = 0 ]; then scripts/slurm_local.sh install; else return 1; fi
 }
 
-chosen=(-m "not slow and not browser and not gpu")
+chosen=(-m "not slow and not browser and not gpu and not slurm")
 if [ "${1:-}" = --all ]; then
     shift
     without="not gpu"

@@ -245,12 +245,13 @@ def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two tasks, two encodings and three seeds each."""
+    """The report of two tasks with settings of their own, two encodings and three seeds each."""
     folder = tmp_path_factory.mktemp("tasks") / "tasks"
-    for task, fingerprint in (("task_copy", "c0ffee"), ("task_even_pairs", "beef")):
+    of_tasks = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
+    for task, fingerprint, batch in of_tasks:
         for encoding, loss in (("rope", 0.13), ("alibi", 0.01)):
             for seed in (1, 2, 3):
-                config = config_of(encoding, 64, seed, data={"name": task})
+                config = config_of(encoding, 64, seed, data={"name": task}, batch_tokens=batch)
                 config["choices"] |= {"data": task}
                 config["frozen"] |= {"fingerprint": fingerprint}
                 of = {"data": fingerprint, "data_name": task, "protocol": "tasks"}

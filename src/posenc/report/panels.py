@@ -39,11 +39,9 @@ def task_panels(experiment: Experiment) -> list[Panel]:
     samples = _Samples(experiment)
     for run, row in _rows(experiment):
         if row["protocol"] == TASKS and row.get("accuracy") is not None:
-            own = f"data={row['data_name']}"  # said by the panel
-            label = " ".join(word for word in run.label.split(" ") if word != own)
             sample = (row["accuracy"], row["count"])
-            samples.add(_measurement(row), run, label, row["length"], sample)
-    return samples.panels()
+            samples.add(_measurement(row), run, run.label, row["length"], sample)
+    return [_told_apart(panel) for panel in samples.panels()]
 
 
 def position_panels(experiment: Experiment) -> list[Panel]:
@@ -59,6 +57,18 @@ def position_panels(experiment: Experiment) -> list[Panel]:
         replace(panel, window=longest[panel.measurement, panel.train_length])
         for panel in samples.panels()
     ]
+
+
+def _told_apart(panel: Panel) -> Panel:
+    """The panel with labels of what differs in it: the settings of its task are those of all."""
+    words = [series.label.split(" ") for series in panel.series]
+    shared = set.intersection(*(set(settings) for _, *settings in words))
+    labels = [
+        " ".join([name, *(word for word in settings if word not in shared)])
+        for name, *settings in words
+    ]
+    series = zip(panel.series, labels, strict=True)
+    return replace(panel, series=tuple(replace(one, label=label) for one, label in series))
 
 
 class _Samples:
