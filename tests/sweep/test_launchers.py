@@ -12,6 +12,7 @@ import pytest
 from posenc.cli import main
 from posenc.config.errors import ConfigError
 from posenc.record.rundir import RunDirectory, runs_of
+from posenc.sweep.plan import plan
 from posenc.sweep.queued import Queue
 
 SmallRun = Callable[..., RunDirectory]
@@ -50,6 +51,16 @@ def test_a_job_whose_time_is_up_checkpoints_and_is_started_again(small_run: Smal
     assert run.status().state == "finished"
     assert [row["step"] for row in run.metrics()] == list(range(1, 501))
     assert run.log_file.read_text().count("INFO posenc ") == 2
+
+
+def test_a_cluster_has_devices_that_are_not_here(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    words = [*small_job, "trainer=gpu", "devices=4"]
+    with pytest.raises(ConfigError, match="no CUDA GPU is there"):
+        plan([words], [], "test", print)
+    assert plan([words], [], "test", print, here=False)[0].run.status().state == "pending"
 
 
 @pytest.mark.parametrize("knob", ["jobs", "threads", "minutes"])

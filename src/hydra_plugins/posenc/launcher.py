@@ -24,8 +24,11 @@ class RunsLauncher(Launcher):
     """Hands the jobs to what `_made` makes.
 
     Of Hydra's protocol it keeps the form: a "job override" list is the arguments of a job's
-    process, the run directory first, for each job is started from its directory alone.
+    process, the run directory first, for each job is started from its directory alone. `here`
+    says that runs have the devices of this machine.
     """
+
+    here = True
 
     @abstractmethod
     def _made(self) -> Runs: ...

@@ -11,6 +11,8 @@ from posenc.sweep.queued import Queue
 class SlurmLauncher(RunsLauncher):
     """Jobs of a Slurm cluster."""
 
+    here = False
+
     def __init__(
         self,
         jobs: int | None,
@@ -38,6 +40,8 @@ class LocalLauncher(RunsLauncher):
 
 class RayLauncher(RunsLauncher):
     """Tasks of a Ray cluster."""
+
+    here = False
 
     def __init__(self, address: str | None, threads: int, gpus: bool) -> None:
         self._settings: dict[str, Any] = {"address": address, "threads": threads, "gpus": gpus}

@@ -8,6 +8,7 @@ from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext
+from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -46,8 +47,10 @@ def run(arguments: Arguments) -> int:
         if config.hydra[part].get("_target_") not in plugins:
             raise ConfigError(f"hydra/{part}: posenc has its own; leave it, or give one of conf/")
 
+    here = get_class(config.hydra.launcher._target_).here
+
     def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
-        planned_jobs = _plan(jobs, arguments, console)
+        planned_jobs = _plan(jobs, arguments, console, here)
         for path, *_ in planned_jobs:
             before[Path(path).name] = RunDirectory(Path(path)).status()
         return planned_jobs
@@ -61,7 +64,9 @@ def run(arguments: Arguments) -> int:
     return _conclude(outcomes, before, config, console)
 
 
-def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console) -> list[list[str]]:
+def _plan(
+    jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console, here: bool
+) -> list[list[str]]:
     """The arguments of every job's process: its run directory, and the modules it may import."""
     from posenc.sweep.plan import plan, resolved
 
@@ -71,7 +76,8 @@ def _plan(jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console)
         return []
     with console.status("checking every configuration and preparing the data") as status:
         try:
-            planned = plan(jobs, arguments.config_dirs, arguments.typed(), status.update)
+            typed = arguments.typed()
+            planned = plan(jobs, arguments.config_dirs, typed, status.update, here=here)
         except OSError as error:
             raise ConfigError(
                 f"{error.filename or 'a file'}: {error.strerror or error}; give another path"

@@ -26,7 +26,7 @@ from posenc.evaluation.rows import missing, requested
 from posenc.record.files import read_json, write_atomic, write_json
 from posenc.record.lock import is_locked, lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.facts import COMPONENTS, check_components, check_data
+from posenc.sweep.facts import COMPONENTS, check_components, check_data, check_parts
 from posenc.training.checkpoint import found
 
 NOT_OF_A_RUN = ("grids", "sizes", "retry")
@@ -44,15 +44,21 @@ class Job:
 
 
 def plan(
-    jobs: Sequence[Sequence[str]], config_dirs: Sequence[Path], command: str, report: Report
+    jobs: Sequence[Sequence[str]],
+    config_dirs: Sequence[Path],
+    command: str,
+    report: Report,
+    *,
+    here: bool = True,
 ) -> list[Job]:
     """Plan a run for each job's overrides; ConfigError, with nothing written, if any is wrong.
 
     `command` is what a person typed, kept so that the sweep can be told how to finish itself.
+    Devices are looked for where the runs are to have those of this machine (`here`).
     """
     known = compose("train", [], config_dirs)
     configs = [resolved(overrides, config_dirs, known) for overrides in jobs]
-    _all_or_nothing(configs, check_components)
+    _all_or_nothing(configs, check_components if here else check_parts)
     datasets = _datasets(configs, report)
     planned = _distinct([_job(config, datasets[_data_key(config)]) for config in configs])
     for job in planned:
