@@ -15,6 +15,7 @@ from posenc.bench.results import rows_of
 from posenc.bench.variants import variants_of
 from posenc.bench.write import show, write
 from posenc.cli.arguments import Arguments
+from posenc.config.components import own_modules
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.explain import root_of
@@ -25,7 +26,6 @@ from posenc.model.device import device_of
 from posenc.sweep.grids import jobs_of
 from posenc.sweep.machine import cores
 from posenc.sweep.overrides import steering
-from posenc.sweep.plan import own_modules
 
 ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1

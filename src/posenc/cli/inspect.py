@@ -1,6 +1,7 @@
 """`posenc inspect`: what an encoding is, or what a trained run has made of it."""
 
-from posenc.cli import inspect_encoding, inspect_run
+from importlib import import_module
+
 from posenc.cli.arguments import Arguments
 from posenc.config.errors import ConfigError
 from posenc.config.explain import root_of
@@ -19,4 +20,5 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"{word}: with run=PATH the run says the rest; give only {keys}")
         if not of_run and root in OF_RUN:
             raise ConfigError(f"{word}: this is read with run=PATH alone; give that, or leave it")
-    return (inspect_run if of_run else inspect_encoding).run(arguments)
+    kind = "inspect_run" if of_run else "inspect_encoding"  # Lightning is slow to import
+    return import_module(f"posenc.cli.{kind}").run(arguments)

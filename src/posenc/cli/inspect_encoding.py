@@ -9,7 +9,7 @@ from rich.console import Console
 
 from posenc.bench.labels import labels
 from posenc.cli.arguments import Arguments
-from posenc.config.components import build
+from posenc.config.components import build, own_modules
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
@@ -22,7 +22,6 @@ from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.write import mirror, show, write
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.grids import expand
-from posenc.sweep.plan import own_modules
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")

@@ -91,6 +91,11 @@ def targets(node: Any) -> Iterator[str]:
             yield from targets(child)
 
 
+def own_modules(config: Any) -> set[str]:
+    """Modules outside posenc that the person's own overrides or YAMLs build from."""
+    return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
+
+
 def _refuse_strangers(node: DictConfig, name: str, modules: Sequence[str]) -> None:
     plain = OmegaConf.to_container(node, resolve=True)
     if "_target_" not in node:

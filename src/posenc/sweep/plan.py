@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc import __version__
 from posenc.claims.parse import check_claims
 from posenc.claims.published import parse_published
-from posenc.config.components import check, targets
+from posenc.config.components import check, own_modules
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.identity import run_hash, run_name, science
@@ -98,11 +98,6 @@ def resolved(
     parse_published(plain["published"])
     config.modules = sorted({*config.modules, *own_modules(plain)})
     return config
-
-
-def own_modules(config: Any) -> set[str]:
-    """Modules outside posenc that the person's own overrides or YAMLs build from."""
-    return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
 
 
 def _all_or_nothing(configs: Sequence[DictConfig], check: Callable[[DictConfig], None]) -> None:

@@ -7,7 +7,6 @@ sums lose least there: in float32 the order alone is the difference between 4e-7
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from posenc.encodings.base import Encoding, Factors
 from posenc.model.kernels import causal
@@ -62,9 +61,10 @@ def with_columns(q: Tensor, k: Tensor, v: Tensor, columns: list[Column]) -> Tens
         shape = (*q.shape[:3], _width(of_query, of_key))
         of_queries.append((q.new_ones(()) if of_query is None else of_query).expand(shape))
         of_keys.append((q.new_ones(()) if of_key is None else of_key).expand(shape))
-    wide_q, wide_k = torch.cat([*of_queries, q], dim=-1), torch.cat([*of_keys, k], dim=-1)
-    missing = (0, -wide_q.shape[-1] % MULTIPLE)
-    return causal.with_scale(pad(wide_q, missing), pad(wide_k, missing), v, v.shape[-1] ** -0.5)
+    nothing = q.new_zeros(()).expand(*q.shape[:3], -(q.shape[-1] + count(columns)) % MULTIPLE)
+    wide_q = torch.cat([*of_queries, q, nothing], dim=-1)
+    wide_k = torch.cat([*of_keys, k, nothing], dim=-1)
+    return causal.with_scale(wide_q, wide_k, v, v.shape[-1] ** -0.5)
 
 
 def columns_of_pair(pair: Factors, dtype: torch.dtype, scale: float) -> list[Column]:
