@@ -1,5 +1,6 @@
 """The default launcher: processes on this machine, a few at a time."""
 
+import shutil
 import sys
 import time
 from collections import Counter, deque
@@ -248,4 +249,5 @@ def frozen(folder: Path) -> Path:
     try:
         return freeze(folder)
     except OSError as error:
-        raise RunError(f"the code cannot be frozen in {folder}: {error}") from None
+        one = error.args[0][0][2] if isinstance(error, shutil.Error) else error  # of many
+        raise RunError(f"the code cannot be frozen in {folder}: {one}") from None
