@@ -13,6 +13,8 @@ from posenc.record.files import read_lines
 from posenc.record.lock import is_locked
 from posenc.record.status import Status
 
+FROZEN = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
+
 
 class RunDirectory:
     """`outputs/<experiment>/<run>/`: one run's configuration, logs, checkpoints and results."""
@@ -38,7 +40,7 @@ class RunDirectory:
         except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
             first = str(error).split("\n", 1)[0]
             raise RunError(f"{self.config_file} cannot be read ({first})") from None
-        if not isinstance(config, DictConfig) or "frozen" not in config:
+        if not _planned(config):
             raise RunError(f"{self.config_file} is no configuration of a planned run")
         if key := _interpolation(config):
             raise RunError(
@@ -62,6 +64,16 @@ class RunDirectory:
 
     def timing(self) -> list[dict[str, Any]]:
         return read_lines(self.timing_file)
+
+
+def _planned(config: Any) -> bool:
+    """Whether this is a mapping with all that planning a run leaves in it."""
+    if not OmegaConf.is_dict(config) or not OmegaConf.is_dict(config.get("choices")):
+        return False
+    frozen = config.get("frozen")
+    if not OmegaConf.is_dict(frozen) or not OmegaConf.is_list(frozen.get("lengths")):
+        return False
+    return all(isinstance(frozen.get(key), kind) for key, kind in FROZEN.items())
 
 
 def _interpolation(config: Any, path: str = "") -> str | None:
