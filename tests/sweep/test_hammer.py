@@ -12,7 +12,7 @@ HAMMER = Path(__file__).parents[2] / "scripts" / "hammer.py"
 @pytest.mark.slow
 def test_a_sweep_under_a_hammer_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(HAMMER), str(tmp_path), "--every", "4", "12", "tokens=19200"],
+        [sys.executable, str(HAMMER), str(tmp_path), "--every", "5", "30"],
         capture_output=True,
         text=True,
     )

@@ -40,7 +40,7 @@ class RunDirectory:
         except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
             first = str(error).split("\n", 1)[0]
             raise RunError(f"{self.config_file} cannot be read ({first})") from None
-        if not _planned(config):
+        if not isinstance(config, DictConfig) or not _planned(config):
             raise RunError(f"{self.config_file} is no configuration of a planned run")
         if key := _interpolation(config):
             raise RunError(
@@ -66,9 +66,9 @@ class RunDirectory:
         return read_lines(self.timing_file)
 
 
-def _planned(config: Any) -> bool:
-    """Whether this is a mapping with all that planning a run leaves in it."""
-    if not OmegaConf.is_dict(config) or not OmegaConf.is_dict(config.get("choices")):
+def _planned(config: DictConfig) -> bool:
+    """Whether all is in it that planning a run leaves there."""
+    if not OmegaConf.is_dict(config.get("choices")):
         return False
     frozen = config.get("frozen")
     if not OmegaConf.is_dict(frozen) or not OmegaConf.is_list(frozen.get("lengths")):
