@@ -12,6 +12,7 @@ import pytest
 from posenc.cli import main
 from posenc.config.errors import ConfigError
 from posenc.record.rundir import RunDirectory, runs_of
+from posenc.sweep.machine import cores
 from posenc.sweep.plan import plan
 from posenc.sweep.queued import Queue
 
@@ -25,10 +26,12 @@ def test_a_launcher_makes_the_runs_of_the_pool(
 ) -> None:
     pytest.importorskip(launcher.partition("_")[0])
     words = [*small_job, "encoding=alibi,nope", f"name={launcher}"]
-    command = [sys.executable, "-m", "posenc", "train", *words, f"hydra/launcher={launcher}"]
+    threads = max(1, cores() // 2)  # as the pool gives to each of two runs
+    options = [f"hydra/launcher={launcher}", f"hydra.launcher.threads={threads}"]
+    command = [sys.executable, "-m", "posenc", "train", *words, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert main(["train", *words[:-1], "name=pool", "hydra.launcher.jobs=1"]) == 0
+    assert main(["train", *words[:-1], "name=pool"]) == 0
     there, expected = (runs_of(tmp_path / "outputs" / name) for name in (launcher, "pool"))
     assert [run.name for run in there] == [run.name for run in expected]
     for run, other in zip(there, expected, strict=True):
