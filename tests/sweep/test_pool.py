@@ -277,8 +277,9 @@ def test_a_run_on_two_devices_has_two_gpus(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,9")
     runs = [planned(f"run-{i}", "meet") for i in range(2)]
+    frozen = "{hash: a, fingerprint: a, parameters: 1, posenc: a, lengths: [1]}"
     for run in runs:
-        run.config_file.write_text("devices: 2\nfrozen: {}\n")
+        run.config_file.write_text(f"devices: 2\nchoices: {{}}\nfrozen: {frozen}\n")
     _, printed = launch(stand_in, *runs)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
     assert "2 at a time" in printed and "2 GPUs each" in printed

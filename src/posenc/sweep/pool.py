@@ -91,7 +91,8 @@ class _Launch:
         self.gpus = _shares(gpus(), self.devices)
         places = len(self.gpus) or max(1, cores() // self.devices)
         self.workers = min(pool.jobs or places, max(1, len(jobs)))
-        self.threads = max(1, cores() // self.workers)
+        side_by_side = min(pool.jobs or places, max(1, self.total))  # as when none was finished
+        self.threads = max(1, cores() // side_by_side)
         self.slots = list(range(self.workers))[::-1]
         self.active: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended: list[Pace] = []
