@@ -1,6 +1,5 @@
 """Faults, injected for real: what each leaves of its run, what it says, and how the run goes on."""
 
-import io
 import logging
 import os
 import shutil
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from posenc.cli import main as posenc
 from posenc.record.files import write_atomic
@@ -20,8 +18,7 @@ from posenc.record.rundir import RunDirectory, runs_of
 from posenc.sweep.execute import FAILED, FINISHED
 from posenc.sweep.freeze import PACKAGE
 from posenc.sweep.job import main as job
-from posenc.sweep.pool import Pool
-from posenc.sweep.process import FULL, INTERRUPTED
+from posenc.sweep.process import INTERRUPTED
 from posenc.training import checkpoint
 
 SmallRun = Callable[..., RunDirectory]
@@ -156,57 +153,6 @@ def test_a_job_whose_launcher_is_gone_before_it_looks_does_nothing(small_run: Sm
     assert job([str(run.path), "--launcher", "4194304"]) == INTERRUPTED
     assert run.status().state == "pending"
     assert not run.metrics_file.exists()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 32 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a disk that can be filled needs the right to mount one")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while True:
-                    file.write(b"0" * size)
-            except OSError:
-                continue
-    return filler
-
-
-@pytest.mark.slow
-def test_a_full_disk_interrupts_and_the_run_goes_on_once_there_is_space(
-    small_run: SmallRun, small_disk: Path
-) -> None:
-    longer = ["tokens=76800", "validation.every_tokens=19200"]
-    undisturbed = small_run(*longer, "name=undisturbed")
-    assert job([str(undisturbed.path)]) == FINISHED
-    run = small_run(*longer, f"outputs_dir={small_disk}/o", "checkpoint.every_seconds=0.05")
-    process = start(run)
-    while not checkpoint.found(run.checkpoints):
-        assert process.poll() is None, run.log_file.read_text()
-        time.sleep(0.005)
-    filler = fill(small_disk)
-    assert process.wait() in (FULL, INTERRUPTED)
-    assert run.status().state == "interrupted"
-    assert not list(run.checkpoints.glob("writing-*"))
-    console = Console(file=io.StringIO())
-    outcome = Pool(1, console=console).launch([[str(run.path)]])[run.name]
-    assert (outcome.state, "disk is full" in str(outcome.error)) == ("interrupted", True), outcome
-    filler.unlink()
-    assert job([str(run.path)]) == FINISHED
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert sums(run) == sums(undisturbed)
 
 
 JUMPING = """

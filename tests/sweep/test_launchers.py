@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,23 +36,6 @@ def test_a_launcher_makes_the_runs_of_the_pool(
     for run, other in zip(there, expected, strict=True):
         assert run.metrics_file.read_text() == other.metrics_file.read_text()
         assert [row["sum"] for row in run.rows()] == [row["sum"] for row in other.rows()]
-
-
-@pytest.mark.slow
-def test_a_job_whose_time_is_up_checkpoints_and_is_started_again(small_run: SmallRun) -> None:
-    """submitit's own signal for that, sent to its process."""
-    pytest.importorskip("submitit")
-    run = small_run("tokens=96000")
-    queue = Queue("local", jobs=None, threads=1, minutes=10)
-    job: Any = queue._submit([str(run.path)])[1]
-    while len(run.metrics()) < 5:
-        time.sleep(0.05)
-    job._interrupt()
-    while not job.done():
-        time.sleep(0.1)
-    assert run.status().state == "finished"
-    assert [row["step"] for row in run.metrics()] == list(range(1, 501))
-    assert run.log_file.read_text().count("INFO posenc ") == 2
 
 
 def test_a_cluster_has_devices_that_are_not_here(
