@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from posenc.config.errors import RunError
+
 PACKAGE = Path(__file__).resolve().parents[1]
 NOT_CODE = ("conf", "__pycache__")
 
@@ -34,3 +36,12 @@ def freeze(folder: Path) -> Path:
                 if not home.is_dir():  # else another launcher was faster
                     raise
     return home
+
+
+def frozen(folder: Path) -> Path:
+    """Where to import from the code that a sweep in this folder began with."""
+    try:
+        return freeze(folder)
+    except OSError as error:
+        one = error.args[0][0][2] if isinstance(error, shutil.Error) else error  # of many
+        raise RunError(f"the code cannot be frozen in {folder}: {one}") from None

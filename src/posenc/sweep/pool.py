@@ -1,6 +1,5 @@
 """The default launcher: processes on this machine, a few at a time."""
 
-import shutil
 import sys
 import time
 from collections import Counter, deque
@@ -10,12 +9,12 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError
 from posenc.record.lock import is_locked
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.estimate import Pace, time_left
-from posenc.sweep.freeze import freeze
+from posenc.sweep.freeze import frozen
 from posenc.sweep.interrupts import interruptions
 from posenc.sweep.lines import farewell, under_way
 from posenc.sweep.machine import cores, gpus
@@ -243,12 +242,3 @@ def _waiting(job: Sequence[str]) -> _Waiting:
 def _shares(gpus: list[str], devices: int) -> list[str]:
     """As many GPUs together as a run has devices, in the words of CUDA_VISIBLE_DEVICES."""
     return [",".join(some) for some in zip(*[iter(gpus)] * devices, strict=False)]
-
-
-def frozen(folder: Path) -> Path:
-    """Where to import from the code that a sweep in this folder began with."""
-    try:
-        return freeze(folder)
-    except OSError as error:
-        one = error.args[0][0][2] if isinstance(error, shutil.Error) else error  # of many
-        raise RunError(f"the code cannot be frozen in {folder}: {one}") from None
