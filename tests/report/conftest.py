@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from posenc.report import write_report
@@ -118,7 +118,7 @@ def write_run(
     """A run directory in the state `finished`, unless `status` says otherwise."""
     path = folder / config["frozen"]["run"]
     path.mkdir(parents=True)
-    (path / "config.yaml").write_text(yaml.safe_dump(config))
+    (path / "config.yaml").write_text(OmegaConf.to_yaml(config))
     tokens = config["tokens"]
     written = {
         "state": "finished",
