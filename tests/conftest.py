@@ -1,6 +1,7 @@
 """Shared by all tests: small configurations, a made corpus, very small runs."""
 
 import random
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from posenc.record.rundir import RunDirectory
 from posenc.sweep.plan import plan
 
 torch.set_num_threads(1)
+# A shell ignores Ctrl-C in what it starts in the background, and what that starts ignores it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL = [
     "model.width=32",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,10 +52,13 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(40)
-    process.send_signal(2)
-    said = process.communicate(timeout=30)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(40)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130 and said == (b"", b"")
     assert not list(tmp_path.iterdir())
 

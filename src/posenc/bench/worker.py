@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import redirect_stdout
 from typing import Any
 
-from posenc.config.errors import PosencError, RunError
+from posenc.config.errors import PosencError, RunError, one_line
 from posenc.record.environment import environment
 
 
@@ -47,7 +47,7 @@ def serve(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
             for answer in answers(json.load(sys.stdin)):
                 print(json.dumps(answer), file=out, flush=True)
     except (PosencError, ValueError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        print(one_line(error), file=sys.stderr)
         return 1
     return 0
 

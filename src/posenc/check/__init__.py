@@ -17,7 +17,7 @@ from posenc.check.structure import (
 from posenc.check.subject import SMALL, Subject
 from posenc.check.verdict import Verdict, fails
 from posenc.check.weights import gradients_are_right, gradients_reach, loads_at_any_length
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, one_line
 
 __all__ = ["PROPERTIES", "SMALL", "Property", "Subject", "Verdict", "check", "in_words", "verdict"]
 
@@ -58,7 +58,7 @@ def verdict(property: Property, subject: Subject) -> Verdict:
         return property(subject)
     except Exception as error:  # an encoding of the user's own may raise anything
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        return fails(f"{kind}{' '.join(str(error).split())}{_place(error, subject)}")
+        return fails(f"{kind}{one_line(error)}{_place(error, subject)}")
 
 
 def in_words(property: Property) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from posenc.check.hooks import given, layers
 from posenc.check.subject import SEED, Subject, output, tokens
 from posenc.check.verdict import Verdict, fails, holds
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
 from posenc.model.kernels import reference
 
@@ -62,7 +62,7 @@ def loads_at_any_length(subject: Subject) -> Verdict:
         if of_size and limit is not None and limit < length:
             reason = short.encoding.exceptions.get("extrapolates", "it has a limit")
             return Verdict("exception", f"{reason}; {limit} positions are no {length}")
-        return fails(" ".join(str(error).split()))
+        return fails(one_line(error))
     return holds(f"of {subject.length} tokens into {length}")
 
 

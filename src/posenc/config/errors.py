@@ -20,6 +20,11 @@ class RunError(PosencError):
     """A run could not go on although its configuration was sound."""
 
 
+def one_line(text: object) -> str:
+    """What is said, by an error for one, without line breaks."""
+    return " ".join(str(text).split())
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """` (nearest: a, b)` for the options that look like `name`, or an empty string."""
     nearest = get_close_matches(name, list(dict.fromkeys(options)), n=3, cutoff=0.5)

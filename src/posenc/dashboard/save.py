@@ -9,7 +9,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces.workspaces.internal import get_view_dict
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, one_line
 from posenc.record.files import write_json
 from posenc.tracking.session import host_untouched
 
@@ -31,7 +31,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
             report.id = _report_id(report)
             return workspace.save().url, report.save().url
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
+            told = one_line(f"{type(error).__name__}: {error}")
     raise RunError(f"W&B failed: {told}; --spec writes the dashboard without it")
 
 
@@ -40,7 +40,7 @@ def default_entity() -> str:
         try:
             return wandb.Api(timeout=SECONDS).default_entity or ""
         except Exception as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
     raise RunError(f"W&B cannot be used online: {reason}; --spec writes the dashboard without it")
 
 

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.components import build, check
-from posenc.config.errors import PosencError, RunError
+from posenc.config.errors import PosencError, RunError, one_line
 from posenc.config.identity import run_hash, science
 from posenc.config.settings import check_settings, steps_of
 from posenc.data.build import build_data
@@ -52,13 +52,13 @@ def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> 
         return LOST
     except PosencError as error:
         log.error("%s", error)
-        progress.settle(state="failed", error=_one_line(str(error)))
+        progress.settle(state="failed", error=one_line(error))
         return FAILED
     except Exception as error:
         log.error("%s", traceback.format_exc())
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             return _without_space(progress)
-        progress.settle(state="failed", error=_one_line(_described(error)))
+        progress.settle(state="failed", error=one_line(_described(error)))
         return FAILED
     if not done:
         progress.settle(state="interrupted", error=stop.reason())
@@ -174,7 +174,3 @@ def _train_and_evaluate(session: Session) -> bool:
     if keys := settled(lambda: missing(wanted, run.rows())):
         evaluate(run, config, data, keys, go_on)
     return not settled(lambda: missing(wanted, run.rows()))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

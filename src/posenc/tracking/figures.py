@@ -3,9 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from posenc.config.errors import RunError
 from posenc.tracking.identity import wandb_id
-from posenc.tracking.session import abandon, close_run, open_online
+from posenc.tracking.session import close_run, uploading
 
 JOB_TYPE = "report"
 
@@ -22,10 +21,9 @@ def upload_figures(folder: Path, *, project: str, entity: str | None) -> bool:
     name = folder.resolve().name
     identity = {"id": wandb_id(name, JOB_TYPE), "name": f"{name} {JOB_TYPE}", "group": name}
     config = {"experiment": name}
-    run = open_online(
+    with uploading(
         **identity, job_type=JOB_TYPE, project=project, entity=entity, tags=(), config=config
-    )
-    try:
+    ) as run:
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
         new = run.summary.get("figures") != digest
         if new:
@@ -34,7 +32,4 @@ def upload_figures(folder: Path, *, project: str, entity: str | None) -> bool:
             run.log({figure_key(file): wandb.Image(str(file)) for file in files})
             run.summary.update({"figures": digest})
         close_run(run, failed=False)
-    except (Exception, SystemExit) as error:
-        abandon(run)
-        raise RunError(f"W&B failed: {' '.join(str(error).split())}") from None
     return new

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from posenc.record.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -11,15 +13,24 @@ Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 """Columns and rows by name."""
 
 
-def log_inspection(run: "Run", tables: Tables, images: Sequence[Path]) -> None:
-    """All tables and the figures in image files, at one step."""
+class Inspection(NamedTuple):
+    """What was inspected, under the name of `run`; `images` are files."""
+
+    run: RunDirectory
+    config: Mapping[str, Any]
+    tables: Tables
+    images: Sequence[Path]
+
+
+def log_inspection(run: "Run", found: Inspection) -> None:
+    """All tables and figures, at one step."""
     import wandb
 
-    found: dict[str, Any] = {
+    logged: dict[str, Any] = {
         f"tables/{name}": wandb.Table(
             columns=[*columns], data=[list(row) for row in rows], allow_mixed_types=True
         )
-        for name, (columns, rows) in tables.items()
+        for name, (columns, rows) in found.tables.items()
     }
-    found |= {f"figures/{image.stem}": wandb.Image(str(image)) for image in images}
-    run.log(found, commit=True)
+    logged |= {f"figures/{image.stem}": wandb.Image(str(image)) for image in found.images}
+    run.log(logged, commit=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, one_line
 from posenc.tracking.points import LENGTH, POSITION
 
 if TYPE_CHECKING:
@@ -50,9 +50,20 @@ def open_online(**identity: Any) -> "Run":
         try:
             return _init("online", folder, identity, UPLOAD_SECONDS)
         except Exception as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
         _abandon()
     raise RunError(f"W&B cannot be used online: {reason}")
+
+
+@contextmanager
+def uploading(**identity: Any) -> Generator["Run"]:
+    """A run that is open on its server; whatever fails there is a RunError."""
+    run = open_online(**identity)
+    try:
+        yield run
+    except (Exception, SystemExit) as error:
+        abandon(run)
+        raise RunError(f"W&B failed: {one_line(f'{type(error).__name__}: {error}')}") from None
 
 
 def close_run(run: "Run", failed: bool) -> None:
@@ -95,7 +106,7 @@ def _online(folder: Path, identity: dict[str, Any]) -> "Run | None":
     try:
         return _init("online", folder, identity)
     except Exception as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
     _abandon()
     for unused in _online_folders(folder, identity) - before:
         shutil.rmtree(unused)

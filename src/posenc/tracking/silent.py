@@ -1,13 +1,11 @@
 """No mirror: the run's own files only."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from posenc.record.rundir import RunDirectory
-from posenc.tracking.inspection import Tables
+from posenc.tracking.inspection import Inspection
 
 
 class Silent:
@@ -22,11 +20,5 @@ class Silent:
     def finish(self, failed: bool) -> None:
         pass
 
-    def inspection(
-        self,
-        run: RunDirectory,
-        config: Mapping[str, Any],
-        tables: Tables,
-        images: Sequence[Path],
-    ) -> None:
+    def inspection(self, found: Inspection) -> None:
         pass

@@ -1,13 +1,11 @@
 """What mirrors a run elsewhere; the files of the run directory stay the truth."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
 from posenc.record.rundir import RunDirectory
-from posenc.tracking.inspection import Tables
+from posenc.tracking.inspection import Inspection
 
 
 class Tracker(Protocol):
@@ -21,11 +19,5 @@ class Tracker(Protocol):
     def finish(self, failed: bool) -> None:
         """Mirror what was evaluated, and say how the run ended."""
 
-    def inspection(
-        self,
-        run: RunDirectory,
-        config: Mapping[str, Any],
-        tables: Tables,
-        images: Sequence[Path],
-    ) -> None:
-        """Mirror an inspection that is called `run`, from start to finish."""
+    def inspection(self, found: Inspection) -> None:
+        """Mirror an inspection, from start to finish."""

@@ -4,19 +4,18 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.errors import ConfigError, RunError, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean, one_line
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.artifact import log_checkpoint
 from posenc.tracking.identity import experiment_folder, run_config, wandb_id
-from posenc.tracking.inspection import Tables, log_inspection
+from posenc.tracking.inspection import Inspection, log_inspection
 from posenc.tracking.journal import Journal
 from posenc.tracking.mirror import Mirror
-from posenc.tracking.session import abandon, close_run, open_online, open_run
+from posenc.tracking.session import abandon, close_run, open_run, uploading
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -69,38 +68,23 @@ class Wandb:
         `rows` are those of the training log that will not be taken back.
         """
         self._directory = run
-        wandb_run = open_online(**self._identity(Journal(run), config))
-        try:
+        with uploading(**self._identity(Journal(run), config)) as wandb_run:
             self._mirror = Mirror(wandb_run, run, config)
             self._mirror.training(rows)
             self._close(wandb_run, failed=run.status().state != "finished")
-        except (Exception, SystemExit) as error:
-            abandon(wandb_run)
-            raise RunError(f"W&B failed: {_one_line(error)}") from None
 
-    def inspection(
-        self,
-        run: RunDirectory,
-        config: Mapping[str, Any],
-        tables: Tables,
-        images: Sequence[Path],
-    ) -> None:
+    def inspection(self, found: Inspection) -> None:
         if self.mode == "disabled":
             return
-        self._directory = run
-        self._attempt(lambda: self._log_inspection(run, config, tables, images))
+        self._directory = found.run
+        self._attempt(lambda: self._log_inspection(found))
 
-    def _log_inspection(
-        self,
-        run: RunDirectory,
-        config: Mapping[str, Any],
-        tables: Tables,
-        images: Sequence[Path],
-    ) -> None:
-        folder = experiment_folder(run)
-        identity = self._of("inspect", run, wandb_id(folder.name, run.name), config)
+    def _log_inspection(self, found: Inspection) -> None:
+        folder = experiment_folder(found.run)
+        run_id = wandb_id(folder.name, found.run.name)
+        identity = self._of("inspect", found.run, run_id, found.config)
         wandb_run = self._run = open_run(self.mode, folder, **identity)
-        log_inspection(wandb_run, tables, images)
+        log_inspection(wandb_run, found)
         close_run(wandb_run, failed=False)
         self._run = None
 
@@ -149,14 +133,10 @@ class Wandb:
             log.warning(
                 "W&B failed (%s); %s goes on without it, its own files are complete and"
                 " `posenc sync %s` uploads them",
-                _one_line(error),
+                one_line(f"{type(error).__name__}: {error}"),
                 self._directory.name,
                 experiment_folder(self._directory).name,
             )
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _mode(given: str | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from posenc.config.errors import one_line
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.findings import Cell
 
@@ -29,7 +30,7 @@ class Property:
         try:
             return self.measure(subject)
         except ValueError as refusal:
-            said = " ".join(str(refusal).split())
+            said = one_line(refusal)
             return [Measured(name, None, f"refused: {said}") for name in self.names]
 
 

@@ -6,6 +6,7 @@ Contents are random queries and keys of unit variance; scores [1, H, T] are thos
 import torch
 from torch import Tensor
 
+from posenc.config.errors import one_line
 from posenc.inspect.encoding.hooks import code, drawn, scores
 from posenc.inspect.encoding.measured import Measured, Property
 from posenc.inspect.encoding.subject import Subject
@@ -59,7 +60,7 @@ def axes(subject: Subject) -> list[Measured]:
         moved = scores(subject.encoding, *given, rows + 7.0)
         other = scores(subject.encoding, *given, rows * torch.tensor([1.0, 3.0]))
     except ValueError as refusal:
-        return [Measured(AXES, 1.0, f"two are refused: {' '.join(str(refusal).split())}")]
+        return [Measured(AXES, 1.0, f"two are refused: {one_line(refusal)}")]
     if (square - other).abs().max() == 0:
         return [Measured(AXES, 1.0, "two are taken, and change nothing")]
     off = (square - moved).abs().max().item()
