@@ -5,8 +5,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
+from posenc.cli.folder import run_directory
 from posenc.cli.measured import print_rows
-from posenc.cli.trained import own_data, run_directory
+from posenc.cli.trained import own_data
 from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS, compose, resolve
 from posenc.config.errors import ConfigError

@@ -7,7 +7,8 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.trained import own_data, run_directory
+from posenc.cli.folder import run_directory
+from posenc.cli.trained import own_data
 from posenc.config.components import build
 from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
