@@ -10,11 +10,9 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.folder import run_directory
 from posenc.cli.trained import own_data
 from posenc.config.components import build
-from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
 from posenc.config.settings import check_settings
+from posenc.config.values import values_of
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
@@ -64,15 +62,13 @@ def run(arguments: Arguments) -> int:
 
 
 def _asked(arguments: Arguments) -> DictConfig:
-    composed = compose("inspect", arguments.overrides, arguments.config_dirs)
-    plain = OmegaConf.create(canonical(resolve(composed)))
-    refuse_strangers(plain, compose("inspect", [], arguments.config_dirs))
-    check_settings(plain, SETTINGS)
-    if plain.windows < 1 or min(plain.lengths or [2]) < 2:
+    asked = OmegaConf.create(values_of("inspect", arguments.overrides, arguments.config_dirs))
+    check_settings(asked, SETTINGS)
+    if asked.windows < 1 or min(asked.lengths or [2]) < 2:
         raise ConfigError(
-            f"windows={plain.windows} must be 1 or more, lengths={plain.lengths} of 2 or more each"
+            f"windows={asked.windows} must be 1 or more, lengths={asked.lengths} of 2 or more each"
         )
-    return plain
+    return asked
 
 
 def _subject(
