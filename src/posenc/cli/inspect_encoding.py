@@ -38,9 +38,7 @@ def run(arguments: Arguments) -> int:
     index = write(folder, findings, arguments.typed())
     plain: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
     mirror(tracker, RunDirectory(folder), folder, findings, plain)
-    console = Console()
-    show(console, findings)
-    console.print(str(index), soft_wrap=True, highlight=False)
+    show(Console(), findings, index)
     return 0
 
 

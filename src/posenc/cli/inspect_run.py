@@ -56,8 +56,7 @@ def run(arguments: Arguments) -> int:
     index = write(folder, found, arguments.typed())
     called = RunDirectory(target.path.with_name(f"{target.name}-inspect"))
     mirror(tracker, called, folder, found, run_config(target, config))
-    show(Console(), found)
-    Console().print(str(index), soft_wrap=True, highlight=False)
+    show(Console(), found, index)
     return 0
 
 
