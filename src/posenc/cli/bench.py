@@ -16,16 +16,13 @@ from posenc.bench.variants import variants_of
 from posenc.bench.write import show, write
 from posenc.cli.arguments import Arguments
 from posenc.config.components import own_modules
-from posenc.config.compose import compose, resolve
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.explain import root_of
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
-from posenc.config.paths import options
+from posenc.config.values import values_of
 from posenc.model.device import device_of
-from posenc.sweep.grids import jobs_of
+from posenc.sweep.grids import jobs_under
 from posenc.sweep.machine import cores
-from posenc.sweep.overrides import steering
 
 ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1
@@ -65,8 +62,7 @@ def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
         if root_of(override) not in readable:
             hint = did_you_mean(root_of(override), readable)
             raise ConfigError(f"{override}: posenc bench reads no such key{hint}")
-    config = compose("bench", steering(arguments.overrides), folders)
-    every = jobs_of(config, arguments.overrides, lambda group: sorted(options(group, folders)))
+    every = jobs_under("bench", arguments.overrides, folders)
     read = dict.fromkeys(tuple(word for word in job if root_of(word) in readable) for job in every)
     jobs = [(list(words), _composed(words, folders, known)) for words in read]
     for key in ONCE:
@@ -78,13 +74,10 @@ def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
 
 def _composed(words: Sequence[str], folders: Sequence[Path], known: DictConfig) -> DictConfig:
     """One job's configuration: the keys of conf/bench.yaml, resolved and checked."""
-    composed = compose("bench", words, folders, with_hydra=True)
-    plain = canonical(resolve(OmegaConf.masked_copy(composed, [str(key) for key in known])))
-    refuse_strangers(OmegaConf.create(plain), known)
-    choices = dict(composed.hydra.runtime.choices)
-    config = OmegaConf.create({**plain, "choices": choices, "seed": SEED})
+    values = values_of("bench", words, folders, known, only_known=True)
+    config = OmegaConf.create({**values, "seed": SEED})
     settings.check(config)
-    config.modules = sorted({*config.modules, *own_modules(plain)})
+    config.modules = sorted({*config.modules, *own_modules(values)})
     return config
 
 

@@ -1,14 +1,13 @@
 """`posenc clean`: remove the runs that are named, and nothing else."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 from hydra.core.override_parser.types import Override
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import KEYS, folder_of
+from posenc.cli.folder import KEYS, folder_of, run_directory
 from posenc.config.compose import parse
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.record.remove import belongings, remove, size
@@ -41,7 +40,7 @@ def _named(arguments: Arguments) -> list[RunDirectory]:
         there = ", ".join(("run", "state", *KEYS))
         raise ConfigError(f"{unknown[0]}: this command knows the keys {there}")
     if "run" in values and len(values) == 1:
-        return [_run(path) for path in dict.fromkeys(values["run"])]
+        return [run_directory(path) for path in dict.fromkeys(values["run"])]
     if "run" in values or "state" not in values or not folder_keys:
         raise ConfigError("name what is to go: run=PATH alone, or name=NAME with state=STATE")
     for state in values["state"]:
@@ -50,13 +49,6 @@ def _named(arguments: Arguments) -> list[RunDirectory]:
             raise ConfigError(f"state={state}{hint}; give some of {', '.join(STATES)}")
     folder = folder_of(_without(arguments, "state"))
     return [run for run in runs_of(folder) if run.status().state in values["state"]]
-
-
-def _run(path: str) -> RunDirectory:
-    found = RunDirectory(Path(path))
-    if not found.config_file.is_file():
-        raise ConfigError(f"run={path} is no run directory: it has no config.yaml")
-    return found
 
 
 def _words(override: Override) -> list[str]:

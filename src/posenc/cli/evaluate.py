@@ -5,16 +5,15 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
+from posenc.cli.folder import run_directory
 from posenc.cli.measured import print_rows
-from posenc.cli.trained import own_data, run_directory
+from posenc.cli.trained import own_data
 from posenc.config.components import build
-from posenc.config.compose import LENGTH_KEYS, compose, resolve
+from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
 from posenc.config.settings import check_settings
-from posenc.config.swaps import GROUP, settle_swaps
+from posenc.config.values import values_of
 from posenc.data.build import data_of_a_run
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
@@ -33,7 +32,10 @@ PROTOCOLS = "evaluation.protocols"
 def run(arguments: Arguments) -> int:
     """Measure what is asked; commas make a sweep, all of it checked before any is measured."""
     jobs = expand(None, arguments.overrides)
-    asked = [_asked(overrides, arguments) for overrides in jobs]
+    asked = [
+        OmegaConf.create(values_of("evaluate", overrides, arguments.config_dirs))
+        for overrides in jobs
+    ]
     targets = [run_directory(each.run) for each in asked]
     configs = [
         _config(target, each, overrides)
@@ -46,16 +48,6 @@ def run(arguments: Arguments) -> int:
             rows = _evaluate(target, config, each, overrides)
         print_rows(target.name, rows)
     return 0
-
-
-def _asked(overrides: list[str], arguments: Arguments) -> DictConfig:
-    """What one job's words compose to, its swaps settled."""
-    composed = compose("evaluate", overrides, arguments.config_dirs, with_hydra=True)
-    settle_swaps(composed, composed.hydra.runtime.choices.get(GROUP), arguments.config_dirs)
-    asked = OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"])
-    plain = OmegaConf.create(canonical(resolve(asked)))
-    refuse_strangers(plain, compose("evaluate", [], arguments.config_dirs))
-    return plain
 
 
 def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> DictConfig:

@@ -1,11 +1,13 @@
-"""The experiment folder that a command is about."""
+"""The experiment folder, or the run in it, that a command is about."""
 
 from pathlib import Path
+from typing import Any
 
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
+from posenc.record.rundir import RunDirectory
 
 KEYS = ("experiment", "size", "name", "outputs_dir")
 
@@ -26,3 +28,15 @@ def folder_of(arguments: Arguments) -> Path:
         names = f"there are {', '.join(there)}" if there else "nothing has been trained there yet"
         raise ConfigError(f"{folder}: there is no such folder; {names}")
     return folder
+
+
+def run_directory(path: Any) -> RunDirectory:
+    """The run in the folder `path`; ConfigError where there is none."""
+    if path is None:
+        raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
+    if not isinstance(path, str):
+        raise ConfigError(f"run={path} is no path; give run=outputs/<experiment>/<run>")
+    target = RunDirectory(Path(path))
+    if not target.config_file.is_file():
+        raise ConfigError(f"run={path} is no run directory: it has no config.yaml")
+    return target

@@ -10,13 +10,11 @@ from rich.console import Console
 from posenc.bench.labels import labels
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build, own_modules
-from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
-from posenc.config.paths import options
+from posenc.config.paths import options, options_in
 from posenc.config.settings import TYPES, check_settings
+from posenc.config.values import values_of
 from posenc.inspect.encoding import inspect
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.write import mirror, show, write
@@ -40,9 +38,7 @@ def run(arguments: Arguments) -> int:
     index = write(folder, findings, arguments.typed())
     plain: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
     mirror(tracker, RunDirectory(folder), folder, findings, plain)
-    console = Console()
-    show(console, findings)
-    console.print(str(index), soft_wrap=True, highlight=False)
+    show(Console(), findings, index)
     return 0
 
 
@@ -53,7 +49,7 @@ def subjects_of(arguments: Arguments) -> list[Subject]:
     if not any(key_of(word) == "encoding" for word in words):
         there = ", ".join(options("encoding", folders))
         raise ConfigError(f"give encoding=all, some of {there}, or run=PATH")
-    jobs = expand(None, words, lambda group: sorted(options(group, folders)))
+    jobs = expand(None, words, options_in(folders))
     configs = [_composed(job, folders) for job in jobs]
     for key in ONCE:
         if len({str(config[key]) for config in configs}) > 1:
@@ -64,13 +60,8 @@ def subjects_of(arguments: Arguments) -> list[Subject]:
 
 def _composed(job: list[str], folders: list[Path]) -> DictConfig:
     """One encoding's configuration, resolved and checked."""
-    composed = compose("inspect", job, folders, with_hydra=True)
-    plain = canonical(
-        resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
-    )
-    refuse_strangers(OmegaConf.create(plain), compose("inspect", [], folders))
-    choices = dict(composed.hydra.runtime.choices)
-    config = OmegaConf.create({**plain, "choices": choices})
+    values = values_of("inspect", job, folders)
+    config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})
-    config.modules = sorted({*config.modules, *own_modules(plain)})
+    config.modules = sorted({*config.modules, *own_modules(values)})
     return config

@@ -7,13 +7,12 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.trained import own_data, run_directory
+from posenc.cli.folder import run_directory
+from posenc.cli.trained import own_data
 from posenc.config.components import build
-from posenc.config.compose import compose, resolve
 from posenc.config.errors import ConfigError
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
 from posenc.config.settings import check_settings
+from posenc.config.values import values_of
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
@@ -57,21 +56,18 @@ def run(arguments: Arguments) -> int:
     index = write(folder, found, arguments.typed())
     called = RunDirectory(target.path.with_name(f"{target.name}-inspect"))
     mirror(tracker, called, folder, found, run_config(target, config))
-    show(Console(), found)
-    Console().print(str(index), soft_wrap=True, highlight=False)
+    show(Console(), found, index)
     return 0
 
 
 def _asked(arguments: Arguments) -> DictConfig:
-    composed = compose("inspect", arguments.overrides, arguments.config_dirs)
-    plain = OmegaConf.create(canonical(resolve(composed)))
-    refuse_strangers(plain, compose("inspect", [], arguments.config_dirs))
-    check_settings(plain, SETTINGS)
-    if plain.windows < 1 or min(plain.lengths or [2]) < 2:
+    asked = OmegaConf.create(values_of("inspect", arguments.overrides, arguments.config_dirs))
+    check_settings(asked, SETTINGS)
+    if asked.windows < 1 or min(asked.lengths or [2]) < 2:
         raise ConfigError(
-            f"windows={plain.windows} must be 1 or more, lengths={plain.lengths} of 2 or more each"
+            f"windows={asked.windows} must be 1 or more, lengths={asked.lengths} of 2 or more each"
         )
-    return plain
+    return asked
 
 
 def _subject(

@@ -7,13 +7,10 @@ from rich.console import Console
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import compose
-from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
-from posenc.config.paths import options
 from posenc.cost.estimate import Estimate, Machine, estimate
 from posenc.cost.show import as_json, show
-from posenc.sweep.grids import jobs_of
-from posenc.sweep.overrides import steering
+from posenc.sweep.grids import jobs_under
 from posenc.sweep.plan import resolved
 
 
@@ -23,14 +20,11 @@ def run(arguments: Arguments) -> int:
     overrides = [o for o in arguments.overrides if o not in of_machine]
     settings = compose("plan", of_machine, folders)
     machine: Machine = build(settings.machine, name="machine")
-    config = compose("train", steering(overrides), folders)
-    jobs = jobs_of(config, overrides, lambda group: list(options(group, folders)))
+    jobs = jobs_under("train", overrides, folders)
     estimates: list[Estimate] = []
     with console.status("planning"):
         for job in jobs:
             estimates.append(estimate(resolved(job, folders), machine))
-    if not estimates:
-        raise ConfigError("the command line leaves no run of the experiment's grids")
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))
     else:

@@ -10,10 +10,9 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
-from posenc.config.paths import options
 from posenc.dashboard.sweeps import definitions
 from posenc.record.files import write_atomic
-from posenc.sweep.grids import jobs_of
+from posenc.sweep.grids import jobs_under
 from posenc.sweep.overrides import steering
 from posenc.tracking.wandb_run import Wandb
 
@@ -22,13 +21,10 @@ HEADER = "# Written by `{command}`; start it with `wandb sweep`, then `wandb age
 
 def run(arguments: Arguments) -> int:
     folders, overrides = list(arguments.config_dirs), list(arguments.overrides)
-    steers = steering(overrides)
-    config = compose("train", steers, folders)
-    jobs = jobs_of(config, overrides, lambda group: list(options(group, folders)))
-    if not jobs:
-        raise ConfigError("the command line leaves no run of the experiment's grids")
+    steers, jobs = steering(overrides), jobs_under("train", overrides, folders)
     of_logger = [word for word in overrides if key_of(word).startswith("logger")]
-    logger = build(compose("train", [*steers, *of_logger], folders).logger, name="logger")
+    config = compose("train", [*steers, *of_logger], folders)
+    logger = build(config.logger, name="logger")
     if not isinstance(logger, Wandb):
         raise ConfigError("logger=none: the trials of a W&B sweep are W&B runs; leave it out")
     target = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})

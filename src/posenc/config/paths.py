@@ -1,5 +1,6 @@
 """Where the configuration files are, in a checkout and in an installed wheel."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -20,6 +21,11 @@ def options(group: str, config_dirs: list[Path] | None = None) -> dict[str, str]
         for file in sorted((folder / group).glob("*.yaml")):
             found.setdefault(file.stem, _description(file))
     return found
+
+
+def options_in(config_dirs: Sequence[Path]) -> Callable[[str], list[str]]:
+    """Group -> the names of its options, in the order in which Hydra's `glob(*)` has them."""
+    return lambda group: sorted(options(group, list(config_dirs)))
 
 
 def _description(file: Path) -> str:

@@ -43,12 +43,12 @@ def read_logged(folder: Path) -> Logged:
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}
     alone = len({variant(config) for config in configs}) == len(encodings)
-    flat = [key for run, config in zip(runs, configs, strict=True) for key in _flat(run, config)]
+    pairs = list(zip(runs, configs, strict=True))
     arrays = any(run.positions_file.exists() for run in runs)
     return Logged(
-        history=_history(runs),
-        summary=tuple(dict.fromkeys(k for r in runs for k in run_summary(r, r.config()))),
-        config=tuple(dict.fromkeys(flat)),
+        history=_history(pairs),
+        summary=tuple(dict.fromkeys(key for pair in pairs for key in run_summary(*pair))),
+        config=tuple(dict.fromkeys(key for pair in pairs for key in _flat(*pair))),
         media=(TABLE, IMAGE) if arrays else (),
         figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
         train_lengths=tuple(sorted({config.train_length for config in configs})),
@@ -60,10 +60,10 @@ def _flat(run: RunDirectory, config: DictConfig) -> list[str]:
     return [*(key for key in run_config(run, config) if key != "config"), *Journal(run).git]
 
 
-def _history(runs: Sequence[RunDirectory]) -> tuple[str, ...]:
+def _history(pairs: Sequence[tuple[RunDirectory, DictConfig]]) -> tuple[str, ...]:
     names: dict[str, None] = {}
-    for run in runs:
+    for run, config in pairs:
         points = [training_point(row) for row in run.metrics()]
-        points += evaluation_points(run.rows(), read_positions(run.positions_file), run.config())
+        points += evaluation_points(run.rows(), read_positions(run.positions_file), config)
         names |= {name: None for point in points for name in point if name not in AXES}
     return tuple(names)

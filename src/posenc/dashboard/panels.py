@@ -43,8 +43,13 @@ def placed(panels: list[Panel], name: str) -> list[Panel]:
     """Two to a row, under ids that stay the same when the dashboard is made again."""
     for i, panel in enumerate(panels):
         panel.layout = wr.Layout(x=HALF * (i % 2), y=HIGH * (i // 2), w=HALF, h=HIGH)
-        panel._id = f"{name}-{i}".lower().replace(" ", "-")
+        panel._id = id_of(f"{name}-{i}")
     return panels
+
+
+def id_of(name: str) -> str:
+    """A heading as an id: `Loss by position` is `loss-by-position`."""
+    return name.lower().replace(" ", "-")
 
 
 def _extrapolation(logged: Logged, by: str) -> list[Panel]:

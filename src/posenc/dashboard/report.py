@@ -3,7 +3,7 @@
 import wandb_workspaces.reports.v2 as wr
 
 from posenc.dashboard.logged import Logged
-from posenc.dashboard.panels import groups, placed
+from posenc.dashboard.panels import groups, id_of, placed
 from posenc.dashboard.text import about_text, title_of, verdicts_text
 from posenc.dashboard.workspace import columns, experiment_filter
 from posenc.report.collect import Experiment
@@ -41,13 +41,14 @@ def _facet(experiment: Experiment, logged: Logged, train_length: int) -> list:
     blocks: list = [wr.H2(name)]
     for group in groups(logged, logged.group):
         runs = _runs(name, where, logged)
-        runs._id = f"l{train_length}-{group.name}".lower().replace(" ", "-")
-        panels = placed(group.panels, f"l{train_length}-{group.name}")
+        under = f"l{train_length}-{group.name}"
+        runs._id = id_of(under)
+        panels = placed(group.panels, under)
         blocks += [wr.H3(group.name), wr.PanelGrid(runsets=[runs], panels=panels)]
     return blocks
 
 
 def _runs(name: str, where: str, logged: Logged) -> wr.Runset:
     runset = wr.Runset(name=name, filters=where, pinned_columns=columns(logged))
-    runset._id = name.lower().replace(" ", "-")
+    runset._id = id_of(name)
     return runset

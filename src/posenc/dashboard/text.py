@@ -1,7 +1,5 @@
 """What a dashboard says in words: the question, the claims and their verdicts."""
 
-from posenc.claims.evidence import Evidence
-from posenc.claims.judge import judge
 from posenc.report.collect import Experiment
 from posenc.report.verdict_formats import verdicts_markdown
 from posenc.report.verdicts import lines_of, summary
@@ -9,8 +7,7 @@ from posenc.report.verdicts import lines_of, summary
 
 def verdicts_text(experiment: Experiment) -> str:
     """The claims with their verdicts as Markdown; empty for an experiment without claims."""
-    evidence = Evidence(experiment.runs, experiment.command, experiment.folder)
-    verdicts = judge(experiment.claims, evidence)
+    verdicts = experiment.verdicts
     if not verdicts:
         return ""
     return f"**{summary(verdicts)}**\n\n{verdicts_markdown(lines_of(verdicts))}"

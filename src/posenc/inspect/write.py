@@ -42,8 +42,8 @@ def write(folder: Path, findings: Findings, command: str) -> Path:
     return folder / "index.html"
 
 
-def show(console: Console, findings: Findings) -> None:
-    """Print the tables that are meant for it, and how to read them."""
+def show(console: Console, findings: Findings, index: Path) -> None:
+    """Print the tables that are meant for it, how to read them, and where the page is."""
     for table in findings.tables:
         if table.printed:
             made = to_terminal(table)
@@ -57,6 +57,7 @@ def show(console: Console, findings: Findings) -> None:
             console.print()
     for note in findings.notes:
         console.print(Text(note, "dim"))
+    console.print(str(index), soft_wrap=True, highlight=False)
 
 
 def mirror(

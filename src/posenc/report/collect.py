@@ -2,15 +2,19 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from omegaconf import OmegaConf
 
+from posenc.claims.evidence import Evidence
 from posenc.claims.grammar import Claim
+from posenc.claims.judge import judge
 from posenc.claims.parse import parse_claims
 from posenc.claims.published import Published, parse_published
+from posenc.claims.verdict import Verdict
 from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.record.evaluation import read_positions
 from posenc.record.files import read_json, read_lines
@@ -62,6 +66,11 @@ class Experiment:
     @property
     def measured(self) -> list[Run]:
         return [run for run in self.runs if run.rows]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """Of its claims, on its runs."""
+        return judge(self.claims, Evidence(self.runs, self.command, self.folder))
 
 
 def read_experiment(folder: Path) -> Experiment:

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from posenc.claims.evidence import Evidence
-from posenc.claims.judge import judge
 from posenc.claims.verdict import Verdict
 from posenc.config.errors import RunError
 from posenc.record.files import write_atomic
@@ -31,10 +29,9 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     """
     experiment = read_experiment(folder)
     lengths, tasks = length_panels(experiment), task_panels(experiment)
-    evidence = Evidence(experiment.runs, experiment.command, experiment.folder)
     results = Results(
         experiment=experiment,
-        verdicts=judge(experiment.claims, evidence),
+        verdicts=experiment.verdicts,
         lengths=lengths,
         tasks=tasks,
         length_tables=[table_of(panel, beside(panel, experiment)) for panel in lengths],

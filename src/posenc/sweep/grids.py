@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.compose import LENGTH_KEYS
+from posenc.config.compose import LENGTH_KEYS, compose
 from posenc.config.errors import ConfigError
-from posenc.sweep.overrides import Axis, Options, Setting, command_axes, grid_axes
+from posenc.config.paths import options_in
+from posenc.sweep.overrides import Axis, Options, Setting, command_axes, grid_axes, steering
 
 DEFAULT_SIZE = "laptop"
 Grids = Sequence[Mapping[str, Any]]
@@ -31,7 +33,8 @@ def expand(
       `encoding.spectrum.base=1e4` leaves the jobs that have a base.
 
     Values compare as numbers where they are (5e5 is 500000). A job's overrides stand in the order
-    of its grid, then of the command line; a job that comes twice is kept once. `options` lists a
+    of its grid, then of the command line; a job that comes twice is kept once, and one there always
+    is: a value that some grid holds keeps that grid, and any other joins one. `options` lists a
     config group for `glob(*)`. Raises ConfigError for what is neither a grid nor an override.
     """
     command = command_axes(overrides, options)
@@ -46,6 +49,14 @@ def expand(
         for job in product(*(axis.settings for axis in [*own, *tail])):
             unique.setdefault(frozenset(map(_identity, job)), [setting.text for setting in job])
     return list(unique.values())
+
+
+def jobs_under(
+    command: str, arguments: Sequence[str], config_dirs: Sequence[Path]
+) -> list[list[str]]:
+    """The jobs of `command` (the name of a file in `conf/`) under `arguments`, which may steer."""
+    config = compose(command, steering(arguments), config_dirs)
+    return jobs_of(config, arguments, options_in(config_dirs))
 
 
 def jobs_of(

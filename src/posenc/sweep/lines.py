@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.estimate import Pace, run_time_left
 from posenc.sweep.process import JobProcess
@@ -34,6 +35,11 @@ def farewell(process: JobProcess, outcome: Status) -> tuple[str, str]:
         return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
     why = f": {outcome.error}" if outcome.error else ""
     return f"■ {name}  interrupted at {percent(outcome.work_done)}{why}", "yellow"
+
+
+def ending(run: RunDirectory, status: Status) -> str:
+    """The same where no more is known than how the run stands."""
+    return f"{run.name}  {status.state}" + (f": {status.error}" if status.error else "")
 
 
 def _latest_loss(file: Path) -> float | None:

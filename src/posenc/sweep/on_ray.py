@@ -6,9 +6,11 @@ from typing import Any
 
 from rich.console import Console
 
-from posenc.config.errors import ConfigError
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
+from posenc.sweep.lines import ending
+from posenc.sweep.progress import PlainView
+from posenc.sweep.schedulers import check_counts, needed
 from posenc.sweep.worker import Work
 
 
@@ -22,17 +24,16 @@ class RayCluster:
     def __init__(
         self, *, address: str | None, threads: int, gpus: bool, console: Console | None = None
     ) -> None:
-        if not isinstance(threads, int) or threads < 1:
-            raise ConfigError(f"hydra.launcher.threads={threads}: give 1 or more")
+        check_counts(threads=threads)
         self.address, self.threads, self.gpus = address, threads, gpus
-        self.console = console or Console(stderr=True)
+        self.view = PlainView(console or Console(stderr=True))
 
     def launch(self, jobs: Sequence[Sequence[str]], finished: int = 0) -> dict[str, Status]:
         """See every job to its end, as `Pool.launch` does."""
-        ray = _ray()
+        ray = needed("ray")
         runs = [RunDirectory(Path(job[0])) for job in jobs]
         outcomes: dict[str, Status] = {}
-        self._say(f"{len(jobs)} runs on Ray ({finished} finished before)")
+        self.view.say(f"{len(jobs)} runs on Ray ({finished} finished before)")
         ray.init(self.address, include_dashboard=False, log_to_driver=False)
         try:
             tasks = [self._task(ray, job) for job in jobs]
@@ -41,9 +42,7 @@ class RayCluster:
                 (ended,), _ = ray.wait(list(active))
                 run = active.pop(ended)
                 outcomes[run.name] = status = run.status()
-                self._say(
-                    f"■ {run.name}  {status.state}" + f": {status.error}" * bool(status.error)
-                )
+                self.view.say(f"■ {ending(run, status)}")
         finally:
             ray.shutdown()
         return outcomes
@@ -54,17 +53,6 @@ class RayCluster:
         wanted = {"num_cpus": self.threads, "num_gpus": config.devices if on_gpus else 0}
         return ray.remote(_run).options(max_retries=0, **wanted).remote(Work(job, self.threads))
 
-    def _say(self, line: str) -> None:
-        self.console.print(line, highlight=False, markup=False)
-
 
 def _run(work: Work) -> None:
     work()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError("this launcher needs Ray: pip install 'posenc[ray]'") from None
-    return ray

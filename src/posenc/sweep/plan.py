@@ -11,15 +11,12 @@ from posenc import __version__
 from posenc.claims.parse import check_claims
 from posenc.claims.published import parse_published
 from posenc.config.components import check, own_modules
-from posenc.config.compose import compose, resolve
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.identity import run_hash, run_name, science
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
-from posenc.config.swaps import GROUP as SWAP
-from posenc.config.swaps import settle_swaps
+from posenc.config.values import values_of
 from posenc.data.build import build_data
 from posenc.data.dataset import Dataset
 from posenc.evaluation.rows import missing, requested
@@ -76,27 +73,17 @@ def resolved(
 
     `known` is what no overrides compose to, where the caller has it at hand.
     """
-    composed = compose("train", overrides, config_dirs, with_hydra=True)
-    settle_swaps(composed, composed.hydra.runtime.choices.get(SWAP), config_dirs)
-    plain = canonical(
-        resolve(OmegaConf.masked_copy(composed, [key for key in composed if key != "hydra"]))
-    )
-    refuse_strangers(OmegaConf.create(plain), known or compose("train", [], config_dirs))
-    choices = {
-        group: option
-        for group, option in composed.hydra.runtime.choices.items()
-        if option is not None and not group.startswith("hydra/")
-    }
+    values = values_of("train", overrides, config_dirs, known)
     for group in COMPONENTS:
-        if group not in choices:
+        if group not in values["choices"]:
             there = ", ".join(options(group, list(config_dirs)))
             raise ConfigError(f"{group} is missing; give {group}= one of {there}")
-    of_a_run = {key: value for key, value in plain.items() if key not in NOT_OF_A_RUN}
-    config = OmegaConf.create({**of_a_run, "choices": choices})
+    of_a_run = {key: value for key, value in values.items() if key not in NOT_OF_A_RUN}
+    config = OmegaConf.create(of_a_run)
     check_settings(config)
-    check_claims(plain["claims"], list(config_dirs))
-    parse_published(plain["published"])
-    config.modules = sorted({*config.modules, *own_modules(plain)})
+    check_claims(values["claims"], list(config_dirs))
+    parse_published(values["published"])
+    config.modules = sorted({*config.modules, *own_modules(values)})
     return config
 
 

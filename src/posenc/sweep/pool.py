@@ -16,7 +16,7 @@ from posenc.record.status import Status
 from posenc.sweep.estimate import Pace, time_left
 from posenc.sweep.freeze import frozen
 from posenc.sweep.interrupts import interruptions
-from posenc.sweep.lines import farewell, under_way
+from posenc.sweep.lines import ending, farewell, under_way
 from posenc.sweep.machine import cores, gpus
 from posenc.sweep.process import JobProcess
 from posenc.sweep.progress import Snapshot, View, clock, percent, view_on
@@ -175,8 +175,7 @@ class _Launch:
     def _conclude(self, run: RunDirectory, status: Status) -> None:
         """Take how a run stands for its end, without a process of this launcher."""
         self.outcomes[run.name] = status
-        why = f": {status.error}" if status.error else ""
-        self.view.say(f"· {run.name}  {status.state}{why}", "yellow" if why else "green")
+        self.view.say(f"· {ending(run, status)}", "yellow" if status.error else "green")
 
     def _say_elsewhere(self, run: RunDirectory) -> None:
         if run.name not in self.elsewhere:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from posenc.config.errors import ConfigError
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
+from posenc.sweep.lines import ending
+from posenc.sweep.progress import PlainView
+from posenc.sweep.schedulers import check_counts, needed
 from posenc.sweep.worker import Work
 
 if TYPE_CHECKING:
@@ -41,43 +43,40 @@ class Queue:
         options: Mapping[str, Any] | None = None,
         console: Console | None = None,
     ) -> None:
-        for name, value in (("jobs", jobs), ("threads", threads), ("minutes", minutes)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"hydra.launcher.{name}={value}: give 1 or more")
+        check_counts(threads=threads, minutes=minutes)
+        if jobs is not None:
+            check_counts(jobs=jobs)
         self.cluster, self.jobs, self.threads = cluster, jobs, threads
         self.minutes, self.gpus, self.options = minutes, gpus, dict(options or {})
-        self.console = console or Console(stderr=True)
+        self.view = PlainView(console or Console(stderr=True))
 
     def launch(self, jobs: Sequence[Sequence[str]], finished: int = 0) -> dict[str, Status]:
         """See every job to its end, as `Pool.launch` does; Ctrl-C ends the waiting alone."""
         waiting, active = deque(jobs), {}
         outcomes: dict[str, Status] = {}
-        self._say(f"{len(jobs)} runs for {self.cluster} ({finished} finished before)")
+        self.view.say(f"{len(jobs)} runs for {self.cluster} ({finished} finished before)")
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(jobs)):
                     run, job = self._submit(waiting.popleft())
                     active[run] = job
-                    self._say(f"▶ {run.name}  submitted as job {job.job_id}")
+                    self.view.say(f"▶ {run.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for run in self._ended(active):
                     del active[run]
                     outcomes[run.name] = status = run.status()
-                    self._say(
-                        f"■ {run.name}  {status.state}" + f": {status.error}" * bool(status.error)
-                    )
+                    self.view.say(f"■ {ending(run, status)}")
         except KeyboardInterrupt:
             left = " ".join(job.job_id for job in active.values())
-            self._say(f"not waiting any longer; jobs {left} go on, posenc status shows them")
+            self.view.say(f"not waiting any longer; jobs {left} go on, posenc status shows them")
             raise
         return outcomes
 
     def _submit(self, job: Sequence[str]) -> tuple[RunDirectory, "Job[None]"]:
-        submitit = _submitit()
         run = RunDirectory(Path(job[0]))
         again = {f"{self.cluster}_max_num_timeout": REQUEUES}
         folder = run.path.absolute().parent / ".submitit"
-        executor = submitit.AutoExecutor(folder, cluster=self.cluster, **again)
+        executor = needed("submitit").AutoExecutor(folder, cluster=self.cluster, **again)
         executor.update_parameters(name=run.name, timeout_min=self.minutes)
         if self.cluster == "slurm":
             config = run.config()
@@ -101,14 +100,3 @@ class Queue:
         if listed.returncode:  # its controller is busy or restarts; the next time will tell
             return []
         return [run for run, job in active.items() if job.job_id not in there]
-
-    def _say(self, line: str) -> None:
-        self.console.print(line, highlight=False, markup=False)
-
-
-def _submitit() -> Any:
-    try:
-        import submitit
-    except ImportError:
-        raise ConfigError("this launcher needs submitit: pip install 'posenc[submitit]'") from None
-    return submitit

@@ -60,13 +60,8 @@ def codes(subjects: Sequence[Subject]) -> Picture | None:
         " turned there (first head). Red is above zero, blue below, each panel on its own scale."
     )
     names = ("Position", "Channel", "value")
-    return (
-        Map(
-            "codes", "code_matrix", "Codes by position and channel", reading, *names, frames
-        ).picture()
-        if frames
-        else None
-    )
+    title = "Codes by position and channel"
+    return Map("codes", "code_matrix", title, reading, *names, frames).picture() if frames else None
 
 
 def planes(subjects: Sequence[Subject]) -> Picture | None:

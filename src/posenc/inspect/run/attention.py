@@ -42,14 +42,6 @@ class ByDistance:
         """The share of a query's attention at each distance [layers, H, T], summing to 1."""
         return self.weights / self.queries
 
-    def per_key(self) -> Tensor:
-        """The mean weight of a key that is seen at each distance; 0 where none is."""
-        return self.weights / self.pairs.clamp(min=1)[:, None]
-
-    def mean_added(self) -> Tensor:
-        """The mean score that the encoding adds to a key seen at each distance; 0 where none is."""
-        return self.added / self.pairs.clamp(min=1)[:, None]
-
 
 class ByPosition:
     """Sums over windows for each query's position [layers, H, T].

@@ -25,8 +25,8 @@ def frame(
     return Frame(heading, tuple(lines), group, (Mark(train_length, "L"),))
 
 
-def keys_back(row: Row) -> float:
-    """The middle of the distances of a row, the query's own token counted as 1."""
+def middle(row: Row) -> float:
+    """The middle of a row's distances or positions, which count from 1 here."""
     return (row["start"] + row["stop"] + 1) / 2
 
 

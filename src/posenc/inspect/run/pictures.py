@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import pi
 
 from posenc.inspect.run.measure import Measured
-from posenc.inspect.run.panels import frame, keys_back, layers, lengths, only, style, to_csv
+from posenc.inspect.run.panels import frame, layers, lengths, middle, only, style, to_csv
 from posenc.inspect.run.tables import Row
 from posenc.report.charts import Chart, Dot, Frame, Line
 from posenc.report.picture import Picture, of_chart
@@ -37,7 +37,7 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
         frame(
             f"Layer {layer}, windows of {length}",
             [row for row in only(rows, layer=layer, length=length) if row["per_key"] > FAINTEST],
-            (keys_back, lambda row: row["per_key"]),
+            (middle, lambda row: row["per_key"]),
             f"layer {layer}",
             train_length,
         )
@@ -60,24 +60,28 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
+def _in_longest(rows: Sequence[Row], column: str, train_length: int) -> tuple[Frame, ...]:
+    """A panel for each layer, of the longest windows, all on one scale."""
     longest = max(lengths(rows))
-    frames = [
+    return tuple(
         frame(
             f"Layer {layer}",
             only(rows, layer=layer, length=longest),
-            (lambda row: (row["start"] + row["stop"] + 1) / 2, lambda row: row["entropy"]),
+            (middle, lambda row: row[column]),
             "all",
             train_length,
         )
         for layer in layers(rows)
-    ]
+    )
+
+
+def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file="attention_by_position",
-        title=f"Entropy of attention by the query's position, windows of {longest}",
+        title=f"Entropy of attention by the query's position, windows of {max(lengths(rows))}",
         x_name="Position in the window (tokens)",
         y_name="Entropy of the weights (nats)",
-        frames=tuple(frames),
+        frames=_in_longest(rows, "entropy", train_length),
         ratio=False,
         reading=(
             "Attention spread evenly over n keys has an entropy of ln n. A line that jumps at the"
@@ -89,24 +93,12 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
 
 
 def _added(rows: Sequence[Row], train_length: int) -> Chart:
-    longest = max(lengths(rows))
-    shown = [row for row in rows if row["length"] == longest]
-    frames = [
-        frame(
-            f"Layer {layer}",
-            only(shown, layer=layer),
-            (keys_back, lambda row: row["added"]),
-            "all",
-            train_length,
-        )
-        for layer in layers(shown)
-    ]
     return Chart(
         file="added_by_distance",
-        title=f"What the encoding adds to a score, windows of {longest}",
+        title=f"What the encoding adds to a score, windows of {max(lengths(rows))}",
         x_name="Tokens back, the query's own the first",
         y_name="Mean added score",
-        frames=tuple(frames),
+        frames=_in_longest(rows, "added", train_length),
         ratio=False,
         reading=(
             "Biases of slopes, buckets and tables, and what gates and relative keys add on this"
