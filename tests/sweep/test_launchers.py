@@ -1,7 +1,10 @@
 """Launchers other than the pool: the same runs in the same directories."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +56,21 @@ def test_what_a_queue_cannot_do(knob: str) -> None:
     given: dict[str, Any] = {"jobs": None, "threads": 1, "minutes": 1, knob: 0}
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{knob}=0: give 1 or more"):
         Queue("local", **given)
+
+
+@pytest.mark.slow
+def test_a_job_whose_time_is_up_checkpoints_and_is_started_again(small_run: SmallRun) -> None:
+    """By the signal that submitit's controller sends its task for that."""
+    pytest.importorskip("submitit")
+    run = small_run("tokens=96000")
+    queue = Queue("local", jobs=None, threads=1, minutes=10)
+    job: Any = queue._submit([str(run.path)])[1]
+    while len(run.metrics()) < 5:
+        time.sleep(0.05)
+    (task,) = Path(f"/proc/{job.job_id}/task/{job.job_id}/children").read_text().split()
+    os.kill(int(task), signal.SIGUSR2)
+    while not job.done():
+        time.sleep(0.1)
+    assert run.status().state == "finished"
+    assert [row["step"] for row in run.metrics()] == list(range(1, 501))
+    assert run.log_file.read_text().count("INFO posenc ") == 2

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from posenc.cli.arguments import parse
 from posenc.cli.help import COMMANDS, help_of, overview
 from posenc.config.errors import ConfigError, PosencError, did_you_mean
+from posenc.record.files import DISK_FULL, is_disk_full
 
 INTERRUPTED = 130
 
@@ -23,11 +24,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PosencError as error:
         print(f"posenc {words[0]}: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        print(f"posenc {words[0]}: {DISK_FULL}", file=sys.stderr)
+        return PosencError.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _run(command: str, words: list[str]) -> int:

@@ -16,6 +16,7 @@ from posenc.bench.settings import OWN
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, hydra_at_conf
 from posenc.config.errors import ConfigError
+from posenc.record.files import is_disk_full
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.overrides import steering
@@ -79,6 +80,8 @@ def _plan(
             typed = arguments.typed()
             planned = plan(jobs, arguments.config_dirs, typed, status.update, here=here)
         except OSError as error:
+            if is_disk_full(error):
+                raise
             raise ConfigError(
                 f"{error.filename or 'a file'}: {error.strerror or error}; give another path"
                 f" (runs go to outputs_dir, prepared data to cache_dir)"

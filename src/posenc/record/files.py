@@ -1,5 +1,6 @@
 """Files that are either wholly there or not there at all."""
 
+import errno
 import json
 import os
 import tempfile
@@ -7,6 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import RunError
+
+DISK_FULL = "the disk is full; free some space and type the same command again"
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether there was no space left, or none of the user's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:

@@ -1,6 +1,5 @@
 """What a run's process does: train to the budget, evaluate what is missing, say how it ended."""
 
-import errno
 import logging
 import time
 import traceback
@@ -22,11 +21,12 @@ from posenc.evaluation.work import training_share
 from posenc.model.device import device_of
 from posenc.model.kernels import resolve
 from posenc.record.environment import local_world_size, rank, world_size
+from posenc.record.files import DISK_FULL, is_disk_full
 from posenc.record.progress import Progress, Unwritten
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.facts import check_devices
 from posenc.sweep.freeze import code_digest
-from posenc.sweep.process import DISK_FULL, FAILED, FINISHED, FULL, INTERRUPTED, LOST
+from posenc.sweep.process import FAILED, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.tracking.silent import Silent
 from posenc.tracking.tracker import Tracker
 from posenc.training.checkpoint import found
@@ -36,15 +36,14 @@ from posenc.training.session import Session
 from posenc.training.stop import Stop
 
 log = logging.getLogger("posenc")
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> int:
     """See a run to its end; the exit code. What goes wrong ends in `status.json` in one line."""
     progress = Progress(run) if rank() == 0 else Unwritten(run)
-    started = progress.status.started or time.time()
-    progress.settle(state="running", error=None, started=started)
     try:
+        started = progress.status.started or time.time()
+        progress.settle(state="running", error=None, started=started)
         with stop.listening():
             done = _run(run, modules, threads, progress, stop)
     except GroupLost as error:
@@ -56,7 +55,7 @@ def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> 
         return FAILED
     except Exception as error:
         log.error("%s", traceback.format_exc())
-        if isinstance(error, OSError) and error.errno in NO_SPACE:
+        if is_disk_full(error):
             return _without_space(progress)
         progress.settle(state="failed", error=one_line(_described(error)))
         return FAILED

@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from posenc.record.environment import environment
+from posenc.record.files import DISK_FULL
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 
 FINISHED, FAILED, BUSY, FULL, LOST, INTERRUPTED = 0, 1, 3, 4, 5, 143
 """Exit codes of a job. Busy: another process has the run; full: the disk is, even for its status;
 lost: a process of its group is gone; interrupted: it was asked to stop and did."""
-DISK_FULL = "the disk is full; free some space and type the same command again"
 ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
