@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
+from posenc.model.kernels.shared import sharing
 
 
 class Head(Protocol):
@@ -71,9 +72,10 @@ class Decoder(nn.Module):
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
         x = self.encoding.embed(self.embedding(tokens) * self.embedding_scale, pos)
         x = self.dropout(x)
-        for index, block in enumerate(self.blocks):
-            last = scored if index == len(self.blocks) - 1 else None
-            x = block(x, pos, self.encoding.at_layer(index), last)
+        with sharing():
+            for index, block in enumerate(self.blocks):
+                last = scored if index == len(self.blocks) - 1 else None
+                x = block(x, pos, self.encoding.at_layer(index), last)
         return self.norm(x)
 
     def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:

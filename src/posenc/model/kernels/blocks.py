@@ -1,8 +1,9 @@
 """Attention with any encoding, a block of query rows at a time over the keys that they may see.
 
 What is held at once are the scores of a block, as many rows as the budget allows: memory is
-O(rows x T). In training the biases of all blocks are kept for the backward pass, or formed again
-where that would take too much; scores and weights are always formed again.
+O(rows x T). In training the biases of all blocks are kept for the backward pass, once for all
+layers where these have the same, or formed again where that would take too much; scores and
+weights are always formed again.
 """
 
 import torch
@@ -15,22 +16,32 @@ from posenc.model.kernels import fused
 from posenc.model.kernels.gradients import Rows, Sums, backward
 from posenc.model.kernels.reference import attend_rows
 from posenc.model.kernels.scores import bias, seen, wide, window_of
+from posenc.model.kernels.shared import shared
 
 BLOCK_BUDGET = 2**22  # scores of a block
 ROWS = (16, 256)  # at least and at most
-SAVED_BUDGET = 2**27  # biases kept for the backward pass, in all layers
+SAVED_BUDGET = 2**27  # numbers kept as biases for the backward pass
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
-    batch, heads, length, _ = q.shape
-    saved = encoding.geometry.layers * batch * heads * length * window_of(encoding, length)
-    recompute = torch.is_grad_enabled() and saved > SAVED_BUDGET
+    one_for_all = not (encoding.acts("content_bias") or encoding.acts("at_layer"))
+    kept = held(q, encoding, 1 if one_for_all else encoding.geometry.layers * len(q))
+    training = torch.is_grad_enabled()
     found = []
     for block, keys in reversed(row_blocks(encoding, q)):  # later ones fit where the largest was
         given = (encoding, x, q, k, v, pos, block, keys)
-        found.append(checkpoint(one, *given, use_reentrant=False) if recompute else one(*given))
+        if training and kept > SAVED_BUDGET:
+            found.append(checkpoint(one, *given, use_reentrant=False))
+        else:
+            found.append(one(*given, share=training and one_for_all))
     return torch.cat(found[::-1], dim=2)
+
+
+def held(q: Tensor, encoding: Encoding, times: int) -> int:
+    """How many numbers the biases of all blocks are, for so many layers and sequences."""
+    _, heads, length, _ = q.shape
+    return times * heads * length * window_of(encoding, length)
 
 
 def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
@@ -51,15 +62,17 @@ def one(
     pos: Tensor,
     rows: slice,
     keys: slice,
+    share: bool = False,
 ) -> Tensor:
-    """A block of rows: by explicit softmax where the encoding needs the weights themselves."""
+    """A block of rows, its bias that of all layers if `share`.
+
+    By explicit softmax where the encoding needs the weights themselves.
+    """
     if encoding.acts("mix"):
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)
-    added = bias(encoding, x, q, k, pos, rows, keys)
-    hidden = ~seen(rows, keys, encoding.window(), q.device)
-    if added is None:
-        added = torch.zeros_like(hidden, dtype=wide(q.dtype))[None, None]
-    added = added.masked_fill(hidden, -torch.inf)
+    given = (encoding, x, q, k, pos, rows, keys)
+    key = (id(encoding), rows.start)
+    added = shared(key, lambda: masked_bias(*given)) if share else masked_bias(*given)
     queries, keys_seen = q[:, :, rows], k[:, :, keys]
     values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5
@@ -69,6 +82,17 @@ def one(
         given = (queries, keys_seen, values)
         out = scaled_dot_product_attention(*given, attn_mask=added, scale=scale)
     return out[..., : v.shape[-1]]
+
+
+def masked_bias(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
+) -> Tensor:
+    """The bias [1|B, 1|H, R, K] of a block, -inf where a key is not seen."""
+    added = bias(encoding, x, q, k, pos, rows, keys)
+    hidden = ~seen(rows, keys, encoding.window(), q.device)
+    if added is None:
+        added = torch.zeros_like(hidden, dtype=wide(q.dtype))[None, None]
+    return added.masked_fill(hidden, -torch.inf)
 
 
 class Biased(torch.autograd.Function):
