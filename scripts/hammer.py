@@ -31,8 +31,8 @@ from posenc.sweep.plan import plan
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu"),
     *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
-    *("data=task_copy", "data.examples=40", "train_length=24", "batch_tokens=192", "tokens=19200"),
-    *("validation.every_tokens=1920", "validation.tokens=480", "evaluation.factors=[1,2]"),
+    *("data=task_copy", "data.examples=40", "train_length=24", "batch_tokens=192", "tokens=96000"),
+    *("validation.every_tokens=9600", "validation.tokens=480", "evaluation.factors=[1,2]"),
     *("checkpoint.every_seconds=0.2", "cache_dir=${outputs_dir}/../data"),
 ]
 MARK = "POSENC_HAMMER"
@@ -89,10 +89,12 @@ def hammer(
 
 def strike(launcher: int, mark: str, draw: random.Random) -> list[str]:
     """Who was killed: nobody while there is no job, or a slow machine would never get to one."""
-    jobs = [pid for pid, command in marked(mark) if "posenc.sweep.job" in command]
+    starters = {pid for pid, command in marked(mark) if "posenc.sweep.starter" in command}
+    jobs = [pid for pid in starters if parent(pid) in starters]
     if not jobs:
         return []
     draws = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
+    draws += [("starter", [pid]) for pid in starters.difference(jobs)]
     draws += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
     name, pids = draw.choice(draws)
     for pid in pids:
@@ -110,6 +112,13 @@ def marked(mark: str) -> Iterator[tuple[int, str]]:
                 yield int(process.name), (process / "cmdline").read_text().replace("\0", " ")
         except OSError:  # it has ended meanwhile
             continue
+
+
+def parent(pid: int) -> int:
+    """Whose child it is: jobs are forks of a starter. 0 once it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+    return 0
 
 
 def differences(undisturbed: list[RunDirectory]) -> Iterator[str]:

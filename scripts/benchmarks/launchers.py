@@ -3,7 +3,7 @@
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
 
-Each round trains the same four runs by each way in turn, into folders of its own, and prints the
+Each round trains the same twelve runs by each way in turn, into folders of its own, and prints the
 whole wall time: imports, planning and evaluation included.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 
 RUNS = [
-    *("encoding=nope,alibi", "seed=1,2", "name=sweep", "trainer=cpu", "logger=none"),
+    *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu", "logger=none"),
     *("data=task_copy", "data.examples=40", "evaluation.factors=[1,2]", "validation.tokens=2000"),
-    *("train_length=64", "tokens=2e5", "batch_tokens=2048"),
+    *("train_length=64", "tokens=1e5", "batch_tokens=2048"),
 ]
 POOL = [sys.executable, "-m", "posenc", "train"]
 JOBLIB = [sys.executable, __file__, "--app", "--multirun", "hydra/sweeper=basic"]
@@ -64,7 +64,7 @@ def timed(way: list[str], overrides: list[str], joblib: Path | None) -> float:
         )
         took = time.monotonic() - began
         ended = list(Path(folder).glob("outputs/sweep/*/evaluation.json"))
-        assert len(ended) == 4, ended
+        assert len(ended) == 12, ended
         return took
 
 

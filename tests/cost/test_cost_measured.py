@@ -7,8 +7,8 @@ import pytest
 from posenc.cost.estimate import estimate
 from posenc.cost.rate import Listed
 from posenc.record.files import read_lines
+from posenc.sweep.forks import JOB
 from posenc.sweep.plan import plan, resolved
-from posenc.sweep.pool import JOB
 from posenc.sweep.process import JobProcess
 
 CPU = Listed(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)

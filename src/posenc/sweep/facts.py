@@ -16,9 +16,8 @@ from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_encoding, skeleton
 from posenc.model.device import check_accelerator, device_of
 from posenc.model.kernels import refuse, resolve
-from posenc.training.fit import STRATEGIES
-from posenc.training.sharded import unshardable
 
+STRATEGIES = ("ddp", "fsdp")
 COMPONENTS = {
     "data": 0,
     "tokenizer": 0,
@@ -86,7 +85,7 @@ def _check_strategy(config: DictConfig, encoding: Encoding) -> None:
         raise ConfigError(f"trainer.strategy={strategy!r} must be one of {', '.join(STRATEGIES)}")
     if config.devices == 1 or strategy != "fsdp":
         return
-    if single := unshardable(encoding):
+    if single := [name for name, weight in encoding.named_parameters() if weight.ndim == 0]:
         raise ConfigError(
             f"trainer.strategy=fsdp cannot share out single numbers, as"
             f" encoding={config.choices.encoding} has in encoding.{single[0]}; give"

@@ -30,6 +30,11 @@ def gpus() -> list[str]:
     return [str(index) for index in range(count)]
 
 
+def together(gpus: list[str], devices: int) -> list[str]:
+    """As many at a time as a run has devices, in the words of CUDA_VISIBLE_DEVICES."""
+    return [",".join(some) for some in zip(*[iter(gpus)] * devices, strict=False)]
+
+
 def _quota(cgroup: Path) -> float | None:
     """Processors' worth of time that the control group grants (version 2, then 1)."""
     limit = _words(cgroup / "cpu.max") or [

@@ -1,6 +1,5 @@
 """The default launcher: processes on this machine, a few at a time."""
 
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -14,15 +13,15 @@ from posenc.record.lock import is_locked
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
 from posenc.sweep.estimate import Pace, time_left
+from posenc.sweep.forks import JOB, starter_of
 from posenc.sweep.freeze import frozen
 from posenc.sweep.interrupts import interruptions
 from posenc.sweep.lines import ending, farewell, under_way
-from posenc.sweep.machine import cores, gpus
+from posenc.sweep.machine import cores, gpus, together
 from posenc.sweep.process import JobProcess
 from posenc.sweep.progress import Snapshot, View, clock, percent, view_on
 from posenc.sweep.ranks import devices_of
 
-JOB = (sys.executable, "-m", "posenc.sweep.job")
 STARTS = 4
 """How often one launch starts a run whose process is killed, as the kernel does for memory."""
 
@@ -87,7 +86,7 @@ class _Launch:
         self.before, self.total = finished, finished + len(jobs)
         self.waiting = deque(_waiting(job) for job in jobs)
         self.devices = max((devices_of(RunDirectory(Path(job[0]))) for job in jobs), default=1)
-        self.gpus = _shares(gpus(), self.devices)
+        self.gpus = together(gpus(), self.devices)
         places = len(self.gpus) or max(1, cores() // self.devices)
         self.workers = min(pool.jobs or places, max(1, len(jobs)))
         side_by_side = min(pool.jobs or places, max(1, self.total))  # as when none was finished
@@ -99,6 +98,7 @@ class _Launch:
         self.starts: Counter[str] = Counter()
         self.elsewhere: set[str] = set()
         self.code = frozen(Path(jobs[0][0]).parent) if jobs else None
+        self.starter = starter_of(pool.command, self.gpus, self.code) if jobs else None
 
     def to_the_end(self, interrupts: Sequence[float]) -> None:
         began, heeded = time.monotonic(), 0
@@ -117,6 +117,8 @@ class _Launch:
                 process.terminate()
             for process in self.active:
                 process.wait()
+            if self.starter:
+                self.starter.close()
         self._say_end(time.monotonic() - began)
 
     def _fill(self) -> None:
@@ -148,7 +150,13 @@ class _Launch:
         gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
         self.starts[run.name] += 1
         return JobProcess(
-            self.pool.command, run, arguments, threads=self.threads, gpu=gpu, code=self.code
+            self.pool.command,
+            run,
+            arguments,
+            threads=self.threads,
+            gpu=gpu,
+            code=self.code,
+            starter=self.starter,
         )
 
     def _reap(self, *, again: bool) -> None:
@@ -236,8 +244,3 @@ class _Launch:
 def _waiting(job: Sequence[str]) -> _Waiting:
     run = RunDirectory(Path(job[0]))
     return _Waiting(run, job[1:], Status.read(run.status_file).work_done)
-
-
-def _shares(gpus: list[str], devices: int) -> list[str]:
-    """As many GPUs together as a run has devices, in the words of CUDA_VISIBLE_DEVICES."""
-    return [",".join(some) for some in zip(*[iter(gpus)] * devices, strict=False)]

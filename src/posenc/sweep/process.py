@@ -12,6 +12,7 @@ from posenc.record.environment import environment
 from posenc.record.files import DISK_FULL
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
+from posenc.sweep.forks import Fork, Starter
 
 FINISHED, FAILED, BUSY, FULL, LOST, INTERRUPTED = 0, 1, 3, 4, 5, 143
 """Exit codes of a job. Busy: another process has the run; full: the disk is, even for its status;
@@ -24,7 +25,7 @@ class JobProcess:
 
     It leads a session of its own, so that a terminal's Ctrl-C reaches the launcher alone. It has
     one GPU, or sees those that the launcher sees, and may import from `code` and, after that, from
-    the current folder.
+    the current folder. With a `starter` it is a fork of that, in place of the command.
     """
 
     def __init__(
@@ -36,21 +37,29 @@ class JobProcess:
         threads: int,
         gpu: str | None,
         code: Path | None = None,
+        starter: Starter | None = None,
     ) -> None:
         self.run = run
         self.job = [str(run.path), *arguments]
         self._started = time.monotonic()
         self._before = Status.read(run.status_file)
         self.threads: int = self._before.resolved.get("threads", threads)
-        own = [str(run.path), "--threads", str(self.threads), "--launcher", str(os.getpid())]
+        starter = None if starter is None or starter.gone else starter
+        parent = os.getpid() if starter is None else starter.pid
+        own = [str(run.path), "--threads", str(self.threads), "--launcher", str(parent), *arguments]
+        around = environment(self.threads, code)
+        around |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+        self._process: subprocess.Popen[bytes] | Fork
         with run.log_file.open("ab") as log:
+            if starter is not None:
+                self._process = starter.fork(own, run.log_file, around)
+                return
             self._process = subprocess.Popen(
-                [*command, *own, *arguments],
+                [*command, *own],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(self.threads, code)
-                | ({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}),
+                env=around,
                 start_new_session=True,
             )
 
@@ -63,7 +72,9 @@ class JobProcess:
 
     def kill(self) -> None:
         """End it and whatever it started, now."""
-        if not self.ended():
+        if isinstance(self._process, Fork):
+            self._process.kill()
+        elif not self.ended():
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self) -> None:

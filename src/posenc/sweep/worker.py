@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from posenc.config.errors import RunError
 from posenc.record.rundir import RunDirectory
+from posenc.sweep.forks import JOB
 from posenc.sweep.freeze import frozen
 from posenc.sweep.interrupts import interruptions
-from posenc.sweep.pool import JOB
 from posenc.sweep.process import JobProcess
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ from posenc.training.session import Session
 from posenc.training.sharded import FullySharded
 from posenc.training.validation import validation_loss
 
-STRATEGIES = ("ddp", "fsdp")
 log = logging.getLogger("posenc")
 ADVICE = (
     ".*does not have many workers.*",  # batches are slices of an array or drawn in milliseconds
@@ -155,7 +154,7 @@ def trainer_of(config: DictConfig, steps: Steps, callbacks: Sequence[pl.Callback
 
 
 def strategy_of(config: DictConfig, devices: int) -> Strategy | str:
-    """How the devices of a run train together, one of STRATEGIES; one device needs none."""
+    """How the devices of a run train together, ddp or fsdp; one device needs none."""
     if devices == 1:
         return "auto"
     if config.trainer.strategy == "fsdp":

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning.strategies import ModelParallelStrategy
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -24,11 +24,6 @@ def shard(model: Decoder, mesh: DeviceMesh) -> None:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
     register_fsdp_forward_method(model, "losses")
-
-
-def unshardable(model: nn.Module) -> list[str]:
-    """The parameters that are single numbers, which cannot be shared out."""
-    return [name for name, parameter in model.named_parameters() if parameter.ndim == 0]
 
 
 class FullySharded(ModelParallelStrategy):
