@@ -98,3 +98,8 @@ def test_help_and_list_import_no_torch(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "posenc" in done.stdout or "encoding" in done.stdout
+
+
+def test_planning_imports_no_lightning() -> None:
+    code = "import sys; import posenc.sweep.plan; sys.exit('pytorch_lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
