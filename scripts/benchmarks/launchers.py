@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+from posenc.record.environment import KEEP_MEMORY, threads_of
+
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu", "logger=none"),
     *("data=task_copy", "data.examples=40", "evaluation.factors=[1,2]", "validation.tokens=2000"),
@@ -53,12 +55,12 @@ def timed(way: list[str], overrides: list[str], joblib: Path | None) -> float:
         words = [*way, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
         words += [f"hydra.sweep.dir={folder}/hydra"] if way is JOBLIB else []
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(joblib or "")]))
-        threads = {"OMP_NUM_THREADS": "1"} if way is JOBLIB else {}
+        jobs = {**KEEP_MEMORY, **threads_of(1)} if way is JOBLIB else {}  # as the pool's have
         began = time.monotonic()
         subprocess.run(
             words,
             check=True,
-            env=os.environ | {"PYTHONPATH": path} | threads,
+            env=os.environ | {"PYTHONPATH": path} | jobs,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

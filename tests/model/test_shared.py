@@ -1,5 +1,7 @@
 """A bias that all layers have is formed once for a forward pass, and nothing else changes."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +10,8 @@ from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.interleave import Interleave
 from posenc.encodings.kerple import KerpleLog
+from posenc.encodings.untied import Untied
+from posenc.encodings.window import Window
 from posenc.model.kernels import blocks, kernel
 from posenc.model.transformer import Transformer, initialise
 
@@ -64,7 +68,13 @@ def two_steps(model: Transformer) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize("make", [fire, every_other])
+def of_its_own() -> Encoding:
+    """Another FIRE in every layer, seen through views that live for a layer each."""
+    torch.manual_seed(0)
+    return Window(GEOMETRY, inner=partial(Untied, inner=Fire), size=20)
+
+
+@pytest.mark.parametrize("make", [fire, every_other, of_its_own])
 @pytest.mark.parametrize("budget", [blocks.SAVED_BUDGET, 0], ids=["kept", "formed again"])
 def test_steps_are_those_of_the_reference(make, budget, monkeypatch):
     monkeypatch.setattr(blocks, "SAVED_BUDGET", budget)

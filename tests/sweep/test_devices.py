@@ -15,8 +15,8 @@ import torch
 from posenc.config.errors import ConfigError
 from posenc.config.settings import Steps
 from posenc.record.rundir import RunDirectory
+from posenc.sweep.exits import FINISHED, INTERRUPTED, LOST
 from posenc.sweep.plan import plan
-from posenc.sweep.process import FINISHED, INTERRUPTED, LOST
 from posenc.training.batches import MicroBatches
 
 SmallRun = Callable[..., RunDirectory]

@@ -16,9 +16,9 @@ from posenc.cli import main as posenc
 from posenc.record.files import write_atomic
 from posenc.record.rundir import RunDirectory, runs_of
 from posenc.sweep.execute import FAILED, FINISHED
+from posenc.sweep.exits import INTERRUPTED
 from posenc.sweep.freeze import PACKAGE
 from posenc.sweep.job import main as job
-from posenc.sweep.process import INTERRUPTED
 from posenc.training import checkpoint
 
 SmallRun = Callable[..., RunDirectory]

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from posenc.record.rundir import RunDirectory
+from posenc.sweep.exits import FINISHED, INTERRUPTED
 from posenc.sweep.forks import JOB, Starter, starter_of
 from posenc.sweep.job import main as job
 from posenc.sweep.machine import cores
 from posenc.sweep.pool import Pool
-from posenc.sweep.process import FINISHED, INTERRUPTED, JobProcess
+from posenc.sweep.process import JobProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux")
 SmallRun = Callable[..., RunDirectory]
@@ -92,6 +93,15 @@ def test_what_is_asked_of_it_before_it_is_there_is_done_then(
     process.terminate()
     process.wait()
     assert process._process.returncode in (-signal.SIGTERM, INTERRUPTED)
+
+
+def test_to_kill_it_before_it_is_there_waits_for_no_import(
+    small_run: SmallRun, starter: Starter
+) -> None:
+    process = process_of(small_run(*LONG), starter)
+    process.kill()
+    process.wait()
+    assert process.killed and process.outcome().state == "interrupted" and starter.gone
 
 
 def test_signals_for_everybody_do_not_take_the_starter_away(

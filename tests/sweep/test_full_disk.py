@@ -12,9 +12,9 @@ import pytest
 from posenc.record.files import DISK_FULL
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
+from posenc.sweep.exits import FULL, INTERRUPTED
 from posenc.sweep.freeze import freeze
 from posenc.sweep.job import main as job
-from posenc.sweep.process import FULL, INTERRUPTED
 from posenc.training import checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.mount]

@@ -13,9 +13,9 @@ import pytest
 
 from posenc.record.rundir import RunDirectory
 from posenc.sweep.execute import FINISHED
+from posenc.sweep.exits import BUSY, INTERRUPTED
 from posenc.sweep.job import main
 from posenc.sweep.plan import plan
-from posenc.sweep.process import BUSY, INTERRUPTED
 from posenc.training.checkpoint import found
 
 SmallRun = Callable[..., RunDirectory]

@@ -32,6 +32,15 @@ def test_a_fragment_that_was_cut_off_counts_to_its_last_whole_row(first):
     assert reached[0] == -1 and 0 < reached[-1] <= 8
 
 
+def test_a_second_fragment_of_the_same_second_counts(first, run, config):
+    """W&B gives its folder the first one's name and a number."""
+    first.parent.rename(first.parent.with_name(f"{first.parent.name}-1"))
+    tracker = Wandb()
+    tracker.start(run, config)
+    assert tracker._mirror._sent == 8
+    tracker.finish(failed=False)
+
+
 def test_a_fragment_that_cannot_be_read_is_not_taken_for_an_empty_one(
     first, run, folder, config, rows, inspect, monkeypatch, caplog
 ):

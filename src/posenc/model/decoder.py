@@ -72,10 +72,11 @@ class Decoder(nn.Module):
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
         x = self.encoding.embed(self.embedding(tokens) * self.embedding_scale, pos)
         x = self.dropout(x)
-        with sharing():
+        encodings = [self.encoding.at_layer(index) for index in range(len(self.blocks))]
+        with sharing(len({id(encoding) for encoding in encodings})):
             for index, block in enumerate(self.blocks):
                 last = scored if index == len(self.blocks) - 1 else None
-                x = block(x, pos, self.encoding.at_layer(index), last)
+                x = block(x, pos, encodings[index], last)
         return self.norm(x)
 
     def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:

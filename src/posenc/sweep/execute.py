@@ -24,9 +24,9 @@ from posenc.record.environment import local_world_size, rank, world_size
 from posenc.record.files import DISK_FULL, is_disk_full
 from posenc.record.progress import Progress, Unwritten
 from posenc.record.rundir import RunDirectory
+from posenc.sweep.exits import FAILED, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.sweep.facts import check_devices
 from posenc.sweep.freeze import code_digest
-from posenc.sweep.process import FAILED, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.tracking.silent import Silent
 from posenc.tracking.tracker import Tracker
 from posenc.training.checkpoint import found

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from posenc.record.environment import environment
+from posenc.sweep.exits import LOST
 
 JOB = (sys.executable, "-m", "posenc.sweep.job")
 STARTER = (sys.executable, "-m", "posenc.sweep.starter")
@@ -53,16 +54,17 @@ class Starter:
     def pid(self) -> int:
         return self._process.pid
 
-    def fork(self, arguments: Sequence[str], log: Path, environment: dict[str, str]) -> "Fork":
+    def fork(self, arguments: Sequence[str], log: Path, around: dict[str, str]) -> "Fork":
         """A job with these arguments, its output appended to `log`."""
         number = next(self._ids)
         self._forks[number] = fork = Fork(self)
         told = {"id": number, "arguments": list(arguments), "log": str(log)}
-        message = json.dumps(told | {"environment": environment}).encode() + b"\n"
+        message = json.dumps(told | {"environment": around}).encode() + b"\n"
         self._channel.setblocking(True)
         with suppress(OSError):  # it is gone, which the next look finds out
             self._channel.sendall(message)
         self._channel.setblocking(False)
+        self.look()  # or both sides wait to be read, once there are hundreds
         return fork
 
     def look(self) -> None:
@@ -77,6 +79,9 @@ class Starter:
         self.gone = self.gone or self._process.poll() is not None
         for fork in self._forks.values() if self.gone else ():
             fork.bereave()
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def close(self) -> None:
         self._channel.close()
@@ -120,14 +125,16 @@ class Fork:
     def bereave(self) -> None:
         """Without the starter nobody knows how it ended; it stops by itself."""
         if self.returncode is None and (self.pid is None or not _lives(self.pid)):
-            self.returncode = -signal.SIGKILL
+            self.returncode = LOST
 
     def _send(self, number: int) -> None:
-        """Now, or once it has been forked."""
+        """Now, or once it has been forked; to kill it before that, without the starter."""
         if self.poll() is not None:
             return
         if self.pid is None:
             self._due = number
+            if number == signal.SIGKILL:
+                self._starter.kill()
             return
         self._due = None
         with suppress(ProcessLookupError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from posenc.record.environment import grouped, rank
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
-from posenc.sweep.process import BUSY, INTERRUPTED
+from posenc.sweep.exits import BUSY, INTERRUPTED
 from posenc.sweep.ranks import devices_of, run_ranks
 from posenc.training.stop import Stop
 

@@ -12,12 +12,8 @@ from posenc.record.environment import environment
 from posenc.record.files import DISK_FULL
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import Status
+from posenc.sweep.exits import ASKED, BUSY, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.sweep.forks import Fork, Starter
-
-FINISHED, FAILED, BUSY, FULL, LOST, INTERRUPTED = 0, 1, 3, 4, 5, 143
-"""Exit codes of a job. Busy: another process has the run; full: the disk is, even for its status;
-lost: a process of its group is gone; interrupted: it was asked to stop and did."""
-ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class JobProcess:
@@ -94,6 +90,10 @@ class JobProcess:
         if code < 0:
             error = f"its process was killed ({signal.Signals(-code).name})"
             return status.but(state="interrupted", error=error)
+        if code == LOST and status.state != "interrupted":
+            return status.but(
+                state="interrupted", error="the process that it was forked from is gone"
+            )
         if code == FULL:
             return status.but(state="interrupted", error=DISK_FULL)
         if code not in (FINISHED, LOST, INTERRUPTED):

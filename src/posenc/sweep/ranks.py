@@ -18,7 +18,8 @@ from posenc.record.environment import threads_of
 from posenc.record.lock import INSTANT, lock
 from posenc.record.rundir import RunDirectory
 from posenc.record.status import State, Status
-from posenc.sweep.process import BUSY, FAILED, FINISHED, FULL, INTERRUPTED, LOST, last_line
+from posenc.sweep.exits import BUSY, FAILED, FINISHED, FULL, INTERRUPTED, LOST
+from posenc.sweep.process import last_line
 from posenc.training.stop import Stop
 
 POLL_SECONDS = 0.1

@@ -15,9 +15,10 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
-from posenc.sweep.process import ASKED
+from posenc.sweep.exits import ASKED, FAILED
 
 POLL_SECONDS = 0.05
 
@@ -39,8 +40,9 @@ def main(argv: list[str]) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End without taking apart all that was imported, which takes more than a second."""
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # a full disk has been told by the code already
+            stream.flush()
     os._exit(code)
 
 
@@ -54,7 +56,13 @@ def _serve(channel: socket.socket) -> dict[str, Any] | None:
                 return None
             *lines, asked = (asked + received).split(b"\n")
             for request in map(json.loads, lines):
-                if (pid := os.fork()) == 0:
+                try:
+                    pid = os.fork()
+                except OSError as error:  # this machine has no room for another process
+                    _note(request["log"], f"{error}\n")
+                    _tell(channel, id=request["id"], code=FAILED)
+                    continue
+                if pid == 0:
                     channel.close()
                     return request
                 jobs[pid] = request["id"]
@@ -69,15 +77,19 @@ def _tell(channel: socket.socket, **answer: int) -> None:
     channel.sendall(json.dumps(answer).encode() + b"\n")
 
 
+def _note(log: str, line: str) -> None:
+    with open(log, "a") as file:
+        file.write(line)
+
+
 def _become(request: dict[str, Any]) -> None:
     """Be what a process would be that was started with that environment and log."""
     os.setsid()
     os.environ.clear()
     os.environ.update(request["environment"])
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
+    with open(os.devnull, "rb") as nothing, open(request["log"], "ab") as log:
+        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(source.fileno(), target)
 
 
 if __name__ == "__main__":

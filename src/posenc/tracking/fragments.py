@@ -25,7 +25,7 @@ def mirrored_step(run: "Run") -> int:
     if not run.offline:
         return run.starting_step - 1
     own, folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
-    files = folder.glob(f"*run-*-{run.id}/run-{run.id}.wandb")
+    files = folder.glob(f"*run-*-{run.id}*/run-{run.id}.wandb")  # W&B numbers those of a second
     newest_first = sorted(files, key=lambda file: file.parent.name.partition("run-")[2])[::-1]
     reached = (_settled_step(file) for file in newest_first if file.parent != own)
     return next((step for step in reached if step >= 0), -1)

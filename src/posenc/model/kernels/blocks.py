@@ -16,7 +16,7 @@ from posenc.model.kernels import fused
 from posenc.model.kernels.gradients import Rows, Sums, backward
 from posenc.model.kernels.reference import attend_rows
 from posenc.model.kernels.scores import bias, seen, wide, window_of
-from posenc.model.kernels.shared import shared
+from posenc.model.kernels.shared import different, shared
 
 BLOCK_BUDGET = 2**22  # scores of a block
 ROWS = (16, 256)  # at least and at most
@@ -25,8 +25,9 @@ SAVED_BUDGET = 2**27  # numbers kept as biases for the backward pass
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
-    one_for_all = not (encoding.acts("content_bias") or encoding.acts("at_layer"))
-    kept = held(q, encoding, 1 if one_for_all else encoding.geometry.layers * len(q))
+    of_position = not (encoding.acts("content_bias") or encoding.acts("mix")) and pos.ndim == 1
+    layers = encoding.geometry.layers
+    kept = held(q, encoding, different(layers) if of_position else layers * len(q))
     training = torch.is_grad_enabled()
     found = []
     for block, keys in reversed(row_blocks(encoding, q)):  # later ones fit where the largest was
@@ -34,7 +35,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
         if training and kept > SAVED_BUDGET:
             found.append(checkpoint(one, *given, use_reentrant=False))
         else:
-            found.append(one(*given, share=training and one_for_all))
+            found.append(one(*given, share=training and of_position))
     return torch.cat(found[::-1], dim=2)
 
 
@@ -64,7 +65,7 @@ def one(
     keys: slice,
     share: bool = False,
 ) -> Tensor:
-    """A block of rows, its bias that of all layers if `share`.
+    """A block of rows, its bias that of all layers with the same encoding if `share`.
 
     By explicit softmax where the encoding needs the weights themselves.
     """

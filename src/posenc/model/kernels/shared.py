@@ -1,27 +1,33 @@
-"""What all layers of one forward pass add to their scores, formed once."""
+"""What layers of one forward pass with the same encoding add to their scores, formed once."""
 
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 
 from torch import Tensor
 
-_forms: list[dict[Hashable, Tensor]] = []
+_passes: list[tuple[int, dict[Hashable, Tensor]]] = []
 
 
 @contextmanager
-def sharing() -> Generator[None]:
-    """A forward pass: what is formed in it is kept until its end."""
-    _forms.append({})
+def sharing(encodings: int) -> Generator[None]:
+    """A forward pass whose layers have so many encodings; what is formed in it is kept for it."""
+    _passes.append((encodings, {}))
     try:
         yield
     finally:
-        _forms.pop()
+        _passes.pop()
+
+
+def different(layers: int) -> int:
+    """How many encodings the layers have in this forward pass; outside of one, each its own."""
+    return _passes[-1][0] if _passes else layers
 
 
 def shared(key: Hashable, form: Callable[[], Tensor]) -> Tensor:
     """What `form` made for this key in this forward pass; outside of one it is made each time."""
-    if not _forms:
+    if not _passes:
         return form()
-    if key not in _forms[-1]:
-        _forms[-1][key] = form()
-    return _forms[-1][key]
+    _, forms = _passes[-1]
+    if key not in forms:
+        forms[key] = form()
+    return forms[key]
