@@ -123,6 +123,7 @@ def test_a_killed_job_is_told_by_its_signal(small_run: SmallRun, starter: Starte
     assert process.killed and process.outcome().state == "interrupted"
 
 
+@pytest.mark.slow
 def test_jobs_whose_starter_is_killed_checkpoint_and_are_started_again(
     small_run: SmallRun,
 ) -> None:
@@ -148,6 +149,7 @@ print({{o.state for o in Pool(1).launch([[{str(run.path)!r}]]).values()}})
     assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
 
 
+@pytest.mark.slow
 def test_a_starter_that_cannot_import_is_done_without(
     small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

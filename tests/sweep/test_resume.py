@@ -60,8 +60,8 @@ DRAWN_THEN_DROPPED = (
         (signal.SIGKILL, DROPOUT),
         pytest.param(signal.SIGTERM, DROPOUT, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, PARTS, marks=pytest.mark.slow),
-        (signal.SIGTERM, PARTS),
-        (signal.SIGKILL, DRAWN_THEN_DROPPED),
+        pytest.param(signal.SIGTERM, PARTS, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, DRAWN_THEN_DROPPED, marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_run_ends_as_an_undisturbed_one(
@@ -100,6 +100,7 @@ def test_a_stopped_run_on_a_task_goes_on_with_the_same_examples(task_job: list[s
     assert sums(run) == sums(undisturbed)
 
 
+@pytest.mark.slow
 def test_an_encoding_is_dropped_in_training_and_stays_so_for_evaluation(
     small_run: SmallRun,
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(small_run: SmallR
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
 
 
+@pytest.mark.slow
 def test_a_corrupt_checkpoint_gives_way_to_the_one_before(small_run: SmallRun) -> None:
     undisturbed = finish(small_run("name=undisturbed"))
     run = small_run("name=damaged", "checkpoint.every_seconds=0.01")

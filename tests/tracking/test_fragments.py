@@ -21,6 +21,7 @@ def first(run, folder, config, rows):
     return file
 
 
+@pytest.mark.slow
 def test_a_fragment_that_was_cut_off_counts_to_its_last_whole_row(first):
     assert fragments.last_step(first) == 8
     whole = first.read_bytes()

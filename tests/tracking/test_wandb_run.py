@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -259,7 +260,9 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
     master, slave = pty.openpty()
     leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
     terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
-    process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
+    process = subprocess.Popen(
+        leet, stdin=slave, stdout=slave, stderr=slave, env=terminal, start_new_session=True
+    )
     wanted = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
     shown, until = b"", time.monotonic() + 60
     try:
@@ -267,7 +270,7 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
             if select.select([master], [], [], 0.2)[0]:
                 shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         os.close(master)
         os.close(slave)
