@@ -260,9 +260,7 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
     master, slave = pty.openpty()
     leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
     terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
-    process = subprocess.Popen(
-        leet, stdin=slave, stdout=slave, stderr=slave, env=terminal, start_new_session=True
-    )
+    process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
     wanted = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
     shown, until = b"", time.monotonic() + 60
     try:
@@ -270,7 +268,11 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
             if select.select([master], [], [], 0.2)[0]:
                 shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        viewer = children.read_text().split() if children.exists() else []
+        process.kill()
+        for pid in map(int, viewer):  # would outlive it
+            os.kill(pid, signal.SIGKILL)
         process.wait()
         os.close(master)
         os.close(slave)
