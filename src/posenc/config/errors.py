@@ -25,6 +25,11 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def named(error: BaseException) -> str:
+    """An error's kind and what it says, in one line."""
+    return one_line(f"{type(error).__name__}: {error}")
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """` (nearest: a, b)` for the options that look like `name`, or an empty string."""
     nearest = get_close_matches(name, list(dict.fromkeys(options)), n=3, cutoff=0.5)

@@ -9,7 +9,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces.workspaces.internal import get_view_dict
 
-from posenc.config.errors import RunError, one_line
+from posenc.config.errors import RunError, named, one_line
 from posenc.record.files import write_json
 from posenc.tracking.session import host_untouched
 
@@ -31,7 +31,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
             report.id = _report_id(report)
             return workspace.save().url, report.save().url
         except Exception as error:
-            told = one_line(f"{type(error).__name__}: {error}")
+            told = named(error)
     raise RunError(f"W&B failed: {told}; --spec writes the dashboard without it")
 
 

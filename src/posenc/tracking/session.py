@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.errors import RunError, one_line
+from posenc.config.errors import RunError, named, one_line
 from posenc.tracking.points import LENGTH, POSITION
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def uploading(**identity: Any) -> Generator["Run"]:
         yield run
     except (Exception, SystemExit) as error:
         abandon(run)
-        raise RunError(f"W&B failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+        raise RunError(f"W&B failed: {named(error)}") from None
 
 
 def close_run(run: "Run", failed: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.errors import ConfigError, did_you_mean, one_line
+from posenc.config.errors import ConfigError, did_you_mean, named
 from posenc.record.rundir import RunDirectory
 from posenc.tracking.artifact import log_checkpoint
 from posenc.tracking.identity import experiment_folder, run_config, wandb_id
@@ -133,7 +133,7 @@ class Wandb:
             log.warning(
                 "W&B failed (%s); %s goes on without it, its own files are complete and"
                 " `posenc sync %s` uploads them",
-                one_line(f"{type(error).__name__}: {error}"),
+                named(error),
                 self._directory.name,
                 experiment_folder(self._directory).name,
             )

@@ -6,6 +6,8 @@ layers where these have the same, or formed again where that would take too much
 weights are always formed again.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -25,24 +27,19 @@ SAVED_BUDGET = 2**27  # numbers kept as biases for the backward pass
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Attention as `reference.attend` defines it."""
+    batch, heads, length, _ = q.shape
+    layers, training = encoding.geometry.layers, torch.is_grad_enabled()
     of_position = not (encoding.acts("content_bias") or encoding.acts("mix")) and pos.ndim == 1
-    layers = encoding.geometry.layers
-    kept = held(q, encoding, different(layers) if of_position else layers * len(q))
-    training = torch.is_grad_enabled()
+    biases = different(layers) if of_position else layers * batch
+    saved = biases * heads * length * window_of(encoding, length)
     found = []
     for block, keys in reversed(row_blocks(encoding, q)):  # later ones fit where the largest was
         given = (encoding, x, q, k, v, pos, block, keys)
-        if training and kept > SAVED_BUDGET:
+        if training and saved > SAVED_BUDGET:
             found.append(checkpoint(one, *given, use_reentrant=False))
         else:
             found.append(one(*given, share=training and of_position))
     return torch.cat(found[::-1], dim=2)
-
-
-def held(q: Tensor, encoding: Encoding, times: int) -> int:
-    """How many numbers the biases of all blocks are, for so many layers and sequences."""
-    _, heads, length, _ = q.shape
-    return times * heads * length * window_of(encoding, length)
 
 
 def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
@@ -71,9 +68,8 @@ def one(
     """
     if encoding.acts("mix"):
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)
-    given = (encoding, x, q, k, pos, rows, keys)
-    key = (id(encoding), rows.start)
-    added = shared(key, lambda: masked_bias(*given)) if share else masked_bias(*given)
+    form = partial(masked_bias, encoding, x, q, k, pos, rows, keys)
+    added = shared((id(encoding), rows.start), form) if share else form()
     queries, keys_seen = q[:, :, rows], k[:, :, keys]
     values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5
