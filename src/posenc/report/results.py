@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posenc.claims.verdict import Verdict
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
 from posenc.report.picture import Picture
@@ -15,7 +14,6 @@ class Results:
     """`lengths` are panels of losses and `tasks` panels of accuracies, each with its table."""
 
     experiment: Experiment
-    verdicts: Sequence[Verdict]
     lengths: Sequence[Panel]
     tasks: Sequence[Panel]
     length_tables: Sequence[Table]

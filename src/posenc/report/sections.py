@@ -39,8 +39,8 @@ def sections(results: Results, figures: Mapping[str, str], made: Iterable[str]) 
 
 def _all(results: Results, figures: Mapping[str, str], made: Iterable[str]) -> Iterator[Section]:
     experiment = results.experiment
-    said = f"Verdicts: {summary(results.verdicts)}"
-    yield Section("verdicts", "Verdicts", said, _verdicts(results.verdicts))
+    said = f"Verdicts: {summary(results.experiment.verdicts)}"
+    yield Section("verdicts", "Verdicts", said, _verdicts(results.experiment.verdicts))
     tasks = "\n".join(map(html.extrapolation_table, results.task_tables))
     yield Section("tasks", "Tasks", "Accuracy by evaluation length", tasks + figures["tasks"])
     tables = "\n".join(map(html.extrapolation_table, results.length_tables))

@@ -20,7 +20,7 @@ PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluated on", "S
 
 def show(console: Console, results: Results, index: Path) -> None:
     """Print everything a reader needs without the page; the page's path is the last line."""
-    experiment, verdicts = results.experiment, results.verdicts
+    experiment, verdicts = results.experiment, results.experiment.verdicts
     if verdicts:
         console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
         console.print(verdicts_terminal(lines_of(verdicts)))

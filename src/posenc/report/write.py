@@ -31,7 +31,6 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     lengths, tasks = length_panels(experiment), task_panels(experiment)
     results = Results(
         experiment=experiment,
-        verdicts=experiment.verdicts,
         lengths=lengths,
         tasks=tasks,
         length_tables=[table_of(panel, beside(panel, experiment)) for panel in lengths],
@@ -39,7 +38,7 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
         pictures=pictures(experiment, lengths, tasks, position_panels(experiment)),
     )
     made = {
-        **_claims(results.verdicts),
+        **_claims(experiment.verdicts),
         **_tables("accuracy", results.task_tables, missing(experiment)),
         **_tables("extrapolation", results.length_tables, missing(experiment)),
         "runs.csv": formats.runs_csv(experiment),
@@ -50,8 +49,8 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
         write_atomic(index.with_name(name), data)
     write_atomic(index, page(results, made))
     show(console, results, index)
-    if strict and any(verdict.outcome == "fails" for verdict in results.verdicts):
-        raise RunError(f"of the claims {summary(results.verdicts)}")
+    if strict and any(verdict.outcome == "fails" for verdict in experiment.verdicts):
+        raise RunError(f"of the claims {summary(experiment.verdicts)}")
     return index
 
 
