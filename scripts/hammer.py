@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from posenc.record.rundir import RunDirectory, runs_of
-from posenc.sweep.grids import expand
-from posenc.sweep.job import main as job
-from posenc.sweep.plan import plan
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.sweeps.grids import expand
+from posenc.sweeps.job import main as job
+from posenc.sweeps.plan import plan
 
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu"),
@@ -91,9 +91,9 @@ def hammer(
 def strike(launcher: int, mark: str, draw: random.Random) -> list[str]:
     """Who was killed: nobody while there is no job, or a slow machine would never get to one."""
     found = dict(marked(mark))
-    starters = {pid for pid, command in found.items() if "posenc.sweep.starter" in command}
+    starters = {pid for pid, command in found.items() if "posenc.sweeps.starter" in command}
     forks = {pid for pid in starters if parent(pid) in starters}
-    jobs = [pid for pid in found if pid in forks or "posenc.sweep.job" in found[pid]]
+    jobs = [pid for pid in found if pid in forks or "posenc.sweeps.job" in found[pid]]
     if not jobs:
         return []
     draws = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]

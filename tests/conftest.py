@@ -11,8 +11,8 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.compose import compose
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.plan import plan
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.plan import plan
 
 torch.set_num_threads(1)
 # A shell ignores Ctrl-C in what it starts in the background, and what that starts ignores it too.

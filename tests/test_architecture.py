@@ -10,17 +10,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "posenc"
 LAYERS = [
     {"config"},
-    {"record"},
+    {"runs"},
     {"data", "encodings"},
+    {"attention"},
     {"model"},
     {"check"},
     {"training"},
     {"evaluation"},
     {"claims"},
-    {"tracking", "report", "bench"},
+    {"tracking", "report"},
+    {"sweeps"},
+    {"benchmark"},
     {"inspect"},
-    {"sweep"},
-    {"cost", "dashboard"},
+    {"dashboard"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -101,5 +103,5 @@ def test_help_and_list_import_no_torch(command: list[str]) -> None:
 
 
 def test_planning_imports_no_lightning() -> None:
-    code = "import sys; import posenc.sweep.plan; sys.exit('pytorch_lightning' in sys.modules)"
+    code = "import sys; import posenc.sweeps.plan; sys.exit('pytorch_lightning' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from posenc.record.environment import KEEP_MEMORY, threads_of
+from posenc.runs.environment import KEEP_MEMORY, threads_of
 
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu", "logger=none"),
@@ -77,8 +77,8 @@ def app() -> None:
     from omegaconf import DictConfig
 
     from posenc.config.paths import conf_dir
-    from posenc.sweep.job import main as job
-    from posenc.sweep.plan import plan
+    from posenc.sweeps.job import main as job
+    from posenc.sweeps.plan import plan
 
     def task(config: DictConfig) -> None:
         overrides = list(HydraConfig.get().overrides.task)

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from posenc.config.compose import compose
 from posenc.config.settings import steps_of
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.data.windows import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.record.progress import Progress
-from posenc.record.rundir import RunDirectory
-from posenc.tracking.silent import Silent
+from posenc.runs.progress import Progress
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.null_tracker import NullTracker
 from posenc.training.batches import loader
 from posenc.training.fit import language_model, trainer_of
 from posenc.training.recorder import Recorder
@@ -90,15 +90,15 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     config.modules = []
     total = steps_of(config)
     drawn = torch.randint(0, VOCABULARY, (2_000_000,), generator=torch.Generator().manual_seed(0))
-    stream = TokenStream(
+    stream = TokenArray(
         drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0
     )
     run = RunDirectory(folder)
     by_hand = PlainStep(build_model(config, VOCABULARY), drawn, length, size)
     interleave = Interleave(by_hand, steps)
     data: Any = None  # the recorder needs none without validation
-    session = Session(run, config, data, Progress(run), Stop(os.getppid()), Silent())
-    recorder = Recorder(session, total, training_share=1.0, validate=None)
+    session = Session(run, config, data, Progress(run), Stop(os.getppid()), NullTracker())
+    recorder = Recorder(session, total, training_fraction=1.0, validate=None)
     trainer = trainer_of(config, total, [recorder, interleave])
     batches = loader(TrainingWindows(stream, length, 1), total, 0)
     trainer.fit(language_model(config, VOCABULARY, total), batches)

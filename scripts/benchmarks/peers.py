@@ -22,8 +22,8 @@ from importlib.metadata import version
 import torch
 from contestants import CONTESTANTS, Contestant, Size
 
-from posenc.model.precision import autocast
-from posenc.record.environment import KEEP_MEMORY
+from posenc.attention.precision import autocast
+from posenc.runs.environment import KEEP_MEMORY
 
 SIZES = {
     "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocabulary=4096, tokens=4096),

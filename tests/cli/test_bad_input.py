@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posenc.cli import main
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 Told = Callable[..., str]
 

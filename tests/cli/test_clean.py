@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from posenc.cli import main
-from posenc.record.files import read_json
-from posenc.record.lock import lock
-from posenc.record.rundir import RunDirectory
-from posenc.record.status import Status
-from posenc.sweep.plan import plan
+from posenc.runs.files import read_json
+from posenc.runs.lock import lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.plan import plan
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.record.rundir import runs_of
+from posenc.runs.run_directory import runs_of
 
 POSENC = str(Path(sys.executable).with_name("posenc"))
 

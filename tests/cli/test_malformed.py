@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posenc.cli import main
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
-from posenc.sweep.job import main as job
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
 from posenc.training import checkpoint
 
 KEYS = [

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posenc.record.rundir import runs_of
+from posenc.runs.run_directory import runs_of
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -8,9 +8,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FAILED, FINISHED
-from posenc.sweep.job import main as job
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FAILED, FINISHED
+from posenc.sweeps.job import main as job
 
 SmallRun = Callable[..., RunDirectory]
 Told = Callable[..., str]
@@ -43,7 +43,7 @@ def evaluated(capsys: pytest.CaptureFixture[str]) -> Told:
         ("encoding._args_", [EVIL]),
         ("encoding.spectrum._args_", [EVIL]),
         ("encoding.layout", EVIL),
-        ("logger", {"_target_": "posenc.tracking.silent.Silent", "_args_": [EVIL]}),
+        ("logger", {"_target_": "posenc.tracking.null_tracker.NullTracker", "_args_": [EVIL]}),
         ("logger", {"_target_": "posenc.tracking.wandb_run.Wandb", "tags": ["a", EVIL]}),
         ("model.width", {"a": [EVIL]}),
         ("data._target_", "os.system"),

@@ -1,14 +1,14 @@
-"""A run is named by what it is: what changes the science changes the hash, nothing else does."""
+"""A run is named by what it is: what changes the identity changes the hash, nothing else does."""
 
 import pytest
 
 from posenc.config.compose import compose
-from posenc.config.identity import run_hash, science
+from posenc.config.identity import identity, run_hash
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
     config = compose("train", ["encoding=rope", *overrides])
-    return run_hash(science(config, fingerprint))
+    return run_hash(identity(config, fingerprint))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def _load(file: Path) -> DictConfig:
 
 def test_symbols_wait_for_the_task_that_names_them() -> None:
     config = _load(CONF / "tokenizer" / "symbols.yaml")
-    assert build(config, name="tokenizer")(["<begin>", "a"]).vocabulary_size == 2
+    assert build(config, name="tokenizer")(["<begin>", "a"]).vocab_size == 2
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)

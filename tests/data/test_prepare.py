@@ -62,7 +62,7 @@ def _read_until(process: subprocess.Popen[str], start: str) -> None:
 def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(test=["é b\n c"], train=["ab", "c  d"])
     data = prepare(corpus, ByteTokenizer(), tmp_path, _silent)
-    assert (data.name, data.splits, data.vocabulary_size) == ("lists", ("train", "test"), 257)
+    assert (data.name, data.splits, data.vocab_size) == ("lists", ("train", "test"), 257)
     train, test = data.stream("train"), data.stream("test")
     assert bytes(min(id, 255) for id in train.tokens) == b"ab\xffc  d\xff"
     assert (train.words, train.bytes, train.documents, train.end_of_text) == (3, 6, 2, 256)

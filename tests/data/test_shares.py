@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc.config.errors import ConfigError
-from posenc.data.shares import Shares
+from posenc.data.splits import Shares
 
 SHARES = st.floats(0, 0.49)
 

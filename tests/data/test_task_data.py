@@ -39,7 +39,7 @@ def data_of(name: str, **knobs: int) -> TaskData:
 def test_a_task_brings_its_symbols_and_its_evaluation_along() -> None:
     config = compose("train", ["data=task_copy"])
     data = build_data(config, print)
-    assert data.vocabulary_size == 18 and data.fingerprint == data_of("copy").fingerprint
+    assert data.vocab_size == 18 and data.fingerprint == data_of("copy").fingerprint
     assert config.evaluation.protocols == ["tasks"]
 
 

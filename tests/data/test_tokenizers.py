@@ -63,7 +63,7 @@ def test_a_spelled_out_end_of_text_is_text() -> None:
 
 
 def test_bpe_has_the_size_asked_for_and_every_byte() -> None:
-    assert BPE.vocabulary_size == 280
+    assert BPE.vocab_size == 280
     characters = set(pre_tokenizers.ByteLevel.alphabet())
     assert characters < set(BPE.state()["model"]["model"]["vocab"])
 
@@ -138,7 +138,7 @@ def test_a_saved_tokenizer_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> 
     loaded = load_tokenizer(tmp_path / "tokenizer.json")
     assert type(loaded) is type(tokenizer)
     assert loaded.digest() == tokenizer.digest()
-    assert loaded.vocabulary_size == tokenizer.vocabulary_size
+    assert loaded.vocab_size == tokenizer.vocab_size
     assert loaded.end_of_text == tokenizer.end_of_text
     assert _ids(loaded, SENTENCE, "a a") == _ids(tokenizer, SENTENCE, "a a")
 
@@ -155,7 +155,7 @@ def words_file(tmp_path: Path) -> Path:
 
 def test_a_pretrained_file_encodes_whole_documents(words_file: Path) -> None:
     tokenizer = pretrained(str(words_file), "</s>")
-    assert (tokenizer.vocabulary_size, tokenizer.end_of_text) == (10, 9)
+    assert (tokenizer.vocab_size, tokenizer.end_of_text) == (10, 9)
     assert _ids(tokenizer, "a b a b", "b") == [0, 1, 0, 1, 9, 1, 9]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subword, "_PIECE", 1)

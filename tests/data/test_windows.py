@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc.config.errors import ConfigError
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.data.windows import TrainingWindows, block
 
 END = 999
 
 
-def _stream(tokens: int) -> TokenStream:
+def _stream(tokens: int) -> TokenArray:
     """Tokens that are their own places."""
-    return TokenStream(np.arange(tokens, dtype=np.uint16), 0, 0, 0, END)
+    return TokenArray(np.arange(tokens, dtype=np.uint16), 0, 0, 0, END)
 
 
 @settings(deadline=None)

@@ -11,6 +11,8 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from posenc.attention import blocks, kernel
+from posenc.attention.scores import distances
 from posenc.config.paths import options
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -23,8 +25,6 @@ from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import Spectrum, dynamic_ntk, geometric, hope, yarn
 from posenc.encodings.t5 import T5
 from posenc.model.build import build_model
-from posenc.model.kernels import blocks, kernel
-from posenc.model.kernels.scores import distances
 
 Layout = Literal["interleaved", "concatenated"]
 LAYOUTS: list[Layout] = ["interleaved", "concatenated"]

@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from posenc.attention import reference, sdpa
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
@@ -23,7 +24,6 @@ from posenc.encodings.learned import Learned
 from posenc.encodings.nope import NoPE
 from posenc.encodings.t5 import T5
 from posenc.model.build import build_encoding
-from posenc.model.kernels import reference, sdpa
 
 Gate = Literal["keep", "forget"]
 Inputs = tuple[Tensor, Tensor, Tensor]

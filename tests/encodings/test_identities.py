@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from posenc.attention import reference
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.ladder import Binary, Integers, ScaledIntegers
@@ -32,7 +33,6 @@ from posenc.encodings.spectra import (
 )
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import reference
 from posenc.model.layers import Attention
 
 Layout = Literal["interleaved", "concatenated"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc.attention import reference
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.ladder import Binary, Integers, ScaledIntegers
-from posenc.model.kernels import reference
 from posenc.model.transformer import Transformer
 
 

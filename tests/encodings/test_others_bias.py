@@ -12,11 +12,11 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from posenc.attention import reference
+from posenc.attention.scores import bias
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.t5 import T5
-from posenc.model.kernels import reference
-from posenc.model.kernels.scores import bias
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)

@@ -13,6 +13,8 @@ from transformers import Wav2Vec2BertConfig, XLNetConfig
 from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
+from posenc.attention import reference
+from posenc.attention.scores import bias
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cope import Cope
 from posenc.encodings.fox import Fox
@@ -20,8 +22,6 @@ from posenc.encodings.shaw import Shaw
 from posenc.encodings.structure import degrees, return_probabilities
 from posenc.encodings.transformer_xl import TransformerXL
 from posenc.encodings.window import Window
-from posenc.model.kernels import reference
-from posenc.model.kernels.scores import bias
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)

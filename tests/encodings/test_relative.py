@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from posenc.attention import reference, sdpa
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.relative import scores_with
 from posenc.encodings.shaw import Shaw
 from posenc.encodings.transformer_xl import TransformerXL
 from posenc.encodings.wavelet import Wavelet
-from posenc.model.kernels import reference, sdpa
 
 Function = Literal["ricker", "haar", "gaussian"]
 Time = Literal["key_minus_query", "query_minus_key"]

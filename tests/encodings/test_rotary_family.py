@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc.attention import kernel
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.longrope import LongRope
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
 from posenc.encodings.spectra import geometric, longrope
 from posenc.encodings.xpos import Xpos
-from posenc.model.kernels import kernel
 
 POSITIONS = [0, 3, 511, 40_000]
 

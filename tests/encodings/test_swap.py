@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from posenc.attention import kernel
 from posenc.config.components import build
 from posenc.config.paths import conf_dir, options
 from posenc.encodings.base import Geometry
@@ -30,7 +31,6 @@ from posenc.encodings.spectra import (
 )
 from posenc.encodings.spectra.yarn import temperature
 from posenc.model.build import build_model
-from posenc.model.kernels import kernel
 from posenc.model.layers import Attention
 from posenc.model.transformer import Transformer, initialise
 

@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from posenc.attention import kernel
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -30,7 +31,6 @@ from posenc.encodings.untied import Untied
 from posenc.encodings.window import Window
 from posenc.encodings.wrapper import Inner
 from posenc.model.build import build_encoding, build_model
-from posenc.model.kernels import kernel
 
 GEOMETRY = Geometry(width=32, heads=4, layers=6, train_length=16)
 ROPE: Inner = partial(Rope, spectrum=geometric)

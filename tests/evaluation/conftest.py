@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
-from posenc.sweep.job import main as job
-from posenc.sweep.plan import plan
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
+from posenc.sweeps.plan import plan
 
 TEXT = 397
 """Bytes of the text; with the end of text there are 398 tokens, a multiple of no length here."""

@@ -5,16 +5,16 @@ import pytest
 
 from posenc.cli import main
 from posenc.data.build import build_data
-from posenc.data.tokenized import TokenStream
+from posenc.data.tokenized import TokenArray
 from posenc.evaluation.budget import Budget
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.protocols.nonoverlapping import blocks
 from posenc.evaluation.protocols.sliding import slides
 from posenc.evaluation.rows import missing, requested
 from posenc.evaluation.windows import StreamWindows
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
-STREAM = TokenStream(np.arange(1000), words=1, bytes=1, documents=1, end_of_text=0)
+STREAM = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, end_of_text=0)
 
 
 def test_without_a_budget_windows_are_read_in_order() -> None:
@@ -54,7 +54,7 @@ def test_the_hash_is_of_the_targets_however_they_are_cut() -> None:
     tens = StreamWindows(STREAM, blocks(1000, 10))
     parts = [tens.digest(np.array(of)) for of in ([0, 1], [1, 0], [0, 2], [1, 2], [0])]
     assert parts[0] == parts[1] and len({*whole, *parts}) == 5
-    other = TokenStream(np.arange(1000)[::-1], words=1, bytes=1, documents=1, end_of_text=0)
+    other = TokenArray(np.arange(1000)[::-1], words=1, bytes=1, documents=1, end_of_text=0)
     assert StreamWindows(other, blocks(1000, 10)).digest(np.arange(100)) not in whole
 
 

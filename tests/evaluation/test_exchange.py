@@ -13,11 +13,11 @@ from posenc.config.paths import options
 from posenc.config.swaps import settle_swaps, swaps_of
 from posenc.evaluation.swap import exchanged
 from posenc.model.build import build_model
-from posenc.record.evaluation import positions_name, read_positions
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
-from posenc.sweep.job import main as job
-from posenc.sweep.plan import plan
+from posenc.runs.evaluation_rows import positions_name, read_positions
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
+from posenc.sweeps.plan import plan
 
 LENGTH = 61
 SIZES = ("width", "layers", "heads", "feed_forward")

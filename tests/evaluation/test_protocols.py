@@ -11,7 +11,7 @@ from posenc.evaluation.protocols.last_k import ends
 from posenc.evaluation.protocols.nonoverlapping import blocks
 from posenc.evaluation.protocols.sliding import slides
 from posenc.evaluation.windows import Spans
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 
 def test_one_command_measures_everything_and_the_same_tokens_have_one_hash(

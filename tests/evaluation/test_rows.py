@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.evaluation.measure import Measurement
 from posenc.evaluation.protocols.last_k import ends
 from posenc.evaluation.protocols.nonoverlapping import blocks
@@ -24,7 +24,7 @@ KEY: dict[str, Any] = {
     "budget_seconds": None,
     "budget_tokens": None,
 }
-STREAM = TokenStream(np.zeros(3000), words=3, bytes=3000, documents=1, end_of_text=0)
+STREAM = TokenArray(np.zeros(3000), words=3, bytes=3000, documents=1, end_of_text=0)
 
 
 def test_a_text_of_hardly_any_words_has_no_perplexity_per_word() -> None:

@@ -18,10 +18,10 @@ from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.rows import row
 from posenc.evaluation.score import losses_and_hits
 from posenc.model.transformer import LinearHead
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
-from posenc.sweep.job import main as job
-from posenc.sweep.plan import plan
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
+from posenc.sweeps.plan import plan
 
 NAMES = ["copy", "flip_flop", "mqar", "passkey"]
 
@@ -46,7 +46,7 @@ def data_of(name: str) -> TaskData:
 
 
 def measured(data: TaskData, guess: Callable[[Tensor], Tensor]) -> tuple[TaskWindows, Measurement]:
-    model, windows = Predictor(guess, data.vocabulary_size), TaskWindows(data.examples("test", 64))
+    model, windows = Predictor(guess, data.vocab_size), TaskWindows(data.examples("test", 64))
     result = measure(
         model,  # pyrefly: ignore[bad-argument-type]
         windows,
@@ -64,7 +64,7 @@ def next_token(data: TaskData, tokens: Tensor) -> Tensor:
     drawn, *_ = data.examples("test", 64)
     follows = {tuple(example[:-1]): example for example in drawn.tolist()}
     rows = [follows[tuple(row[1:])] for row in tokens.tolist()]
-    return 50.0 * nn.functional.one_hot(torch.tensor(rows), data.vocabulary_size)
+    return 50.0 * nn.functional.one_hot(torch.tensor(rows), data.vocab_size)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,10 +83,10 @@ def test_a_random_predictor_has_the_accuracy_of_chance(name: str) -> None:
     data, generator = data_of(name), torch.Generator().manual_seed(1)
 
     def guess(tokens: Tensor) -> Tensor:
-        return torch.randn(*tokens.shape, data.vocabulary_size, generator=generator)
+        return torch.randn(*tokens.shape, data.vocab_size, generator=generator)
 
     windows, result = measured(data, guess)
-    found, chance = row({}, result, windows, data.name), 1 / data.vocabulary_size
+    found, chance = row({}, result, windows, data.name), 1 / data.vocab_size
     spread = math.sqrt(chance * (1 - chance) / found["count"])
     assert abs(found["accuracy"] - chance) < 5 * spread
     assert found["exact"] <= found["accuracy"]

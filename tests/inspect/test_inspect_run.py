@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from posenc.cli.main import main
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.execute import FINISHED
-from posenc.sweep.job import main as job
-from posenc.sweep.plan import plan
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
+from posenc.sweeps.plan import plan
 
 MODEL = ("width=32", "layers=2", "heads=4", "feed_forward=64")
 Rows = list[dict[str, str]]

@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from posenc.attention import blocks
 from posenc.inspect.run import tables
 from posenc.inspect.run.attention import ByDistance, ByPosition, moved
 from posenc.inspect.run.scores import REGIONS, Scores
@@ -16,7 +17,6 @@ from posenc.inspect.run.watch import Rows, watch
 from posenc.model.block import Block
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import blocks
 
 TRAINED, LENGTH, WIDTH, HEADS, VOCABULARY = 6, 17, 32, 4, 40
 SLOPES = [2.0 ** (-2 * h) for h in range(1, HEADS + 1)]

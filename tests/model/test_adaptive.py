@@ -11,7 +11,7 @@ from posenc.model.adaptive_embedding import AdaptiveEmbedding
 from posenc.model.adaptive_softmax import AdaptiveHead
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.sweep.facts import count_parameters
+from posenc.sweeps.facts import count_parameters
 
 VOCABULARY, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
 SMALL = [

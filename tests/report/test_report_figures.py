@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from posenc.record.bins import binned
 from posenc.report import write_report
 from posenc.report.curves import Measurement, Panel, Point, Series
 from posenc.report.figures import spaced
 from posenc.report.style import styles
 from posenc.report.ticks import log_ticks, x_ticks
+from posenc.runs.bins import binned
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from posenc.encodings.spectra.bound import smallest_base
 from posenc.report import write_report
-from posenc.report.seeds import band, band_text
+from posenc.report.bands import band, band_text
 
 SEEDS = (1, 2, 3)
 SOURCE = "Some & Others 2022, Table 9"

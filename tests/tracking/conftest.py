@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 KEY = "0123456789abcdef" * 2 + "01234567"
 CONFIG = {

@@ -10,10 +10,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.record.evaluation import merge_positions, merge_rows
-from posenc.record.files import append_line, write_json
-from posenc.record.metrics import MetricsLog
-from posenc.record.rundir import RunDirectory
+from posenc.runs.evaluation_rows import merge_positions, merge_rows
+from posenc.runs.files import append_line, write_json
+from posenc.runs.metrics import MetricsLog
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_run import Wandb
 
 CLAIM = {

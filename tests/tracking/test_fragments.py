@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from posenc.config.errors import RunError
-from posenc.tracking import fragments
+from posenc.tracking import offline_files as fragments
 from posenc.tracking.wandb_run import Wandb
 
 

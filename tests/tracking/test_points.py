@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.record.files import append_line, write_json
-from posenc.record.rundir import RunDirectory
+from posenc.runs.files import append_line, write_json
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.identity import run_id, token_stream, variant
 from posenc.tracking.points import curve_point, training_point
 from posenc.tracking.summary import curve_summary, run_summary, span

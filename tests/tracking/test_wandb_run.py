@@ -16,11 +16,11 @@ from omegaconf import OmegaConf
 from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.record.evaluation import merge_rows
-from posenc.record.metrics import MetricsLog
-from posenc.record.rundir import RunDirectory
+from posenc.runs.evaluation_rows import merge_rows
+from posenc.runs.metrics import MetricsLog
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.identity import git_state, token_stream
-from posenc.tracking.silent import Silent
+from posenc.tracking.null_tracker import NullTracker
 from posenc.tracking.wandb_run import Wandb
 
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -225,7 +225,9 @@ def test_an_unknown_mode_of_the_environment_is_named(monkeypatch):
         Wandb()
 
 
-@pytest.mark.parametrize("tracker", [Wandb(mode="disabled"), Silent()], ids=["disabled", "silent"])
+@pytest.mark.parametrize(
+    "tracker", [Wandb(mode="disabled"), NullTracker()], ids=["disabled", "silent"]
+)
 def test_without_a_mirror_nothing_is_written(run, config, rows, tmp_path, tracker):
     before = set(tmp_path.rglob("*"))
     tracker.start(run, config)
@@ -247,7 +249,7 @@ def test_the_host_process_is_left_as_it_was(monkeypatch, run, config):
 def test_the_yamls_build_the_trackers_with_their_defaults():
     tracker = build(compose("train", ["logger=wandb"]).logger, name="logger")
     assert vars(tracker) == vars(Wandb(tags=[]))
-    assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), Silent)
+    assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), NullTracker)
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.record.evaluation import merge_positions, merge_rows
-from posenc.record.metrics import MetricsLog
+from posenc.runs.evaluation_rows import merge_positions, merge_rows
+from posenc.runs.metrics import MetricsLog
 from posenc.tracking import session
 from posenc.tracking.media import IMAGE, TABLE
 from posenc.tracking.session import FINISH_SECONDS
@@ -285,8 +285,8 @@ DYING_CLIENT = """
 import logging, os, signal, subprocess, sys
 from pathlib import Path
 from omegaconf import OmegaConf
-from posenc.record.metrics import MetricsLog
-from posenc.record.rundir import RunDirectory
+from posenc.runs.metrics import MetricsLog
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_run import Wandb
 
 logging.basicConfig(format="%(message)s")

@@ -12,11 +12,11 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 
 from posenc.cli import main
 from posenc.config.compose import compose
-from posenc.config.identity import science
+from posenc.config.identity import identity
 from posenc.dashboard.sweeps import products
-from posenc.sweep.grids import jobs_of
-from posenc.sweep.overrides import steering
-from posenc.sweep.plan import resolved
+from posenc.sweeps.grids import jobs_of
+from posenc.sweeps.overrides import steering
+from posenc.sweeps.plan import resolved
 
 
 def written(tmp_path: Path, *words: str) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def trials(definition: dict[str, Any]) -> list[list[str]]:
 
 def identities(jobs: list[list[str]]) -> Counter[str]:
     """What each job's run would be, on the same data."""
-    return Counter(json.dumps(science(resolved(job, []), "f00d"), sort_keys=True) for job in jobs)
+    return Counter(json.dumps(identity(resolved(job, []), "f00d"), sort_keys=True) for job in jobs)
 
 
 @pytest.mark.parametrize(

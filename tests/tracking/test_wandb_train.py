@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.record.rundir import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, runs_of
 
 pytestmark = pytest.mark.slow
 TRAIN = ["logger=wandb", "logger.mode=online", "name=kept", "encoding=alibi"]

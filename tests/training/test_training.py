@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.data.windows import spread
 from posenc.model.build import build_model
 from posenc.training import checkpoint
@@ -94,9 +94,9 @@ def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
         saved.state()
 
 
-def stream_of(count: int) -> TokenStream:
+def stream_of(count: int) -> TokenArray:
     drawn = torch.randint(0, 50, (count,), generator=torch.Generator().manual_seed(4))
-    return TokenStream(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0)
+    return TokenArray(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0)
 
 
 def test_validation_loss_is_the_mean_over_the_windows_it_took(configured: Configured) -> None:

@@ -10,8 +10,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from posenc.record.status import Status
-from posenc.sweep.pool import Pool
+from posenc.runs.status import Status
+from posenc.sweeps.pool import Pool
 
 
 class Runs(Protocol):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hydra_plugins.posenc.launcher import RunsLauncher
-from posenc.sweep.on_ray import RayCluster
-from posenc.sweep.queued import Queue
+from posenc.sweeps.on_ray import RayCluster
+from posenc.sweeps.queued import Queue
 
 
 class SlurmLauncher(RunsLauncher):

@@ -9,10 +9,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from posenc.record.rundir import RunDirectory
-from posenc.record.status import Status
-from posenc.sweep.grids import jobs_of
-from posenc.sweep.overrides import render
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.grids import jobs_of
+from posenc.sweeps.overrides import render
 
 
 class PosencSweeper(Sweeper):

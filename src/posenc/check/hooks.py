@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from posenc.attention.scores import at, bias, distances, seen, wide
 from posenc.check.subject import SEED
 from posenc.encodings.base import Encoding
-from posenc.model.kernels.scores import at, bias, distances, seen, wide
 
 ROWS = 2
 """As many tokens, the last, are queries of what is added to scores."""

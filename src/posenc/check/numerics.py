@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from posenc.attention import KERNELS
+from posenc.attention.unsupported import UnsupportedKernelError
 from posenc.check.hooks import ROWS, Given, answers, given, layers
 from posenc.check.subject import Subject, output, tokens
 from posenc.check.verdict import Verdict, deviation, fails, holds
 from posenc.encodings.base import Encoding
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import KERNELS
-from posenc.model.kernels.refusal import CannotServe
 
 FAR = 16_000
 LONGER_THAN_A_BLOCK = 280
@@ -31,7 +31,7 @@ def kernels_agree(subject: Subject) -> Verdict:
     for name in [name for name in KERNELS if name != "reference"]:
         try:
             found = _run(subject.model({**changes, "kernel": name}), length)
-        except CannotServe:
+        except UnsupportedKernelError:
             continue
         for what, size in wanted.items():
             off = deviation(size, found[what]) / max(1.0, size.abs().max().item())

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from posenc.attention import reference
 from posenc.check.hooks import given, layers
 from posenc.check.subject import SEED, Subject, output, tokens
 from posenc.check.verdict import Verdict, fails, holds
 from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import reference
 
 LONGER = 4
 TOKENS = 5

@@ -8,13 +8,13 @@ from posenc.claims.grammar import Value
 from posenc.claims.lengths import LONGEST, parse_length
 from posenc.claims.quantities import Quantity
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.identity import SCIENCE
+from posenc.config.identity import IDENTITY_FIELDS
 from posenc.config.numbers import canonical
 from posenc.config.paths import groups, options
 from posenc.config.settings import PROTOCOLS, SPLITS
 
 OF_ROWS = ("protocol", "stride", "swap", "split", "corpus")
-OF_RUNS = tuple({*SCIENCE, "data", "tokenizer"} - {"seed", "train_length"})
+OF_RUNS = tuple({*IDENTITY_FIELDS, "data", "tokenizer"} - {"seed", "train_length"})
 
 
 def parse_value(quantity: Quantity, given: Mapping[str, Any], times: float, name: str) -> Value:

@@ -7,13 +7,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.bench import settings
-from posenc.bench.machine import machine
-from posenc.bench.measure import peaks, times
-from posenc.bench.published import beside, read_published
-from posenc.bench.results import rows_of
-from posenc.bench.variants import variants_of
-from posenc.bench.write import show, write
+from posenc.benchmark import settings
+from posenc.benchmark.machine import machine
+from posenc.benchmark.measure import peaks, times
+from posenc.benchmark.published import beside, read_published
+from posenc.benchmark.results import rows_of
+from posenc.benchmark.variants import variants_of
+from posenc.benchmark.write import show, write
 from posenc.cli.arguments import Arguments
 from posenc.config.components import own_modules
 from posenc.config.compose import compose
@@ -21,8 +21,8 @@ from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.explain import root_of
 from posenc.config.values import values_of
 from posenc.model.device import device_of
-from posenc.sweep.grids import jobs_under
-from posenc.sweep.machine import cores
+from posenc.sweeps.grids import jobs_under
+from posenc.sweeps.machine import cores
 
 ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1

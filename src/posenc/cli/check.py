@@ -16,7 +16,7 @@ from posenc.config.compose import parse
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
 from posenc.config.paths import options
-from posenc.sweep.plan import resolved
+from posenc.sweeps.plan import resolved
 
 STYLES = {"holds": "green", "exception": "yellow", "fails": "bold red"}
 

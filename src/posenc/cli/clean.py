@@ -10,9 +10,9 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.folder import KEYS, folder_of, run_directory
 from posenc.config.compose import parse
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.record.remove import belongings, remove, size
-from posenc.record.rundir import RunDirectory, runs_of
-from posenc.record.status import State
+from posenc.runs.remove import belongings, remove, size
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.status import State
 
 STATES = [state for state in get_args(State) if state != "running"]
 

@@ -20,10 +20,10 @@ from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.rows import requested
 from posenc.model.build import build_encoding
-from posenc.record.lock import INSTANT, lock
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.facts import check_evaluation, check_protocols
-from posenc.sweep.grids import expand
+from posenc.runs.lock import INSTANT, lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.facts import check_evaluation, check_protocols
+from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 
 PROTOCOLS = "evaluation.protocols"

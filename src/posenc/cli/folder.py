@@ -7,7 +7,7 @@ from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 KEYS = ("experiment", "size", "name", "outputs_dir")
 

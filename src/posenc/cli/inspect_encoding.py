@@ -7,7 +7,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.bench.labels import labels
+from posenc.benchmark.labels import labels
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build, own_modules
 from posenc.config.errors import ConfigError
@@ -18,8 +18,8 @@ from posenc.config.values import values_of
 from posenc.inspect.encoding import inspect
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.write import mirror, show, write
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.grids import expand
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")

@@ -21,8 +21,8 @@ from posenc.inspect.run.findings import findings
 from posenc.inspect.run.measure import Subject, measure
 from posenc.inspect.write import mirror, show, write
 from posenc.model.build import build_encoding
-from posenc.record.rundir import RunDirectory
-from posenc.sweep.grids import expand
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.grids import expand
 from posenc.tracking.identity import run_config
 from posenc.tracking.tracker import Tracker
 
@@ -75,12 +75,12 @@ def _subject(
 ) -> Subject:
     remedy = "train a run on the corpus as it is now"
     data = own_data(config, remedy, console.print)
-    model = load_model(target, config, data.vocabulary_size)
+    model = load_model(target, config, data.vocab_size)
     lengths = _lengths(model.encoding, config.train_length, asked.lengths)
     return Subject(
         model=model,
         initial=build_encoding(config, list(config.modules)),
-        vocabulary=data.vocabulary_size,
+        vocabulary=data.vocab_size,
         windows={length: _windows(data, length, asked.windows) for length in lengths},
         sentence=_sentence(data, asked.sentence, model.encoding),
         precision=config.precision,

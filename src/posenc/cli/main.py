@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from posenc.cli.arguments import parse
 from posenc.cli.help import COMMANDS, help_of, overview
 from posenc.config.errors import ConfigError, PosencError, did_you_mean
-from posenc.record.files import DISK_FULL, is_disk_full
+from posenc.runs.files import DISK_FULL, is_disk_full
 
 INTERRUPTED = 130
 

@@ -4,14 +4,14 @@ import json
 
 from rich.console import Console
 
+from posenc.benchmark.estimate import Estimate, Machine, estimate
+from posenc.benchmark.estimate_tables import as_json, show
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.explain import key_of
-from posenc.cost.estimate import Estimate, Machine, estimate
-from posenc.cost.show import as_json, show
-from posenc.sweep.grids import jobs_under
-from posenc.sweep.plan import resolved
+from posenc.sweeps.grids import jobs_under
+from posenc.sweeps.plan import resolved
 
 
 def run(arguments: Arguments) -> int:

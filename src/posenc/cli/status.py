@@ -10,7 +10,7 @@ from rich.live import Live
 from posenc.cli.arguments import Arguments
 from posenc.cli.folder import folder_of
 from posenc.config.errors import ConfigError
-from posenc.sweep.view import expected_runs, is_open, status_json, status_shown
+from posenc.sweeps.view import expected_runs, is_open, status_json, status_shown
 
 WATCH_SECONDS = 1.0
 

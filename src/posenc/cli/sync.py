@@ -5,7 +5,7 @@ from rich.console import Console
 from posenc.cli.arguments import Arguments
 from posenc.cli.folder import folder_of
 from posenc.config.errors import ConfigError, RunError
-from posenc.record.rundir import runs_of
+from posenc.runs.run_directory import runs_of
 
 
 def run(arguments: Arguments) -> int:

@@ -12,14 +12,14 @@ from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.bench.settings import OWN
+from posenc.benchmark.settings import OWN
 from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose, hydra_at_conf
 from posenc.config.errors import ConfigError
-from posenc.record.files import is_disk_full
-from posenc.record.rundir import RunDirectory
-from posenc.record.status import Status
-from posenc.sweep.overrides import steering
+from posenc.runs.files import is_disk_full
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.overrides import steering
 
 OWN_PLUGINS = {
     "sweeper": ["hydra_plugins.posenc.sweeper.PosencSweeper"],
@@ -69,7 +69,7 @@ def _plan(
     jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console, here: bool
 ) -> list[list[str]]:
     """The arguments of every job's process: its run directory, and the modules it may import."""
-    from posenc.sweep.plan import plan, resolved
+    from posenc.sweeps.plan import plan, resolved
 
     if "--cfg" in arguments.flags:
         for overrides in jobs:

@@ -11,9 +11,9 @@ from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
 from posenc.dashboard.sweeps import definitions
-from posenc.record.files import write_atomic
-from posenc.sweep.grids import jobs_under
-from posenc.sweep.overrides import steering
+from posenc.runs.files import write_atomic
+from posenc.sweeps.grids import jobs_under
+from posenc.sweeps.overrides import steering
 from posenc.tracking.wandb_run import Wandb
 
 HEADER = "# Written by `{command}`; start it with `wandb sweep`, then `wandb agent`.\n"

@@ -1,4 +1,4 @@
-"""A run is named by what it is: the hash of everything that changes the science."""
+"""A run is named by what it is: the hash of everything that changes the identity."""
 
 import hashlib
 import inspect
@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.components import target
 from posenc.config.numbers import canonical
 
-SCIENCE = (
+IDENTITY_FIELDS = (
     "encoding",
     "model",
     "train_length",
@@ -24,9 +24,11 @@ SCIENCE = (
 )
 
 
-def science(config: DictConfig, fingerprint: str) -> dict[str, Any]:
+def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """What identifies a run: its scientific settings, its data, and its author's own code."""
-    chosen: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, list(SCIENCE)), resolve=True)
+    chosen: Any = OmegaConf.to_container(
+        OmegaConf.masked_copy(config, list(IDENTITY_FIELDS)), resolve=True
+    )
     sources = _foreign_sources(config.encoding)
     return canonical({**chosen, "data": fingerprint, **({"sources": sources} if sources else {})})
 

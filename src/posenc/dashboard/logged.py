@@ -6,8 +6,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from posenc.record.evaluation import read_positions
-from posenc.record.rundir import RunDirectory, runs_of
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.run_directory import RunDirectory, runs_of
 from posenc.tracking.figures import figure_key
 from posenc.tracking.identity import run_config, variant
 from posenc.tracking.journal import Journal

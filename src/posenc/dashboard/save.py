@@ -10,7 +10,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces.workspaces.internal import get_view_dict
 
 from posenc.config.errors import RunError, named, one_line
-from posenc.record.files import write_json
+from posenc.runs.files import write_json
 from posenc.tracking.session import host_untouched
 
 PLACEHOLDER = "ENTITY"  # in a specification that names none

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from posenc.sweep.overrides import STEERING, command_axes
+from posenc.sweeps.overrides import STEERING, command_axes
 
 Job = dict[str, Any]
 METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}

@@ -57,7 +57,7 @@ def data_of_a_run(
     if not isinstance(corpus, Task):
         return prepare(corpus, tokenizer, Path(config.cache_dir), report)
     if not isinstance(tokenizer, SymbolTokenizer):
-        return TaskData(corpus.in_tokens(tokenizer.vocabulary_size - 1), tokenizer)
+        return TaskData(corpus.in_tokens(tokenizer.vocab_size - 1), tokenizer)
     if corpus.symbols != tokenizer.symbols:
         raise ConfigError(
             f"data: the task '{corpus.name}' has {len(corpus.symbols)} symbols, which are not the"

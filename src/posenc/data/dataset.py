@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.data.tokenizers import Tokenizer
 
 IGNORED = -100
@@ -45,7 +45,7 @@ class Dataset(ABC):
 
     @property
     @abstractmethod
-    def vocabulary_size(self) -> int:
+    def vocab_size(self) -> int:
         """How many tokens there are."""
 
     @property
@@ -67,7 +67,7 @@ class Dataset(ABC):
         """Inputs and targets [n, length] of the validation split, about `tokens` in all."""
 
     @abstractmethod
-    def stream(self, split: str) -> TokenStream:
+    def stream(self, split: str) -> TokenArray:
         """The tokens of one of `splits`; ConfigError for any other, and for a task."""
 
     @abstractmethod

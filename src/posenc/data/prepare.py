@@ -14,8 +14,8 @@ from posenc.data.corpus import Corpus, lines
 from posenc.data.digest import digest_of
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, Trainer
-from posenc.record.files import write_json
-from posenc.record.lock import lock
+from posenc.runs.files import write_json
+from posenc.runs.lock import lock
 
 _FORMAT = 1
 _REPORT_EVERY = 10_000_000  # tokens
@@ -74,7 +74,7 @@ def _make(corpus: Corpus, tokenizer: Tokenizer | Trainer, folder: Path, report: 
     try:
         if isinstance(tokenizer, Trainer):
             tokenizer = tokenizer.train(corpus.documents("train"))
-            report(f"data: learned a tokenizer of {tokenizer.vocabulary_size:,} tokens")
+            report(f"data: learned a tokenizer of {tokenizer.vocab_size:,} tokens")
         _fill(partial, corpus, tokenizer, folder.name, report)
         os.rename(partial, folder)
     except BaseException:
@@ -92,7 +92,7 @@ def _remove_leftovers(cache_dir: Path, own: str) -> None:
 
 
 def _fill(folder: Path, corpus: Corpus, tokenizer: Tokenizer, name: str, report: Report) -> None:
-    dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
+    dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
     splits = {}
     for split in corpus.splits():
         counts = _Counts()
@@ -108,7 +108,7 @@ def _fill(folder: Path, corpus: Corpus, tokenizer: Tokenizer, name: str, report:
         "name": corpus.name,
         "splits": splits,
         "dtype": dtype.str,
-        "vocabulary_size": tokenizer.vocabulary_size,
+        "vocab_size": tokenizer.vocab_size,
         "end_of_text": tokenizer.end_of_text,
     }
     write_json(folder / "meta.json", meta)

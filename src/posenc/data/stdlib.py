@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posenc.data.corpus import Corpus
 from posenc.data.digest import digest_of
-from posenc.data.shares import Shares
+from posenc.data.splits import Shares
 
 _SUFFIXES = (".py", ".rst", ".txt")
 _LEFT_OUT = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}

@@ -8,7 +8,7 @@ from posenc.data.corpus import SPLITS, Corpus
 from posenc.data.digest import digest_of
 from posenc.data.find import Paths, find_files
 from posenc.data.formats import DocumentFile
-from posenc.data.shares import Shares
+from posenc.data.splits import Shares
 
 _COLUMN = "text"
 _SHARE = 0.05

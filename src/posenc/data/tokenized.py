@@ -10,10 +10,10 @@ from torch import Tensor
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.data.corpus import SPLITS
 from posenc.data.dataset import Dataset, Examples
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.windows import TrainingWindows, spread
-from posenc.record.files import read_json
+from posenc.runs.files import read_json
 
 
 class TokenizedData(Dataset):
@@ -32,8 +32,8 @@ class TokenizedData(Dataset):
         return self._meta["name"]
 
     @property
-    def vocabulary_size(self) -> int:
-        return self._meta["vocabulary_size"]
+    def vocab_size(self) -> int:
+        return self._meta["vocab_size"]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class TokenizedData(Dataset):
             " give other protocols, or data=task_..."
         )
 
-    def stream(self, split: str) -> TokenStream:
+    def stream(self, split: str) -> TokenArray:
         """The tokens of one of `splits`; ConfigError for any other."""
         if split not in self.splits:
             raise ConfigError(
@@ -72,7 +72,7 @@ class TokenizedData(Dataset):
             )
         counted = self._meta["splits"][split]
         file, dtype = self.folder / f"{split}.bin", np.dtype(self._meta["dtype"])
-        return TokenStream(
+        return TokenArray(
             tokens=np.memmap(file, dtype=dtype, mode="r"),
             words=counted["words"],
             bytes=counted["bytes"],

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 
 
 class TrainingWindows:
@@ -21,7 +21,7 @@ class TrainingWindows:
     is not trained on.
     """
 
-    def __init__(self, stream: TokenStream, length: int, seed: int) -> None:
+    def __init__(self, stream: TokenArray, length: int, seed: int) -> None:
         self.count = len(stream.tokens) // length
         if self.count == 0:
             raise ConfigError(
@@ -45,7 +45,7 @@ class TrainingWindows:
         return int(_order(self._seed, epoch, self.count)[place])
 
 
-def block(stream: TokenStream, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+def block(stream: TokenArray, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets for the targets at places `start` to `stop`, int64 [stop - start]."""
     tokens = stream.tokens[max(start - 1, 0) : stop].astype(np.int64)
     if start == 0:
@@ -54,7 +54,7 @@ def block(stream: TokenStream, start: int, stop: int) -> tuple[torch.Tensor, tor
     return row[:-1], row[1:]
 
 
-def spread(stream: TokenStream, length: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+def spread(stream: TokenArray, length: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets [n, length] of whole windows spread evenly, about `tokens` in all."""
     whole = len(stream.tokens) // length
     numbers = np.unique(np.linspace(0, whole - 1, max(1, tokens // length)).astype(int)).tolist()

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Geometry, along_sequence
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 from posenc.encodings.spectra.longrope import checked, ntk_factors
-from posenc.encodings.waves import Waves
 
 
 class LongRope(Rope):
@@ -50,8 +50,8 @@ class LongRope(Rope):
         self.waves = SlowedWaves(spectrum, geometry, slowed, unscaled)
 
 
-class SlowedWaves(Waves):
-    """Waves whose angles are divided by `factors` [width/2], but for the first positions."""
+class SlowedWaves(SinusoidalFrequencies):
+    """Angles divided by `factors` [width/2], except at the first positions."""
 
     def __init__(
         self, spectrum: Spectrum, geometry: Geometry, factors: Tensor, unscaled: int

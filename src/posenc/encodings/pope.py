@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import Spectrum
-from posenc.encodings.waves import Waves
 
 
 class Pope(PerLayer):
@@ -32,7 +32,9 @@ class Pope(PerLayer):
     ) -> None:
         super().__init__(geometry)
         width = geometry.head_width
-        self.waves = Waves(spectrum, 2 * width, geometry.train_length, trainable=trainable)
+        self.waves = SinusoidalFrequencies(
+            spectrum, 2 * width, geometry.train_length, trainable=trainable
+        )
         self.exceptions = {**self.exceptions, **self.waves.exceptions}
         self.phase = nn.Parameter(torch.zeros(geometry.layers, geometry.heads, 1, width))
         if phases == "uniform":

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import Spectrum
-from posenc.encodings.waves import Waves
 
 Layout = Literal["interleaved", "concatenated"]
 
@@ -39,8 +39,10 @@ class Rope(Encoding):
     ) -> None:
         super().__init__(geometry)
         self.layout = layout
-        self.turned = turned_width(geometry, share)
-        self.waves = Waves(spectrum, self.turned, geometry.train_length, trainable=trainable)
+        self.turned = rotary_dim(geometry, share)
+        self.waves = SinusoidalFrequencies(
+            spectrum, self.turned, geometry.train_length, trainable=trainable
+        )
         self.exceptions = {**self.exceptions, **self.waves.exceptions}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,7 +73,7 @@ def _turned(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Ten
     return torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)
 
 
-def turned_width(geometry: Geometry, share: float) -> int:
+def rotary_dim(geometry: Geometry, share: float) -> int:
     """How many of a head's channels turn; ValueError where they make no pairs."""
     width = int(share * geometry.head_width)
     if not 0 < share <= 1 or width < 2 or width % 2:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import Spectrum
-from posenc.encodings.waves import Waves
 
 
 class Sinusoidal(Encoding):
@@ -29,7 +29,9 @@ class Sinusoidal(Encoding):
     ) -> None:
         super().__init__(geometry)
         self.layout = layout
-        self.waves = Waves(spectrum, geometry.width, geometry.train_length, trainable=trainable)
+        self.waves = SinusoidalFrequencies(
+            spectrum, geometry.width, geometry.train_length, trainable=trainable
+        )
         self.exceptions = {**self.exceptions, **self.waves.exceptions}
 
     def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:

@@ -20,11 +20,11 @@ from posenc.evaluation.swap import exchange
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
-from posenc.record.environment import rank
-from posenc.record.evaluation import merge_positions, merge_rows, positions_name
-from posenc.record.rundir import RunDirectory
+from posenc.runs.environment import rank
+from posenc.runs.evaluation_rows import merge_positions, merge_rows, positions_name
+from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import latest
-from posenc.training.group import settled
+from posenc.training.distributed import settled
 
 Report = Callable[[float, float], bool]
 
@@ -58,7 +58,7 @@ def evaluate(
     `go_on` is told the share of the work that is done and the rate in tokens per second; where it
     says False, the evaluation ends with the measurements that are whole by then.
     """
-    model = load_model(run, config, data.vocabulary_size)
+    model = load_model(run, config, data.vocab_size)
     own = model.encoding
     asked = requests(config, data, keys)
     work = sum(request.tokens for request in asked)

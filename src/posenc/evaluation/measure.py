@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from posenc.attention.precision import autocast
 from posenc.evaluation.batches import scored_batches
 from posenc.evaluation.budget import Budget
 from posenc.evaluation.score import Score, losses
 from posenc.evaluation.windows import Windows
 from posenc.model.decoder import Decoder
-from posenc.model.precision import autocast
-from posenc.record.environment import rank, world_size
-from posenc.training.group import any_of, summed
+from posenc.runs.environment import rank, world_size
+from posenc.training.distributed import any_of, summed
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from posenc.config.settings import PROTOCOLS, evaluation_lengths
 from posenc.config.swaps import swaps_of
 from posenc.evaluation.measure import Measurement
 from posenc.evaluation.windows import Windows
-from posenc.record.evaluation import row_key
-from posenc.record.memory import peak_megabytes
+from posenc.runs.evaluation_rows import row_key
+from posenc.runs.memory import peak_megabytes
 
 
 def requested(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 
 Spans = NDArray[np.int64]
 """Windows of a stream, [n, 3]: the targets from start to stop, those from first on scored."""
@@ -34,7 +34,7 @@ class Windows(Protocol):
     """Scored targets of each window."""
 
     @property
-    def text(self) -> TokenStream | None:
+    def text(self) -> TokenArray | None:
         """The split that the targets are tokens of; None where they are of no text."""
         ...
 
@@ -51,7 +51,7 @@ class Windows(Protocol):
 class StreamWindows:
     """Windows of a stream of tokens; no target is scored in two of them."""
 
-    def __init__(self, text: TokenStream, spans: Spans) -> None:
+    def __init__(self, text: TokenArray, spans: Spans) -> None:
         self.text = text
         self._start, self._first, self._stop = spans.reshape(-1, 3).T
         self.lengths = self._stop - self._start

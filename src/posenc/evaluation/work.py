@@ -8,7 +8,7 @@ from posenc.evaluation.request import Request
 from posenc.model.flops import BACKWARD, forward_flops
 
 
-def training_share(config: DictConfig, requests: Iterable[Request]) -> float:
+def training_fraction(config: DictConfig, requests: Iterable[Request]) -> float:
     """Training's part of the floating-point work, with these measurements after it."""
     training = (1 + BACKWARD) * config.tokens * _per_token(config, config.train_length)
     evaluating = sum(asked.tokens * _per_token(config, asked.length) for asked in requests)

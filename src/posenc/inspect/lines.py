@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from posenc.report.bands import exact
 from posenc.report.charts import Chart, Dot, Frame, Line, Mark
 from posenc.report.formats import csv_text
 from posenc.report.picture import Picture, of_chart
-from posenc.report.seeds import exact
 from posenc.report.style import MARKERS, OKABE_ITO, Style
 
 DASHES = ((), (4, 2), (1, 2))

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from posenc.inspect.findings import Findings, Table
 from posenc.inspect.formats import folds, to_csv, to_html, to_markdown, to_terminal
-from posenc.record.files import write_atomic
-from posenc.record.rundir import RunDirectory
 from posenc.report import html
 from posenc.report.layout import Section, document, figure
+from posenc.runs.files import write_atomic
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.inspection import Inspection
 from posenc.tracking.tracker import Tracker
 

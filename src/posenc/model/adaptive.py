@@ -4,12 +4,12 @@ from typing import Any, Literal
 
 from torch import nn
 
+from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
 from posenc.model.adaptive_embedding import AdaptiveEmbedding
 from posenc.model.adaptive_softmax import AdaptiveHead
 from posenc.model.block import Block
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import Kernel
 from posenc.model.layers import norm_layer
 
 

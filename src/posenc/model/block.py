@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import Kernel
 from posenc.model.layers import Attention, FeedForward, GatedFeedForward, norm_layer
 
 

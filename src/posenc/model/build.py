@@ -3,11 +3,11 @@
 import torch
 from omegaconf import DictConfig
 
+from posenc.attention import kernel, resolve
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, Geometry
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import kernel, resolve
 from posenc.model.transformer import initialise, seed_of
 
 

@@ -6,9 +6,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.bias_cache import sharing
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
-from posenc.model.kernels.shared import sharing
 
 
 class Head(Protocol):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
-from posenc.model.kernels import Kernel
 from posenc.model.linear import Linear
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import Kernel
 from posenc.model.layers import norm_layer
 from posenc.model.linear import Linear
 from posenc.model.loss import token_losses

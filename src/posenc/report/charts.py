@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from posenc.report.seeds import Band, band_text
+from posenc.report.bands import Band, band_text
 from posenc.report.style import Style
 from posenc.report.ticks import log_ticks, spread, tick_texts, x_ticks
 

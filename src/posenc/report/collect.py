@@ -16,11 +16,11 @@ from posenc.claims.parse import parse_claims
 from posenc.claims.published import Published, parse_published
 from posenc.claims.verdict import Verdict
 from posenc.config.errors import ConfigError, RunError, did_you_mean
-from posenc.record.evaluation import read_positions
-from posenc.record.files import read_json, read_lines
-from posenc.record.rundir import RunDirectory, runs_of
-from posenc.record.status import Status
 from posenc.report.labels import labels, natural
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.files import read_json, read_lines
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.status import Status
 
 
 @dataclass(frozen=True)

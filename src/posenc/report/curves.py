@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import exp
 
-from posenc.report.seeds import Band, band
+from posenc.report.bands import Band, band
 
 
 @dataclass(frozen=True)

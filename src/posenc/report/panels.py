@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from posenc.record.bins import binned
-from posenc.record.evaluation import positions_name
 from posenc.report.collect import Experiment, Run
 from posenc.report.curves import Measurement, Panel, Point, Series
+from posenc.runs.bins import binned
+from posenc.runs.evaluation_rows import positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"

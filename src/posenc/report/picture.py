@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 
-from posenc.record.figure import png, svg
 from posenc.report.charts import Chart
 from posenc.report.figures import draw
 from posenc.report.interactive import interactive
+from posenc.runs.figure import png, svg
 
 
 @dataclass(frozen=True)

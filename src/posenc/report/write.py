@@ -7,7 +7,6 @@ from rich.console import Console
 
 from posenc.claims.verdict import Verdict
 from posenc.config.errors import RunError
-from posenc.record.files import write_atomic
 from posenc.report import formats, latex, verdict_formats
 from posenc.report.collect import read_experiment
 from posenc.report.page import page
@@ -19,6 +18,7 @@ from posenc.report.results import Results
 from posenc.report.tables import Table, accuracy_table, table_of
 from posenc.report.terminal import show
 from posenc.report.verdicts import lines_of, summary
+from posenc.runs.files import write_atomic
 
 
 def write_report(folder: Path, console: Console, *, strict: bool = False) -> Path:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import latest
 
 if TYPE_CHECKING:

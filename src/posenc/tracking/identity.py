@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.keys import leaves
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 ID_LENGTH = 64
 GIT_SECONDS = 5

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from wandb import Run

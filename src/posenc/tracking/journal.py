@@ -9,9 +9,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from posenc.record.evaluation import read_positions
-from posenc.record.files import read_json, write_json
-from posenc.record.rundir import RunDirectory
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.files import read_json, write_json
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.identity import git_state, run_id, trial_id
 from posenc.tracking.points import AXES, Point, evaluation_points
 

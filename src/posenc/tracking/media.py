@@ -7,9 +7,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from posenc.record.evaluation import read_positions
-from posenc.record.figure import png
-from posenc.record.rundir import RunDirectory
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.figure import png
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.points import by_position, position_bins
 
 TABLE, IMAGE = "loss_by_position_table", "loss_by_position_image"

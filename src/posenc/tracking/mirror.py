@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.record.rundir import RunDirectory
-from posenc.tracking.fragments import mirrored_step
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.journal import Journal
 from posenc.tracking.media import position_media
+from posenc.tracking.offline_files import mirrored_step
 from posenc.tracking.points import training_point
 from posenc.tracking.summary import run_summary
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.record.bins import binned
-from posenc.record.evaluation import positions_name
+from posenc.runs.bins import binned
+from posenc.runs.evaluation_rows import positions_name
 
 MAIN_SPLIT = "validation"
 LENGTH = "extrapolation/length"

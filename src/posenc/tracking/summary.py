@@ -6,8 +6,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.claims.quantities import QUANTITIES
-from posenc.record.files import read_json, read_lines
-from posenc.record.rundir import RunDirectory
+from posenc.runs.files import read_json, read_lines
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.identity import experiment_folder
 from posenc.tracking.points import MAIN_SPLIT, training_point
 

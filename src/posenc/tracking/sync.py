@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posenc.config.components import build
-from posenc.record.lock import INSTANT, lock
-from posenc.record.rundir import RunDirectory, runs_of
+from posenc.runs.lock import INSTANT, lock
+from posenc.runs.run_directory import RunDirectory, runs_of
 from posenc.tracking.figures import upload_figures
 from posenc.tracking.wandb_run import Wandb
 from posenc.training.checkpoint import found

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.inspection import Inspection
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError, did_you_mean, named
-from posenc.record.rundir import RunDirectory
+from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.artifact import log_checkpoint
 from posenc.tracking.identity import experiment_folder, run_config, wandb_id
 from posenc.tracking.inspection import Inspection, log_inspection

@@ -14,19 +14,19 @@ from omegaconf import DictConfig
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
+from posenc.attention import described, ways
+from posenc.attention.precision import LIGHTNING
 from posenc.config.components import build
 from posenc.config.errors import RunError
 from posenc.config.settings import Steps, sequences_of, steps_of
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.device import device_of
-from posenc.model.kernels import described, ways
-from posenc.model.precision import LIGHTNING
-from posenc.record.environment import grouped, local_world_size, rank
-from posenc.record.metrics import MetricsLog
+from posenc.runs.environment import grouped, local_world_size, rank
+from posenc.runs.metrics import MetricsLog
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest
-from posenc.training.group import settled
+from posenc.training.distributed import settled
 from posenc.training.module import LanguageModel
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
@@ -43,10 +43,10 @@ ADVICE = (
 )
 
 
-def fit(session: Session, training_share: float) -> bool:
+def fit(session: Session, training_fraction: float) -> bool:
     """Train until the token budget is reached; False if the session was stopped before that.
 
-    `training_share` is training's part of the run's whole work, for the progress.
+    `training_fraction` is training's part of the run's whole work, for the progress.
     """
     run, config, data = session.run, session.config, session.data
     steps = steps_of(config)
@@ -57,11 +57,11 @@ def fit(session: Session, training_share: float) -> bool:
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             MetricsLog(file).cut_back(done)
-    module = language_model(config, data.vocabulary_size, steps)
+    module = language_model(config, data.vocab_size, steps)
     if config.kernel == "sdpa":
         for line in described(ways(module.model.encoding, device_of(config), config.precision)):
             log.info("kernel %s", line)
-    recorder = Recorder(session, steps, training_share, _validation(session, module.model))
+    recorder = Recorder(session, steps, training_fraction, _validation(session, module.model))
     trainer = trainer_of(config, steps, [recorder])
     batches = loader(data.training(config.train_length, config.seed), steps, done, rank())
     with session.stop.listening(), _explaining(config, checkpoint):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posenc.model.decoder import Decoder
 from posenc.model.transformer import seed_of
-from posenc.record.environment import rank, world_size
+from posenc.runs.environment import rank, world_size
 from posenc.training.batches import Batch
 from posenc.training.sharded import shard
 

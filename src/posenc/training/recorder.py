@@ -12,12 +12,12 @@ from torch import Tensor
 
 from posenc.config.errors import RunError
 from posenc.config.settings import Steps
-from posenc.record.environment import rank
-from posenc.record.files import append_line
-from posenc.record.memory import peak_megabytes
-from posenc.record.metrics import MetricsLog
+from posenc.runs.environment import rank
+from posenc.runs.files import append_line
+from posenc.runs.memory import peak_megabytes
+from posenc.runs.metrics import MetricsLog
 from posenc.training.checkpoint import found, save
-from posenc.training.group import summed
+from posenc.training.distributed import summed
 from posenc.training.session import Session
 
 
@@ -28,10 +28,10 @@ class Recorder(pl.Callback):
         self,
         session: Session,
         steps: Steps,
-        training_share: float,
+        training_fraction: float,
         validate: Callable[[], float] | None,
     ) -> None:
-        self.session, self.steps, self.training_share = session, steps, training_share
+        self.session, self.steps, self.training_fraction = session, steps, training_fraction
         self.validate = validate
         config = session.config
         self.batch_tokens: int = config.batch_tokens
@@ -69,7 +69,7 @@ class Recorder(pl.Callback):
             self._checkpoint(trainer, step)
         if asked:
             trainer.should_stop = True
-        share = self.training_share * step / self.steps.total
+        share = self.training_fraction * step / self.steps.total
         self.session.progress.update(step=step, tokens=step * self.batch_tokens, work_done=share)
 
     def _settle(self) -> tuple[float, bool, bool]:

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from omegaconf import DictConfig
 
 from posenc.data.dataset import Dataset
-from posenc.record.progress import Progress
-from posenc.record.rundir import RunDirectory
+from posenc.runs.progress import Progress
+from posenc.runs.run_directory import RunDirectory
 from posenc.training.stop import Stop
 
 

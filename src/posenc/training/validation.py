@@ -4,12 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
 from posenc.data.dataset import IGNORED
 from posenc.model.decoder import Decoder
-from posenc.model.precision import autocast
-from posenc.record.environment import rank
-from posenc.training.group import shares, summed
+from posenc.runs.environment import rank
+from posenc.training.distributed import shares, summed
 
 
 def validation_loss(

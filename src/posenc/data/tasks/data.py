@@ -7,10 +7,10 @@ from posenc.config.errors import ConfigError
 from posenc.data.corpus import SPLITS
 from posenc.data.dataset import Dataset, Examples
 from posenc.data.digest import digest_of
-from posenc.data.stream import TokenStream
 from posenc.data.tasks.draws import Draws
 from posenc.data.tasks.examples import MixedExamples
 from posenc.data.tasks.task import Task
+from posenc.data.token_array import TokenArray
 from posenc.data.tokenizers import Tokenizer
 
 
@@ -27,7 +27,7 @@ class TaskData(Dataset):
         self.task = task
         self._tokenizer = tokenizer
         self._fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
-        others = np.delete(np.arange(tokenizer.vocabulary_size), tokenizer.end_of_text)
+        others = np.delete(np.arange(tokenizer.vocab_size), tokenizer.end_of_text)
         self._ids = np.append(tokenizer.end_of_text, others)
 
     @property
@@ -39,8 +39,8 @@ class TaskData(Dataset):
         return self.task.name
 
     @property
-    def vocabulary_size(self) -> int:
-        return self._tokenizer.vocabulary_size
+    def vocab_size(self) -> int:
+        return self._tokenizer.vocab_size
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class TaskData(Dataset):
         tokens, scored = (np.stack(arrays) for arrays in zip(*drawn, strict=True))
         return Examples(self._ids[tokens], scored, self._tokenizer.end_of_text)
 
-    def stream(self, split: str) -> TokenStream:
+    def stream(self, split: str) -> TokenArray:
         raise ConfigError(
             f"evaluation.protocols: the task '{self.name}' is no text; give evaluation=tasks"
         )

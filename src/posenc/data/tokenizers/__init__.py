@@ -7,7 +7,7 @@ from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer
-from posenc.record.files import read_json
+from posenc.runs.files import read_json
 
 __all__ = ["Tokenizer", "Trainer", "load_tokenizer"]
 

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from posenc.data.corpus import Corpus
 from posenc.data.digest import digest_of
-from posenc.record.files import write_atomic
+from posenc.runs.files import write_atomic
 
 Ids = NDArray[np.uint32]
 
 
 class Tokenizer(ABC):
-    """Text to ids below `vocabulary_size` and back; `end_of_text` also precedes every stream."""
+    """Text to ids below `vocab_size` and back; `end_of_text` also precedes every stream."""
 
     kind: ClassVar[str]
-    vocabulary_size: int
+    vocab_size: int
     end_of_text: int
 
     @abstractmethod

@@ -12,7 +12,7 @@ class ByteTokenizer(Tokenizer):
     """Ids 0 to 255 are the bytes; 256 ends every document."""
 
     kind = "byte"
-    vocabulary_size = 257
+    vocab_size = 257
     end_of_text = 256
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:

@@ -33,7 +33,7 @@ class SubwordTokenizer(Tokenizer):
         self._cuts_safely = _cuts_safely(self._serialised)
         vocabulary = model.get_vocab()
         self.end_of_text = vocabulary[end_of_text]
-        self.vocabulary_size = max(vocabulary.values()) + 1
+        self.vocab_size = max(vocabulary.values()) + 1
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Long documents go through in pieces where that changes nothing: faster, less memory."""

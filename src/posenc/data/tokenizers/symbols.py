@@ -16,7 +16,7 @@ class SymbolTokenizer(Tokenizer):
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = tuple(symbols)
-        self.vocabulary_size = len(self.symbols)
+        self.vocab_size = len(self.symbols)
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         """ValueError for what is no symbol."""

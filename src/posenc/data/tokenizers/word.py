@@ -28,7 +28,7 @@ class WordTokenizer(Tokenizer):
         self._ids = {word: id for id, word in enumerate(words)}
         self._unknown = self._ids[_UNKNOWN]
         self.end_of_text = self._ids[_END_OF_LINE]
-        self.vocabulary_size = len(words)
+        self.vocab_size = len(words)
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         ids: list[int] = []

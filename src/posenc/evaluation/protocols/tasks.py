@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from posenc.data.dataset import Dataset, Examples
-from posenc.data.stream import TokenStream
+from posenc.data.token_array import TokenArray
 from posenc.evaluation.windows import Batch
 
 
@@ -24,7 +24,7 @@ def tasks(data: Dataset, config: DictConfig, length: int) -> "TaskWindows":
 class TaskWindows:
     """A window for each sequence, all of one length."""
 
-    text: TokenStream | None = None
+    text: TokenArray | None = None
 
     def __init__(self, examples: Examples) -> None:
         self._examples = examples

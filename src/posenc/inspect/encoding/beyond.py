@@ -8,7 +8,7 @@ import math
 
 from torch import Tensor
 
-from posenc.encodings.waves import Waves
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.decay import LONGER
 from posenc.inspect.encoding.hooks import code, line, scores, waves_of
 from posenc.inspect.encoding.measured import Measured, Property
@@ -55,7 +55,9 @@ def _out_of_range(subject: Subject, longer: int) -> Measured:
     return Measured(name, new.double().mean().item(), f"share of {len(new)} {what}")
 
 
-def new_angles(waves: Waves, subject: Subject, longer: int) -> tuple[Tensor, Tensor]:
+def new_angles(
+    waves: SinusoidalFrequencies, subject: Subject, longer: int
+) -> tuple[Tensor, Tensor]:
     """Which frequencies meet angles at `longer` that L did not have, and which never turn in L."""
     window = subject.encoding.at_layer(0).window() if not subject.encoding.acts("embed") else None
     spans = []

@@ -4,11 +4,11 @@ import time
 
 import torch
 
+from posenc.attention import sdpa
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.measured import Measured, Property
 from posenc.inspect.encoding.relative import contents
 from posenc.inspect.encoding.subject import Subject
-from posenc.model.kernels import sdpa
 
 TOKENS = 1024
 TIMES = 5

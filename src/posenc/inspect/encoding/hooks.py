@@ -6,10 +6,10 @@ T tokens, N distances, H heads, C channels of a code; the layer is the first one
 import torch
 from torch import Tensor
 
+from posenc.attention import scores as kernel
 from posenc.encodings.base import Encoding
-from posenc.encodings.waves import Waves
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.subject import Subject
-from posenc.model.kernels import scores as kernel
 
 INSIDE = ("rotate", "bias", "content_bias", "mix")
 
@@ -93,6 +93,8 @@ def scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> 
     return found if added is None else found + added[:, :, 0]
 
 
-def waves_of(subject: Subject) -> Waves | None:
+def waves_of(subject: Subject) -> SinusoidalFrequencies | None:
     """The frequencies of an encoding that has a spectrum."""
-    return next((m for m in subject.encoding.modules() if isinstance(m, Waves)), None)
+    return next(
+        (m for m in subject.encoding.modules() if isinstance(m, SinusoidalFrequencies)), None
+    )

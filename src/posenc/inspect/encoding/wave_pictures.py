@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra.bound import smallest_base
-from posenc.encodings.waves import Waves
 from posenc.inspect.encoding.curves import CHOICES, Choice, mean_wave
 from posenc.inspect.encoding.decay import LONGER
 from posenc.inspect.encoding.hooks import waves_of
@@ -94,7 +94,7 @@ def wavelengths(subjects: Sequence[Subject]) -> Picture | None:
     return chart("past_l", "wavelengths", "Wavelengths", reading, axes, frames)
 
 
-def _wavelengths(subject: Subject, waves: Waves) -> Frame:
+def _wavelengths(subject: Subject, waves: SinusoidalFrequencies) -> Frame:
     found = 2 * math.pi / frequencies(waves, subject.length)
     pairs = [(at, pair) for pair, at in enumerate(found) if math.isfinite(at)]
     parts = {
@@ -108,7 +108,7 @@ def _wavelengths(subject: Subject, waves: Waves) -> Frame:
     return frame(heading, lines, marks, group=subject.label)
 
 
-def frequencies(waves: Waves, length: int) -> np.ndarray:
+def frequencies(waves: SinusoidalFrequencies, length: int) -> np.ndarray:
     """Frequencies of one axis in a sequence of so many tokens."""
     with torch.no_grad():
         found, _ = waves.frequencies(1, length, torch.device("cpu"))

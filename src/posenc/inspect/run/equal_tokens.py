@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from posenc.attention.precision import autocast
 from posenc.config.errors import ConfigError
 from posenc.inspect.run.watch import BATCH_TOKENS
 from posenc.model.decoder import Decoder
-from posenc.model.precision import autocast
 
 
 class Pairs(NamedTuple):

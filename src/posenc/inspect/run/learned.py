@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.encodings.waves import Waves
+from posenc.encodings.frequencies import SinusoidalFrequencies
 
 WHOLE = 1024
 """A parameter of more numbers is told by the norms of its vectors, along the last axis."""
@@ -41,6 +41,6 @@ def _quantities(encoding: Encoding, length: int) -> Iterator[tuple[tuple[str, st
         else:
             yield (name, "value"), values
     for name, module in encoding.named_modules():
-        if isinstance(module, Waves) and module.offset is not None:
+        if isinstance(module, SinusoidalFrequencies) and module.offset is not None:
             frequencies, _ = module.frequencies(1, length, torch.device("cpu"))
             yield (f"{name}.frequencies", "radians per token"), frequencies[0].detach().cpu()

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from posenc.inspect.run.tables import Row
+from posenc.report.bands import exact
 from posenc.report.charts import Dot, Frame, Line, Mark
 from posenc.report.formats import csv_text
-from posenc.report.seeds import exact
 from posenc.report.style import DASHES, MARKERS, Style, shades
 
 Value = Callable[[Row], float]

@@ -6,9 +6,9 @@ from math import pi
 from posenc.inspect.run.measure import Measured
 from posenc.inspect.run.panels import frame, layers, lengths, middle, only, style, to_csv
 from posenc.inspect.run.tables import Row
+from posenc.report.bands import exact
 from posenc.report.charts import Chart, Dot, Frame, Line
 from posenc.report.picture import Picture, of_chart
-from posenc.report.seeds import exact
 
 FAINTEST = 1e-6  # weight of a key that is drawn
 LARGEST = 6  # parameters that are drawn

@@ -12,14 +12,14 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
+from posenc.attention import Kernel
+from posenc.attention.blocks import row_blocks
+from posenc.attention.precision import autocast
+from posenc.attention.reference import scores_of
+from posenc.attention.scores import bias, seen
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.decoder import Decoder
-from posenc.model.kernels import Kernel
-from posenc.model.kernels.blocks import row_blocks
-from posenc.model.kernels.reference import scores_of
-from posenc.model.kernels.scores import bias, seen
-from posenc.model.precision import autocast
 
 BATCH_TOKENS = 16384  # of a forward pass
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from posenc.report.bands import Band
 from posenc.report.charts import Chart, Dot, Line
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
 from posenc.report.formats import dots_csv
 from posenc.report.kinds.frames import Looks, frame_of, lines_of, published_line, same
 from posenc.report.published import overlays
-from posenc.report.seeds import Band
 
 READING = (
     "Higher is better: the share of answers that the model ranks first, each given the answers"

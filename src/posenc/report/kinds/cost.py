@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import exp
 
 from posenc.claims.quantities import QUANTITIES
+from posenc.report.bands import Band, band
 from posenc.report.charts import Chart, Frame, Line
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel
 from posenc.report.formats import dots_csv
 from posenc.report.kinds.frames import Looks, dot_of, first_alike, shared_text
-from posenc.report.seeds import Band, band
 from posenc.report.tables import spans
 
 SPEED = QUANTITIES["training_tokens_per_second"]

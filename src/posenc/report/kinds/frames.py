@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from posenc.claims.published import Published
+from posenc.report.bands import Band
 from posenc.report.charts import Dot, Frame, Line, Mark
 from posenc.report.curves import Panel, Point
-from posenc.report.seeds import Band
 from posenc.report.style import Style
 
 Looks = dict[str, Style]

@@ -7,10 +7,10 @@ from math import sqrt
 
 import numpy as np
 
+from posenc.report.bands import band_text
 from posenc.report.curves import Panel
 from posenc.report.formats import PANEL_KEY, csv_text, panel_key
 from posenc.report.kinds.frames import heading, shared_text
-from posenc.report.seeds import band_text
 
 READING = (
     "The loss of each encoding minus that of the best one at the same positions: the lightest"

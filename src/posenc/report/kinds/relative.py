@@ -8,13 +8,13 @@ from dataclasses import replace
 from math import exp, log
 
 from posenc.claims.published import Published
+from posenc.report.bands import band
 from posenc.report.charts import Chart, Dot, Line
 from posenc.report.collect import Experiment
 from posenc.report.curves import Panel, Series
 from posenc.report.formats import dots_csv
 from posenc.report.kinds.frames import Looks, frame_of, published_line, same, shared_text
 from posenc.report.published import overlays
-from posenc.report.seeds import band
 
 READING = (
     "Perplexity at each length over that at the training length L, seed by seed: 1 is as good as at"

@@ -1,0 +1,58 @@
+"""`evaluation.json` and `loss_by_position.npz`: what was measured on a checkpoint."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc.config.errors import RunError
+from posenc.runs.files import read_json, write_atomic, write_json
+from posenc.runs.lock import lock
+
+KEY = ("data", "split", "protocol", "length", "stride", "swap")
+
+
+def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a row measures; measuring it again replaces the row."""
+    return tuple(row[name] for name in KEY)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    return read_json(path)["rows"] if path.exists() else []
+
+
+def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Add `rows` to the file, each in place of the row with its key, under a lock."""
+    with lock(path.with_name(f".{path.name}.lock"), wait=True):
+        merged = {row_key(row): row for row in read_rows(path)}
+        merged.update({row_key(row): row for row in rows})
+        ordered = sorted(
+            merged.values(), key=lambda row: [str(part).zfill(12) for part in row_key(row)]
+        )
+        write_json(path, {"rows": ordered})
+
+
+def positions_name(row: dict[str, Any]) -> str:
+    """What a row's arrays are called in the npz, before `.sum` and `.count`."""
+    swap = "" if row["swap"] is None else f".{row['swap']}"
+    return f"{row['data']}.{row['split']}.{row['length']}{swap}"
+
+
+def read_positions(path: Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise RunError(f"{path} is damaged ({error}); move it away and evaluate again") from None
+
+
+def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Add arrays named `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing namesakes."""
+    with lock(path.with_name(f".{path.name}.lock"), wait=True):
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})
+        write_atomic(path, buffer.getvalue())

@@ -1,0 +1,45 @@
+"""Shared by the tests of benchmarks: very small variants, and rows without measuring."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from posenc.benchmark.results import rows_of
+from posenc.benchmark.variants import Variant, variants_of
+from posenc.cli.arguments import parse
+from posenc.cli.bench import composed_jobs
+
+SMALL = [
+    "model.width=32",
+    "model.layers=2",
+    "model.heads=4",
+    "model.feed_forward=64",
+    "vocabulary=50",
+    "batch_tokens=64",
+    "trainer=cpu",
+    "threads=1",
+]
+MACHINE = {"device": "a CPU", "threads": 1, "torch": "2.13.0", "date": "2026-01-02"}
+
+
+@pytest.fixture(scope="session")
+def variants() -> Callable[..., list[Variant]]:
+    """The variants of a command line, on a very small model."""
+
+    def make(*words: str) -> list[Variant]:
+        return variants_of(composed_jobs(parse("bench", [*SMALL, *words])))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def measured(variants: Callable[..., list[Variant]]) -> list[dict[str, Any]]:
+    """Rows of two encodings at two lengths, in three rounds of made-up seconds."""
+    found = variants("encoding=nope,alibi", "train_length=16,32", "passes=[step]")
+    rounds = [
+        {"seconds": [1.0, 2.0, 5.0, 10.0], "products": {"float32": 0.5}},
+        {"seconds": [4.0, 6.0, 5.0, 10.0], "products": {"float32": 2.0}},
+        {"seconds": [2.0, 5.0, 5.0, 10.0], "products": {"float32": 1.0}},
+    ]
+    return rows_of(found, rounds, [10.0, 12.0, 20.0, 30.0], MACHINE)

@@ -1,0 +1,125 @@
+"""Which variants a command line asks for, what they are called, and what is refused."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from posenc.benchmark.labels import labels
+from posenc.benchmark.variants import Variant
+from posenc.cli import main
+from posenc.config.compose import compose
+from posenc.config.paths import options
+from posenc.model import linear
+from posenc.model.build import build_model
+
+Variants = Callable[..., list[Variant]]
+
+
+def test_a_product_of_everything_those_to_be_compared_side_by_side(variants: Variants) -> None:
+    found = variants("encoding=nope,alibi", "kernel=auto,reference", "train_length=16,32")
+    assert [(v.length, v.pass_, v.label, v.config.kernel) for v in found] == [
+        (length, pass_, encoding, kernel)
+        for length in (16, 32)
+        for pass_ in ("forward", "step")
+        for encoding in ("nope", "alibi")
+        for kernel in ("auto", "reference")
+    ]
+
+
+def test_a_variant_says_what_auto_chose(variants: Variants) -> None:
+    found = variants("encoding=nope,alibi,cope", "passes=[step]", "train_length=16")
+    assert [v.facts.chosen for v in found] == ["causal", "lines", "blocks"]
+    assert "content_bias" in found[2].facts.why[0]
+    (named,) = variants("encoding=alibi", "kernel=factored", "passes=[step]", "train_length=16")
+    assert (named.facts.chosen, named.facts.why) == ("factored", ())
+
+
+def test_what_training_alone_reads_of_an_experiment_is_left_out(variants: Variants) -> None:
+    found = variants("experiment=rope_base", "batch_tokens=512", "passes=[forward]")
+    bases = ("100", "1000", "10000", "100000", "500000", "5000000")
+    assert [v.label for v in found] == [
+        *(f"rope spectrum.base={b}" for b in bases),
+        "nope",
+        "alibi",
+    ]
+    assert {v.length for v in found} == {512}
+
+
+@pytest.mark.parametrize("experiment", sorted({*options("experiment")} - {"tasks_by_length"}))
+def test_every_experiment_of_a_text_has_variants(variants: Variants, experiment: str) -> None:
+    words = ["batch_tokens=3072", "train_length=512", "model.layers=4"]
+    found = variants(f"experiment={experiment}", *words)
+    assert {v.pass_ for v in found} == {"forward", "step"}
+
+
+def test_a_label_names_what_differs_within_an_encoding() -> None:
+    jobs = [
+        ["encoding=rope", "encoding.spectrum.base=10000.0", "model=tiny", "kernel=sdpa"],
+        ["encoding=rope", "encoding.spectrum.base=500000.0", "model=tiny", "kernel=auto"],
+        ["encoding=rope", "encoding/spectrum=yarn", "model=tiny"],
+        ["encoding=alibi", "encoding.slope=2", "model=tiny"],
+    ]
+    assert labels(["rope", "rope", "rope", "alibi"], jobs) == [
+        "rope spectrum.base=10000",
+        "rope spectrum.base=500000",
+        "rope spectrum=yarn",
+        "alibi",
+    ]
+
+
+def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
+    variants: Variants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch counts every product of its own, and attention over all keys, twice those seen."""
+    forward, step = variants("encoding=nope", "kernel=reference", "train_length=16")
+    model = build_model(forward.config, 50)
+    tokens = torch.zeros(4, 16, dtype=torch.long)
+    unseen = 2 * 2 * 32 * 16 * tokens.numel()  # layers, width, length
+    monkeypatch.setattr(linear, "ONEDNN", False)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.losses(tokens, tokens)
+    assert forward.flops == counter.get_total_flops() - unseen
+    with FlopCounterMode(display=False) as counter:
+        model.losses(tokens, tokens).mean().backward()
+    assert step.flops == counter.get_total_flops() - 3 * unseen
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["encoding=nope,alibi", "kernel=factored"], ["nope: kernel=factored cannot serve NoPE"]),
+        (["encoding=nope", "train_length=3000"], ["batch_tokens=4096", "the nearest is 3000"]),
+        (["encoding=learned", "encoding.length=8"], ["length=8", "give at least 1024"]),
+        (["tokens=3"], ["tokens=3", "no such key", "batch_tokens"]),
+        (["data=text"], ["data=text", "no such key"]),
+        (["encoding=nope", "+trainer.speed=1"], ["trainer.speed", "nothing reads"]),
+        (["encoding=nope", "passes=forward"], ["passes='forward'", "a list of texts"]),
+        (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "passes=[forward,step]"]),
+        (["encoding=nope", "rounds=0"], ["rounds=0", "1 or more"]),
+        (["encoding=nope", "threads=1,2"], ["threads", "a single value"]),
+        (["encoding=nope", "optimizer.betas=[1]"], ["optimizer: betas=[1] must be two numbers"]),
+    ],
+)
+def test_a_mistake_gets_one_message(
+    words: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *words]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("posenc bench: ") and "Traceback" not in message
+    for part in parts:
+        assert part in message
+
+
+def test_an_experiment_that_is_a_benchmark_is_not_trained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "experiment=alibi_cost", "seed=1,2"]) == 2
+    assert "posenc bench experiment=alibi_cost" in capsys.readouterr().err
+
+
+def test_every_key_is_a_setting_a_component_or_steers(variants: Variants) -> None:
+    (variant, _) = variants("encoding=nope", "train_length=16")
+    known = {str(key) for key in compose("bench", [])}
+    assert known | {"choices", "seed"} == {str(key) for key in variant.config}

@@ -1,0 +1,47 @@
+"""A plan's memory beside the peak of a training process, as the pool starts it."""
+
+from pathlib import Path
+
+import pytest
+
+from posenc.benchmark.estimate import estimate
+from posenc.benchmark.throughput import Listed
+from posenc.runs.files import read_lines
+from posenc.sweeps.forks import JOB
+from posenc.sweeps.plan import plan, resolved
+from posenc.sweeps.process import JobProcess
+
+CPU = Listed(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)
+CPU.gpu = False
+SIZES = [
+    ["model=tiny", "encoding=rope", "train_length=256", "batch_tokens=4096"],
+    ["model=small", "encoding=alibi", "train_length=256", "batch_tokens=4096"],
+    ["model=medium", "encoding=t5", "model.layers=4", "train_length=128", "batch_tokens=512"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size[0])
+def test_memory_is_what_a_process_needs(corpus: Path, tmp_path: Path, size: list[str]) -> None:
+    """Within 10%, with validation and a checkpoint after every step."""
+    overrides = [
+        *size,
+        f"tokens={4 * int(size[-1].partition('=')[2])}",
+        "data=text",
+        *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
+        "tokenizer=byte",
+        "validation.every_tokens=4096",
+        "validation.tokens=4096",
+        "evaluation.factors=[1]",
+        "evaluation.batch_tokens=4096",
+        "checkpoint.every_seconds=0.01",
+        "trainer=cpu",
+        "logger=none",
+        f"outputs_dir={tmp_path}/outputs",
+    ]
+    foreseen = estimate(resolved(overrides, []), CPU).memory.peak() / 1e6
+    run = plan([overrides], [], "test", print)[0].run
+    JobProcess(JOB, run, [], threads=1, gpu=None).wait()
+    measured = read_lines(run.timing_file)[-1]["memory_mb"]
+    print(f"{size[0]}: {foreseen:.0f} MB foreseen, {measured:.0f} MB measured")
+    assert foreseen == pytest.approx(measured, rel=0.10)

@@ -1,0 +1,76 @@
+"""A job that does what `behaviour.txt` in its run directory says, and writes down that it ran."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from posenc.runs.files import append_line, read_lines
+from posenc.runs.lock import lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+
+DEADLINE = time.monotonic() + 60
+SEEN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+
+
+def main() -> int:
+    run = RunDirectory(Path(sys.argv[1]))
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    with lock(run.lock_file, wait=False) as obtained:
+        if not obtained:
+            return 3
+        return act(run, (run.path / "behaviour.txt").read_text(), asked)
+
+
+def act(run: RunDirectory, behaviour: str, asked: list[int]) -> int:
+    events = run.path.parent / "events.jsonl"
+    print("working on", run.name, flush=True)
+    if behaviour == "crash":
+        sys.exit("boom: [no] such thing")
+    if behaviour.startswith("import "):
+        importlib.import_module(behaviour.removeprefix("import "))
+    helper = subprocess.Popen(["sleep", "600"]) if behaviour == "stubborn" else None
+    tell(run, state="running", work_done=0.5)
+    facts = {"run": run.name, "pid": os.getpid(), "argv": sys.argv[1:], "group": os.getpgid(0)}
+    seen = {name: os.environ.get(name) for name in SEEN}
+    append_line(events, {"event": "start", **facts, **seen, "helper": helper and helper.pid})
+    if behaviour == "killed once":
+        (run.path / "behaviour.txt").write_text("finish")
+    if behaviour.startswith("killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if behaviour == "fail":
+        tell(run, state="failed", error="RunError: the loss is not a number")
+        return 1
+    while (behaviour == "hold" and not asked) or behaviour == "stubborn":
+        pause()
+    if asked:
+        tell(run, state="interrupted", error="stopped by a signal")
+        return 143
+    while behaviour == "meet" and len(starts(events)) < 2:
+        pause()
+    tell(run, state="finished", work_done=1.0)
+    append_line(events, {"event": "end", **facts})
+    return 0
+
+
+def starts(events: Path) -> list[dict[str, object]]:
+    return [event for event in read_lines(events) if event["event"] == "start"]
+
+
+def pause() -> None:
+    time.sleep(0.01)
+    if time.monotonic() > DEADLINE:
+        sys.exit("nobody came")
+
+
+def tell(run: RunDirectory, **changes: object) -> None:
+    Status.read(run.status_file).but(**changes, updated=time.time()).write(run.status_file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

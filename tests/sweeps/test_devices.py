@@ -1,0 +1,179 @@
+"""A run on two devices is the run on one: its losses, its rows, its order of data, its record."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import Steps
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.exits import FINISHED, INTERRUPTED, LOST
+from posenc.sweeps.plan import plan
+from posenc.training.batches import MicroBatches
+
+SmallRun = Callable[..., RunDirectory]
+JOB = [sys.executable, "-m", "posenc.sweeps.job"]
+
+
+def start(run: RunDirectory, *before: str) -> subprocess.Popen[bytes]:
+    command = [*before, *JOB[1:]] if before else JOB
+    with run.log_file.open("ab") as log:
+        return subprocess.Popen([*command, str(run.path)], stdout=log, stderr=log)
+
+
+def finish(run: RunDirectory) -> RunDirectory:
+    assert start(run).wait() == FINISHED, run.log_file.read_text()
+    return run
+
+
+def rank_of(parent: int, rank: int) -> int:
+    """The process id of a rank that `parent` started."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"\0RANK={rank}\0" in Path(f"/proc/{child}/environ").read_text():
+            return int(child)
+    raise LookupError(rank)
+
+
+def wait_for_step(run: RunDirectory, step: int, process: subprocess.Popen[bytes]) -> None:
+    while len(run.metrics()) < step:
+        assert process.poll() is None, run.log_file.read_text()
+        time.sleep(0.005)
+
+
+def assert_equal_runs(run: RunDirectory, one: RunDirectory) -> None:
+    assert [row["step"] for row in run.metrics()] == list(range(1, 41))
+    for mine, other in zip(run.metrics(), one.metrics(), strict=True):
+        assert mine == pytest.approx(other, abs=1e-5)
+    for mine, other in zip(run.rows(), one.rows(), strict=True):
+        assert mine["count"] == other["count"]
+        assert mine["tokens_hash"] == other["tokens_hash"]
+        assert mine["loss"] == pytest.approx(other["loss"], abs=1e-5)
+        assert mine["perplexity"] == pytest.approx(other["perplexity"], rel=1e-5)
+
+
+class Numbered:
+    """Batches of one token a sequence, the numbers of the sequences."""
+
+    def batch(self, step: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        numbers = torch.arange(step * size, (step + 1) * size)[:, None]
+        return numbers, numbers
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_a_step_has_the_same_sequences_on_any_number_of_devices(devices: int) -> None:
+    steps = Steps(total=3, sequences=8, micro_sequences=2, devices=devices)
+    dealt = [list(MicroBatches(Numbered(), steps, 1, rank)) for rank in range(devices)]
+    assert {len(mine) for mine in dealt} == {2 * steps.accumulate}
+    in_turn = [micro for together in zip(*dealt, strict=True) for micro in together]
+    assert torch.cat([inputs for inputs, *_ in in_turn]).flatten().tolist() == list(range(8, 24))
+    assert {scored for *_, scored in in_turn} == {2.0}
+
+
+def test_the_number_of_devices_names_no_run(small_run: SmallRun) -> None:
+    one, two = small_run(), small_run("devices=2", "trainer.strategy=fsdp", "name=two")
+    assert one.name == two.name
+
+
+def test_devices_have_to_divide_a_step(small_run: SmallRun) -> None:
+    with pytest.raises(ConfigError, match="micro_batch_tokens=48 does not divide the 72"):
+        small_run("devices=2", "batch_tokens=144", "micro_batch_tokens=48")
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[str]:
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield str(held.getsockname()[1])
+
+
+DROPOUT = ("model.dropout=0.2", "micro_batch_tokens=96")
+HALF_DROPPED = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped=0.5")
+RARE_BANDS = (
+    "encoding=cable",
+    "model=wikitext103_247m",
+    *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
+    "model.cutoffs=[40,250]",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "overrides"), [("ddp", HALF_DROPPED), ("fsdp", RARE_BANDS)])
+def test_two_devices_train_and_measure_as_one(
+    small_run: SmallRun, strategy: str, overrides: tuple[str, ...]
+) -> None:
+    """With weights that some steps leave unused, and the same dropout for the same sequences.
+
+    There is one W&B run.
+    """
+    one = finish(small_run(*overrides, *DROPOUT, "name=one"))
+    two = ("devices=2", f"trainer.strategy={strategy}", "logger=wandb", "name=two")
+    run = finish(small_run(*overrides, *DROPOUT, *two))
+    assert_equal_runs(run, one)
+    assert len(list((run.path.parent / "wandb").glob("offline-run-*"))) == 1
+
+
+@pytest.mark.slow
+def test_the_accuracy_of_two_devices_is_that_of_one(task_job: list[str]) -> None:
+    one, two = (
+        finish(plan([[*task_job, f"devices={n}", f"name=on-{n}"]], [], "test", print)[0].run)
+        for n in (1, 2)
+    )
+    assert_equal_runs(two, one)
+    for mine, other in zip(two.rows(), one.rows(), strict=True):
+        assert (mine["accuracy"], mine["exact"]) == (other["accuracy"], other["exact"])
+
+
+@pytest.mark.slow
+def test_killed_ranks_and_other_numbers_of_devices_change_nothing(small_run: SmallRun) -> None:
+    """Sharded on two, whose first is killed; on one, which is stopped; replicated on two, whose
+    second is killed; then to its end on two."""
+
+    def planned(*overrides: str) -> RunDirectory:
+        return small_run("encoding=t5", "name=moved", "checkpoint.every_seconds=0.01", *overrides)
+
+    undisturbed = finish(small_run("encoding=t5", "name=undisturbed"))
+    for step, overrides, rank in (
+        (5, ("devices=2", "trainer.strategy=fsdp"), 0),
+        (14, ("devices=1",), None),
+        (23, ("devices=2",), 1),
+    ):
+        run = planned(*overrides)
+        process = start(run)
+        wait_for_step(run, step, process)
+        if rank is None:
+            process.terminate()
+        else:
+            os.kill(rank_of(process.pid, rank), signal.SIGKILL)
+        ended = INTERRUPTED if rank is None else LOST
+        assert process.wait() == ended, run.log_file.read_text()
+        status = run.status()
+        killed = f"rank {rank} of 2 was killed (SIGKILL)"
+        assert status.state == "interrupted"
+        assert status.error == ("stopped by a signal" if rank is None else killed)
+        assert not living(run)
+    assert_equal_runs(finish(planned("devices=2")), undisturbed)
+
+
+def living(run: RunDirectory) -> list[str]:
+    """The processes that work on a run."""
+    found = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+@pytest.mark.slow
+def test_two_nodes_of_torchrun_are_one_run(small_run: SmallRun, port: str) -> None:
+    one, run = finish(small_run("name=one")), small_run("name=nodes")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--nnodes=2"]
+    torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    nodes = [start(run, *torchrun, f"--node-rank={node}") for node in range(2)]
+    assert [node.wait() for node in nodes] == [FINISHED, FINISHED], run.log_file.read_text()
+    assert_equal_runs(run, one)

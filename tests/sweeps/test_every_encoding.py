@@ -1,0 +1,39 @@
+"""Every encoding and spectrum trains for 20 steps and is measured at 4L, without a warning."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from posenc.config.errors import ConfigError
+from posenc.config.paths import options
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.execute import FINISHED
+from posenc.sweeps.job import main as job
+
+SmallRun = Callable[..., RunDirectory]
+CHOICES = [
+    *[(f"encoding={name}",) for name in sorted(options("encoding"))],
+    *[("encoding=rope", f"encoding/spectrum={name}") for name in options("encoding/spectrum")],
+    *[("encoding=sinusoidal", f"encoding/spectrum={name}") for name in ("linear", "geometric_d1")],
+    *[(f"encoding={name}", "encoding.trainable=true") for name in ("rope", "sinusoidal", "alibi")],
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice[-1].split("=")[-1])
+def test_it_trains_and_is_measured_past_its_training_length(
+    small_run: SmallRun, choice: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    overrides = [*choice, "model.layers=4", "tokens=3840"]
+    lengths = [24, 96]
+    if choice == ("encoding=learned",):
+        with pytest.raises(ConfigError, match=r"96.*24"):
+            small_run(*overrides)
+        overrides, lengths = [*overrides, "evaluation.factors=[1]"], [24]
+    run = small_run(*overrides)
+    caplog.set_level(logging.INFO, logger="posenc")
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    assert len(run.metrics()) == 20
+    assert sorted({row["length"] for row in run.rows()}) == lengths
+    assert "kernel attention of layers" in caplog.text
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING], caplog.text

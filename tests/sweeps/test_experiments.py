@@ -1,0 +1,65 @@
+"""Every experiment in every size: its jobs are valid, and its claims are about them."""
+
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from posenc.claims.evidence import Evidence
+from posenc.claims.judge import judge
+from posenc.claims.parse import parse_claims
+from posenc.config.compose import compose
+from posenc.evaluation.rows import requested
+from posenc.sweeps.facts import check_components
+from posenc.sweeps.grids import jobs_of
+from posenc.sweeps.plan import resolved
+
+pytestmark = pytest.mark.slow  # a hundred configurations are composed
+
+CONF = Path(__file__).parents[2] / "conf" / "experiment"
+FILES: dict[str, Any] = {f.stem: yaml.safe_load(f.read_text()) for f in CONF.glob("*.yaml")}
+NAMES = sorted({*FILES} - {"alibi_cost"})  # which `posenc bench` measures
+SIZES = [(name, size) for name in NAMES for size in FILES[name].get("sizes") or [None]]
+
+
+class Planned:
+    """What claims would see of a job that had run: rows with losses by its place and length."""
+
+    def __init__(self, config: Any, place: int, seed: int) -> None:
+        self.name = f"{config.choices.encoding}-{place}-s{seed}"
+        plain: Any = OmegaConf.to_container(config)
+        self.config = {**plain, "seed": seed, "frozen": {"fingerprint": "f"}}
+        self.timing = [{"tokens_per_second": 100.0 + place + seed, "memory_mb": 90.0 + place}]
+        self.rows = [
+            row | {"count": 9, "full_count": 9, "tokens_hash": "a", "loss": loss, "accuracy": 0.5}
+            for row in requested(config, "f")
+            if (loss := 3 + place + 0.1 * log(row["length"]) + 0.01 * len(str(row)) + 0.001 * seed)
+        ]
+
+
+@cache
+def jobs(name: str, size: str | None) -> list[Any]:
+    asked = [f"experiment={name}", *([f"size={size}"] if size else [])]
+    overrides = jobs_of(compose("train", asked), [])
+    return [resolved([*asked, *job], []) for job in overrides]
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_its_jobs_are_valid(name: str, size: str | None) -> None:
+    for config in jobs(name, size):
+        check_components(config)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_claims_are_about_its_runs(name: str) -> None:
+    sizes = [size for of, size in SIZES if of == name]
+    configs = jobs(name, sizes[0])
+    runs = [Planned(config, i, seed) for i, config in enumerate(configs) for seed in (1, 2, 3)]
+    told = OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=True)
+    assert isinstance(told, dict)
+    for verdict in judge(parse_claims(told["claims"]), Evidence(runs, "", "")):
+        assert verdict.outcome != "undecided", (verdict.says, [f.why for f in verdict.findings])

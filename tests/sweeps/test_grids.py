@@ -1,0 +1,232 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from posenc.config.errors import ConfigError
+from posenc.sweeps.grids import expand, jobs_of
+
+BASELINES = {"encoding": ["nope", "alibi"], "train_length": [512, 1024]}
+BASES = {"encoding": "rope", "encoding.spectrum.base": [100, 10000.0, 5e5], "train_length": 512}
+GRIDS = [BASELINES, BASES]
+
+
+def as_dicts(jobs: list[list[str]]) -> list[dict[str, str]]:
+    return [dict(text.split("=", 1) for text in job) for job in jobs]  # type: ignore[misc]
+
+
+def test_nothing_swept_is_one_job_with_the_command_line_as_it_was() -> None:
+    line = ["encoding=alibi", "+new='a, b'", "~old", "evaluation.lengths=[64,128]", "x.y=1e-3"]
+    assert expand(None, line) == [line]
+    assert expand([], []) == [[]]
+
+
+def test_commas_multiply() -> None:
+    assert expand(None, ["seed=1,2", "encoding=rope,alibi"]) == [
+        ["seed=1", "encoding=rope"],
+        ["seed=1", "encoding=alibi"],
+        ["seed=2", "encoding=rope"],
+        ["seed=2", "encoding=alibi"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "values"),
+    [
+        ("k=range(1,4)", ["1", "2", "3"]),
+        ("k=range(0,1,0.5)", ["0.0", "0.5"]),
+        ("k=choice(a,b)", ["a", "b"]),
+        ("k='a, b','c d'", ["'a, b'", "'c d'"]),
+        ("k=[1,2],[3]", ["[1,2]", "[3]"]),
+        ("k=[1,2]", ["[1,2]"]),
+        ("k='1,2'", ["'1,2'"]),
+        ("k=null,true", ["null", "True"]),
+        ("k=1.0,1,1e0", ["1.0"]),
+    ],
+)
+def test_what_sweeps_and_what_does_not(override: str, values: list[str]) -> None:
+    assert expand(None, [override]) == [[f"k={value}"] for value in values]
+
+
+def test_a_prefix_stays() -> None:
+    assert expand(None, ["+k=1,2"]) == [["+k=1"], ["+k=2"]]
+
+
+def test_the_later_of_two_wins() -> None:
+    assert expand(None, ["seed=1,2", "seed=3"]) == [["seed=3"]]
+
+
+def test_glob_takes_the_options_that_match() -> None:
+    there = {"encoding": ["alibi", "nope", "rope"]}
+    jobs = expand(None, ["encoding=glob(*o*)"], lambda group: there.get(group, []))
+    assert jobs == [["encoding=nope"], ["encoding=rope"]]
+
+
+@pytest.mark.parametrize("override", ["encoding=glob(z*)", "seed=glob(*)", "x=interval(0,1)", "x"])
+def test_sweeps_without_values_are_refused(override: str) -> None:
+    there = {"encoding": ["alibi", "nope", "rope"]}
+    with pytest.raises(ConfigError, match=r"encoding=glob|seed=glob|interval|key=value"):
+        expand(None, [override], lambda group: there.get(group, []))
+
+
+def test_grids_are_united_in_order() -> None:
+    assert expand(GRIDS, []) == [
+        ["encoding=nope", "train_length=512"],
+        ["encoding=nope", "train_length=1024"],
+        ["encoding=alibi", "train_length=512"],
+        ["encoding=alibi", "train_length=1024"],
+        ["encoding=rope", "encoding.spectrum.base=100", "train_length=512"],
+        ["encoding=rope", "encoding.spectrum.base=10000.0", "train_length=512"],
+        ["encoding=rope", "encoding.spectrum.base=500000.0", "train_length=512"],
+    ]
+
+
+def test_the_command_line_multiplies_the_grids() -> None:
+    jobs = expand(GRIDS, ["seed=1,2,3"])
+    assert len(jobs) == 7 * 3
+    assert jobs[:2] == [[*expand(GRIDS, [])[0], "seed=1"], [*expand(GRIDS, [])[0], "seed=2"]]
+
+
+def test_a_value_of_some_grids_keeps_those() -> None:
+    assert as_dicts(expand(GRIDS, ["encoding=alibi"])) == [
+        {"encoding": "alibi", "train_length": "512"},
+        {"encoding": "alibi", "train_length": "1024"},
+    ]
+    assert {job["encoding"] for job in as_dicts(expand(GRIDS, ["train_length=1024"]))} == {
+        "nope",
+        "alibi",
+    }
+
+
+def test_a_value_of_no_grid_replaces_the_axis_in_all() -> None:
+    jobs = as_dicts(expand(GRIDS, ["train_length=128"]))
+    assert len(jobs) == 5
+    assert {job["train_length"] for job in jobs} == {"128"}
+
+
+def test_known_and_new_values_together() -> None:
+    jobs = as_dicts(expand([BASELINES], ["train_length=1024,128"]))
+    assert {(job["encoding"], job["train_length"]) for job in jobs} == {
+        ("nope", "1024"),
+        ("nope", "128"),
+        ("alibi", "1024"),
+        ("alibi", "128"),
+    }
+
+
+def test_a_new_component_joins_the_grid_that_varies_nothing_inside() -> None:
+    jobs = as_dicts(expand(GRIDS, ["encoding=t5,rope"]))
+    assert [job["encoding"] for job in jobs] == ["t5", "t5", "rope", "rope", "rope"]
+    assert all(("encoding.spectrum.base" in job) == (job["encoding"] == "rope") for job in jobs)
+
+
+def test_a_new_component_replaces_where_all_vary_inside() -> None:
+    jobs = as_dicts(expand([BASES], ["encoding=sinusoidal"]))
+    assert len(jobs) == 3
+    assert {job["encoding"] for job in jobs} == {"sinusoidal"}
+
+
+def test_a_key_inside_a_component_keeps_the_grids_that_vary_it() -> None:
+    assert as_dicts(expand(GRIDS, ["encoding.spectrum.base=500000,7"])) == [
+        {"encoding": "rope", "train_length": "512", "encoding.spectrum.base": "500000"},
+        {"encoding": "rope", "train_length": "512", "encoding.spectrum.base": "7"},
+    ]
+
+
+def test_a_key_that_no_grid_varies_goes_to_all() -> None:
+    jobs = expand(GRIDS, ["encoding.layout=interleaved"])
+    assert len(jobs) == 7
+    assert all(job[-1] == "encoding.layout=interleaved" for job in jobs)
+
+
+def test_a_deletion_takes_the_axis_away() -> None:
+    assert expand([BASELINES], ["~encoding"]) == [
+        ["train_length=512", "~encoding"],
+        ["train_length=1024", "~encoding"],
+    ]
+
+
+def test_jobs_that_are_the_same_are_kept_once() -> None:
+    grids = [{"a": [1, 2], "b": 5e5}, {"b": 500000, "a": [2.0, 3]}]
+    assert expand(grids, []) == [["a=1", "b=500000.0"], ["a=2", "b=500000.0"], ["b=500000", "a=3"]]
+
+
+def test_a_number_and_its_text_are_two_things() -> None:
+    assert expand([{"a": [1, "1", True]}], []) == [["a=1"], ["a='1'"], ["a=true"]]
+
+
+@given(st.sampled_from(["nope", "alibi", "rope", "t5"]), st.sampled_from([512, 1024, 128]))
+def test_every_job_carries_what_the_command_line_says(encoding: str, length: int) -> None:
+    line = [f"encoding={encoding}", f"train_length={length}"]
+    jobs = expand(GRIDS, line)
+    assert jobs and all(set(line) <= set(job) for job in jobs)
+
+
+@pytest.mark.parametrize(
+    ("grids", "message"),
+    [
+        ({"encoding": ["rope"]}, "must be a list of mappings"),
+        (["encoding=rope"], r"grids\[0\]: 'encoding=rope' must be a mapping"),
+        ([{"seed": 1}, {"encoding": []}], r"grids\[1\]\.encoding is an empty list"),
+        ([{"encoding": [{"base": 3}]}], r"grids\[0\]\.encoding: \{'base': 3\} must be a number"),
+    ],
+)
+def test_what_is_no_grid_is_refused(grids: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        expand(grids, [])
+
+
+SIZED = OmegaConf.create(
+    {
+        "size": "laptop",
+        "grids": [{"encoding": ["nope", "alibi"], "train_length": [512, 1024]}],
+        "sizes": {
+            "laptop": ["train_length=64,128", "tokens=1e6", "evaluation.extra=[0,10]"],
+            "paper": [],
+        },
+    }
+)
+
+
+def test_a_size_comes_between_grids_and_command_line() -> None:
+    jobs = jobs_of(SIZED, ["seed=1,2"])
+    assert len(jobs) == 2 * 2 * 2
+    assert jobs[0] == [
+        "encoding=nope",
+        "train_length=64",
+        "tokens=1e6",
+        "evaluation.extra=[0,10]",
+        "seed=1",
+    ]
+
+
+def test_the_command_line_replaces_what_the_size_says() -> None:
+    jobs = as_dicts(jobs_of(SIZED, ["train_length=1024", "tokens=5"]))
+    assert {(job["train_length"], job["tokens"]) for job in jobs} == {("1024", "5")}
+
+
+def test_another_way_to_give_lengths_replaces_the_size_s() -> None:
+    jobs = as_dicts(jobs_of(SIZED, ["evaluation.lengths=[64]"]))
+    assert all("evaluation.extra" not in job for job in jobs)
+    assert {job["evaluation.lengths"] for job in jobs} == {"[64]"}
+
+
+def test_a_size_that_the_experiment_lacks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no such size yet; it has laptop, paper"):
+        jobs_of(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
+
+
+def test_without_sizes_there_is_only_the_default() -> None:
+    config = OmegaConf.create({"size": "laptop", "sizes": None, "grids": None})
+    assert jobs_of(config, ["seed=1"]) == [["seed=1"]]
+    with pytest.raises(ConfigError, match="size=paper: there are no sizes here"):
+        jobs_of(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
+
+
+def test_interpolations_in_grids_are_left_to_each_job() -> None:
+    config = OmegaConf.create(
+        {"size": "laptop", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
+    )
+    assert jobs_of(config, []) == [["tokens='${train_length}'"]]

@@ -1,0 +1,112 @@
+"""Planning writes everything or nothing, and knows a run when it sees it again."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import steps_of
+from posenc.data.build import build_data
+from posenc.model.build import build_model
+from posenc.runs.files import read_json
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.status import Status
+from posenc.sweeps.facts import count_parameters
+from posenc.sweeps.plan import plan, resolved
+from posenc.training.batches import loader
+
+
+def planned(jobs: list[list[str]]) -> list[RunDirectory]:
+    return [job.run for job in plan(jobs, [], "posenc train ...", lambda _: None)]
+
+
+def test_a_plan_freezes_every_run(small_job: list[str], tmp_path: Path) -> None:
+    jobs = [[*small_job, f"encoding={name}", "name=two"] for name in ("alibi", "nope")]
+    runs = planned(jobs)
+    assert [run.name.rsplit("-", 1)[0] for run in runs] == ["alibi-L24-s1", "nope-L24-s1"]
+    for run in runs:
+        frozen = OmegaConf.load(run.config_file)
+        assert frozen.frozen.run == run.name
+        assert frozen.frozen.lengths == [24, 96]
+        assert frozen.choices.data == "text"
+        assert run.status().state == "pending"
+        assert run.tokenizer_file.exists()
+    told = read_json(tmp_path / "outputs" / "two" / "plan.json")
+    assert told["runs"] == [run.name for run in runs]
+    assert told["command"] == "posenc train ..."
+
+
+def test_one_bad_job_leaves_nothing_behind(small_job: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="heads=5"):
+        planned([small_job, [*small_job, "model.heads=5"]])
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_numbers_written_otherwise_are_the_same_run(small_job: list[str]) -> None:
+    (one,), (two,) = (planned([[*small_job, o]]) for o in ("tokens=7680", "tokens=7.68e3"))
+    assert one.path == two.path
+
+
+def test_a_later_plan_adds_its_runs(small_job: list[str], tmp_path: Path) -> None:
+    (first,), (second,) = (planned([[*small_job, f"seed={seed}"]]) for seed in (1, 2))
+    told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+    assert told["runs"] == [first.name, second.name]
+    assert runs_of(tmp_path / "outputs" / "scratch")[0].path == first.path
+
+
+def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> None:
+    (run,) = planned([small_job])
+    Status(state="interrupted", step=7).write(run.status_file)
+    planned([small_job])
+    assert run.status() == Status(state="interrupted", step=7)
+
+
+def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
+    seen = []
+    for job in plan(
+        [[*small_job, f"encoding={name}"] for name in ("nope", "t5")], [], "", lambda _: None
+    ):
+        batches = job.data.training(job.config.train_length, job.config.seed)
+        seen.append(torch.stack([x for x, *_ in loader(batches, steps_of(job.config), 30)]))
+    assert len(seen[0]) == 10
+    assert torch.equal(*seen)
+
+
+def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
+    for name in ("t5", "learned", "rope"):
+        config = resolved([*small_job, f"encoding={name}"], [])
+        data = build_data(config, lambda _: None)
+        model = build_model(config, data.vocab_size)
+        assert count_parameters(config, data.vocab_size) == model.parameter_count()
+
+
+def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    claim = "{says: a, left: {perplexity: {encoding: rope, length: 2L}}, is: below, right: 9.5}"
+    curve = "{train_length: 24, unit: perplexity, source: b, values: {24: 19.73}}"
+    (bare,) = planned([small_job])
+    config = bare.config_file.read_text()
+    (run,) = planned([[*small_job, f"claims=[{claim}]", f"published=[{curve}]"]])
+    assert run.path == bare.path and run.config_file.read_text() == config
+    told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+    assert told["claims"][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
+    assert told["published"][0]["values"] == {"24": 19.73}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("claims=[{says: a}]", r"claims\[0\]: is, left, right missing"),
+        ("claims=3", "claims=3 must be a list"),
+        ("published=[3]", "published.0.: 3 must be a mapping"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_stops_the_plan(
+    small_job: list[str], tmp_path: Path, override: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        planned([[*small_job, override]])
+    assert not (tmp_path / "outputs").exists()

@@ -1,0 +1,85 @@
+"""A sweep on a real Slurm of one node: queued, preempted, cancelled, and told truly."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from posenc.runs.run_directory import RunDirectory, runs_of
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm_local.sh"
+DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if missing := [name for name in DAEMONS if shutil.which(name) is None]:
+        pytest.skip(f"no {', '.join(missing)}; scripts/slurm_local.sh install, as root, has them")
+    if os.getuid() != 0:
+        pytest.skip("scripts/slurm_local.sh start needs root")
+    folder = tmp_path / "slurm"
+    subprocess.run(["bash", SCRIPT, "start", folder], check=True, stdout=subprocess.DEVNULL)
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    yield
+    subprocess.run(["bash", SCRIPT, "stop", folder], check=True)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def queue() -> dict[str, str]:
+    """The state of every job in the queue, by name."""
+    command = ["squeue", "--noheader", "--format=%j %T"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(line.split() for line in listed.stdout.splitlines())
+
+
+def job_id(run: RunDirectory) -> str:
+    command = ["squeue", "--noheader", "--format=%A", f"--name={run.name}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+@pytest.mark.usefixtures("slurm")
+def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_path: Path) -> None:
+    """One of two runs is requeued and ends finished, its steps each once; the other is cancelled
+    and goes on when the command is typed again."""
+    words = [*small_job, "tokens=192000", "encoding=alibi,nope", "name=queued"]
+    words += ["hydra/launcher=submitit_slurm", "hydra.launcher.threads=1"]
+    command = [sys.executable, "-m", "posenc", "train", *words]
+    launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "outputs" / "queued"
+    until(lambda: len(queue()) == 2)
+    alibi, nope = runs_of(folder)
+    until(lambda: all(len(run.metrics()) > 5 for run in (alibi, nope)))
+    assert queue() == {alibi.name: "RUNNING", nope.name: "RUNNING"}
+    assert {run.status().state for run in (alibi, nope)} == {"running"}
+    subprocess.run(["scontrol", "requeue", job_id(alibi)], check=True)
+    subprocess.run(["scancel", job_id(nope)], check=True)
+    until(lambda: nope.status().state == "interrupted" and nope.name not in queue())
+    reached = len(nope.metrics())
+    until(lambda: queue() == {alibi.name: "PENDING"})
+    assert alibi.status().state == "interrupted"
+    # Slurm holds a requeued job for two minutes after it began.
+    subprocess.run(["scontrol", "update", f"JobId={job_id(alibi)}", "StartTime=now"], check=True)
+    _, printed = launcher.communicate(timeout=400)
+    assert launcher.returncode == 1
+    assert not queue()
+    assert alibi.status().state == "finished", printed
+    assert "interrupted: stopped by a signal" in printed
+    assert [row["step"] for row in alibi.metrics()] == list(range(1, 1001))
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "1 runs for slurm (1 finished before)" in again.stderr
+    assert [row["step"] for row in nope.metrics()] == list(range(1, 1001))
+    assert 5 < reached < 1000

@@ -1,0 +1,96 @@
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from posenc.runs.files import read_json, write_json
+from posenc.runs.lock import lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.view import expected_runs, status_json, status_shown
+
+Planned = Callable[..., RunDirectory]
+
+
+@pytest.fixture
+def folder(planned: Planned) -> Path:
+    """An experiment of every state; one planned run's directory is gone, one was never planned."""
+    now = time.time()
+    run = planned("done", state="finished", work_done=1.0, updated=now)
+    planned("broken", state="failed", error="RunError: no [loss]", work_done=0.2, updated=now)
+    planned(
+        "busy",
+        state="running",
+        phase="evaluation",
+        work_done=0.75,
+        tokens_per_second=20080.0,
+        seconds=300.0,
+        updated=now,
+    )
+    planned("killed", state="running", work_done=0.5, updated=now)
+    planned("another")
+    order = ["killed", "done", "broken", "gone", "busy"]
+    plan = {"command": "posenc train experiment=trial", "runs": order}
+    write_json(run.path.parent / "plan.json", plan)
+    return run.path.parent
+
+
+def shown(folder: Path) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    with lock(folder / "busy" / ".lock", wait=False):
+        console.print(status_shown(expected_runs(folder)), soft_wrap=True)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_runs_stand_in_the_order_of_the_plan(folder: Path) -> None:
+    names = [run.name for run in expected_runs(folder)]
+    assert names == ["killed", "done", "broken", "gone", "busy", "another"]
+
+
+def test_every_state_is_shown(folder: Path) -> None:
+    rows = {line.split()[0]: line.split()[1:] for line in shown(folder).splitlines()[:7]}
+    assert rows["killed"] == ["interrupted", "50", "%", "0:00", "ago"]
+    assert rows["done"] == ["finished", "100", "%", "0:00", "ago"]
+    assert rows["broken"] == ["failed", "20", "%", "0:00", "ago"]
+    assert rows["gone"] == rows["another"] == ["pending", "0", "%"]
+    assert rows["busy"] == ["running", "evaluation", "75", "%", "20.1k", "1:40", "0:00", "ago"]
+
+
+def test_errors_and_the_command_that_goes_on(folder: Path) -> None:
+    below = shown(folder)
+    assert "broken failed: RunError: no [loss]" in below
+    assert "killed interrupted: its process was killed" in below
+    assert "6 runs: 2 pending, 1 running, 1 interrupted, 1 failed, 1 finished" in below
+    assert "to finish: posenc train experiment=trial retry=true\n" in below
+
+
+def test_a_finished_experiment_needs_no_command(planned: Planned) -> None:
+    folder = planned("done", state="finished", work_done=1.0).path.parent
+    write_json(folder / "plan.json", {"command": "posenc train", "runs": ["done"]})
+    assert "to finish" not in shown(folder)
+
+
+def test_json_has_every_field(folder: Path) -> None:
+    with lock(folder / "busy" / ".lock", wait=False):
+        entries = {entry["run"]: entry for entry in status_json(expected_runs(folder))}
+    assert entries["busy"]["left"] == pytest.approx(100.0)
+    assert entries["busy"]["path"] == str(folder / "busy")
+    assert entries["killed"]["state"] == "interrupted" and entries["killed"]["left"] is None
+    assert entries["gone"]["state"] == "pending"
+    assert entries["busy"]["command"] == "posenc train experiment=trial"
+    assert entries["broken"]["command"] == "posenc train experiment=trial retry=true"
+    assert entries["done"]["command"] is None
+
+
+def test_runs_of_several_commands_are_each_told_their_own(folder: Path) -> None:
+    plan = read_json(folder / "plan.json")
+    commands = {"gone": "posenc train seed=3", "broken": "posenc train seed=1"}
+    write_json(folder / "plan.json", plan | {"commands": commands})
+    told = [line for line in shown(folder).splitlines() if line.startswith("to finish: ")]
+    assert told == [
+        "to finish: posenc train experiment=trial",
+        "to finish: posenc train seed=1 retry=true",
+        "to finish: posenc train seed=3",
+    ]
