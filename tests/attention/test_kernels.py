@@ -48,7 +48,7 @@ class Content(NoPE):
 class Mixed(T5):
     """Adds the distance-weighted attention to every channel of the output."""
 
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor:
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor:
         return (weights * distance.clamp(min=0).sin()).sum(-1, keepdim=True).expand(-1, -1, -1, 8)
 
 
@@ -216,7 +216,7 @@ def test_a_kernel_asked_for_by_name_refuses_what_it_cannot_serve(
 
 
 class Undeclared(NoPE):
-    """Looks at the query's position without saying so among its exceptions."""
+    """Looks at the query's position without saying so among its limitations."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)

@@ -24,7 +24,7 @@ class Sound(Encoding):
 class Excepted(Encoding):
     """Nothing wrong: what does not hold is declared."""
 
-    exceptions: Mapping[str, str] = {"shift": "the query's own position counts"}
+    limitations: Mapping[str, str] = {"shift": "the query's own position counts"}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
@@ -45,11 +45,11 @@ class TellsTheHost(Encoding):
 
 
 class Mistyped(Encoding):
-    exceptions: Mapping[str, str] = {"shfit": "a slip of the pen"}
+    limitations: Mapping[str, str] = {"shfit": "a slip of the pen"}
 
 
 class Unreasoned(Encoding):
-    exceptions: Mapping[str, str] = {"shift": ""}
+    limitations: Mapping[str, str] = {"shift": ""}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
@@ -72,7 +72,7 @@ class Leaking(Encoding):
 class Excusing(Encoding):
     """Declares what in truth holds."""
 
-    exceptions: Mapping[str, str] = {"causal": "so it is said"}
+    limitations: Mapping[str, str] = {"causal": "so it is said"}
 
 
 class Counting(Encoding):
@@ -105,7 +105,7 @@ class FailsInTraining(Encoding):
 class Limited(Encoding):
     """A table; `limit` is what it says of itself."""
 
-    exceptions: Mapping[str, str] = {"extrapolates": "a table ends"}
+    limitations: Mapping[str, str] = {"extrapolates": "a table ends"}
     error: ClassVar[str] = "there are {limit} positions"
 
     def __init__(self, geometry: Geometry) -> None:
@@ -126,7 +126,7 @@ class LimitUnnamed(Limited):
 
 
 class LimitUndeclared(Limited):
-    exceptions: Mapping[str, str] = {}
+    limitations: Mapping[str, str] = {}
 
 
 class LimitUnkept(Limited):
@@ -298,7 +298,7 @@ class SumsInFloat32(Encoding):
 
 
 class MixesInHalfPrecision(Encoding):
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor:
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor:
         half = weights if weights.dtype == torch.float64 else weights.bfloat16()
         mean = (half * distance.clamp(min=0)).sum(dim=-1, keepdim=True) / 100
         return mean.to(weights.dtype).expand(*weights.shape[:-1], self.geometry.head_width)

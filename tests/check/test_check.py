@@ -42,7 +42,7 @@ WRONG: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     ("AnglesUnderAutocast", {}, {"half_precision_is_harmless": "rotate of layer 0"}),
     ("SlopesInABuffer", {}, {"half_precision_is_harmless": "after .bfloat16()"}),
     ("SumsInFloat32", {}, {"half_precision_is_harmless": "bias of layer 0"}),
-    ("MixesInHalfPrecision", {}, {"half_precision_is_harmless": "mix of layer 0"}),
+    ("MixesInHalfPrecision", {}, {"half_precision_is_harmless": "value_bias of layer 0"}),
 ]
 
 

@@ -244,7 +244,7 @@ def test_a_block_of_rows_and_keys_is_a_part_of_the_whole(
     encoding = build(make, geometry())
     x, q, k = draw(encoding.geometry, 20)
     whole = added(encoding, x, q, k).tril()
-    start = 0 if "shift" in encoding.exceptions else 9
+    start = 0 if "shift" in encoding.limitations else 9
     block = added(encoding, x[:, start:], q[:, :, 14:], k[:, :, start:])
     torch.testing.assert_close(block.tril(14 - start), whole[:, :, 14:, start:])
 
@@ -521,7 +521,7 @@ def test_dape_makes_the_exceptions_of_its_inner_encoding(
     name: str, shift: bool, configured: Configured
 ) -> None:
     encoding = build_encoding(configured(f"encoding={name}"), [])
-    assert ("shift" not in encoding.exceptions) == shift
+    assert ("shift" not in encoding.limitations) == shift
 
 
 def test_dapes_inner_encoding_is_chosen_and_set_from_outside(configured: Configured) -> None:

@@ -110,7 +110,7 @@ def test_shaw_values(heads: int, width: int, layers: int, per_head: bool, clip: 
     inputs, layer = Inputs(heads, width), layers - 1
     table = encoding.values
     assert table is not None
-    ours = encoding.at_layer(layer).mix(inputs.weights, inputs.distance)
+    ours = encoding.at_layer(layer).value_bias(inputs.weights, inputs.distance)
     assert ours is not None
     oracle = torch.zeros(2, heads, QUERIES, width, dtype=torch.float64)
     for i in range(QUERIES):
@@ -122,7 +122,9 @@ def test_shaw_values(heads: int, width: int, layers: int, per_head: bool, clip: 
             oracle = oracle + added
     pull = torch.randn(oracle.shape, generator=torch.Generator().manual_seed(1)).double()
     agree(ours, oracle, pull, [inputs.weights, table])
-    single = encoding.float().at_layer(layer).mix(inputs.weights.float(), inputs.distance.float())
+    single = (
+        encoding.float().at_layer(layer).value_bias(inputs.weights.float(), inputs.distance.float())
+    )
     assert single is not None and single.dtype == torch.float32
     close_in_single(single, ours)
 
@@ -141,7 +143,7 @@ def test_shaw_shapes_start_and_refusal() -> None:
     assert 0.9 * limit < own.keys.abs().max() <= limit
     without = Shaw(geometry(4, 16), values=False)
     assert [name for name, _ in without.named_parameters()] == ["keys"]
-    assert without.mix(torch.ones(1, 4, 2, 2), torch.zeros(2, 2)) is None
+    assert without.value_bias(torch.ones(1, 4, 2, 2), torch.zeros(2, 2)) is None
     with pytest.raises(ValueError, match="clip=0 must be 1 or more"):
         Shaw(geometry(4, 16), clip=0)
 
@@ -383,11 +385,11 @@ def test_shaw_values_of_20_000_tokens_in_single_precision() -> None:
     distance = torch.arange(20_000.0).flip(0)[None].double()
     weights = torch.rand(1, 1, 1, 20_000, generator=torch.Generator().manual_seed(0)).double()
     weights = weights / weights.sum()
-    exact = encoding.mix(weights, distance)
+    exact = encoding.value_bias(weights, distance)
     near = weights[..., -16:].flip(-1)
     by_row = torch.cat([near, 1 - near.sum(dim=-1, keepdim=True)], dim=-1)
     assert exact is not None
     torch.testing.assert_close(exact, by_row @ encoding.values[0])
-    single = encoding.float().mix(weights.float(), distance.float())
+    single = encoding.float().value_bias(weights.float(), distance.float())
     assert single is not None
     torch.testing.assert_close(single.double(), exact, rtol=1e-6, atol=1e-7)

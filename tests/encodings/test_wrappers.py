@@ -160,7 +160,7 @@ def test_log_n_golden_values(position: int, wanted: float) -> None:
 def test_drope_is_its_inner_encoding_and_then_none() -> None:
     encoding = Drope(GEOMETRY, inner=Alibi, dropped=0.25)
     for share, inner in [(0.0, Alibi), (0.75, Alibi), (0.76, NoPE), (1.0, NoPE), (0.5, Alibi)]:
-        encoding.progress(share)
+        encoding.set_training_progress(share)
         for name in ("reference", "sdpa"):
             found = attended(encoding.at_layer(3), 16, name)
             torch.testing.assert_close(found, attended(inner(GEOMETRY), 16), msg=f"{share} {name}")
@@ -175,7 +175,7 @@ def test_drope_scales_logits_past_the_training_length_once_dropped(
 ) -> None:
     encoding = Drope(GEOMETRY, inner=ROPE, scale=scale)
     x, q, k, _ = drawn(16 * factor)
-    encoding.progress(1.0)
+    encoding.set_training_progress(1.0)
     scaled, same = encoding.rotate(x, q, k, torch.arange(16 * factor))
     torch.testing.assert_close(scaled / q, torch.full_like(q, wanted), rtol=1e-8, atol=0)
     assert torch.equal(same, k)
@@ -183,9 +183,9 @@ def test_drope_scales_logits_past_the_training_length_once_dropped(
 
 def test_what_was_dropped_stays_dropped_in_saved_weights() -> None:
     trained, loaded = (Drope(GEOMETRY, inner=Fire) for _ in range(2))
-    trained.progress(1.0)
+    trained.set_training_progress(1.0)
     loaded.load_state_dict(trained.state_dict(), strict=True)
-    assert isinstance(loaded.here, Encoding) and not loaded.acts("bias")
+    assert isinstance(loaded.here, Encoding) and not loaded.overrides("bias")
 
 
 # Randomized positions
@@ -335,8 +335,8 @@ def test_fast_kernels_are_not_lost_to_a_wrapper() -> None:
         partial(Drope, inner=ROPE),
     ):
         encoding = make(GEOMETRY)
-        assert not any(encoding.acts(hook) for hook in ("bias", "content_bias", "mix"))
-        assert encoding.acts("rotate")
+        assert not any(encoding.overrides(hook) for hook in ("bias", "content_bias", "value_bias"))
+        assert encoding.overrides("rotate")
 
 
 # From the command line
@@ -355,6 +355,6 @@ def test_inner_encodings_and_their_knobs_are_chosen_by_override(configured: Conf
     )
     encoding = build_encoding(config, [])
     first, second = encoding.at_layer(0), encoding.at_layer(3)
-    assert first.window() == 7 and first.acts("bias") and isinstance(second, Rope)
+    assert first.window() == 7 and first.overrides("bias") and isinstance(second, Rope)
     with pytest.raises(ConfigError, match=r"encoding.first.siz.*nearest: size"):
         build_encoding(configured("encoding=rnope_swa", "+encoding.first.siz=7"), [])

@@ -29,7 +29,10 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     """Attention as `reference.attend` defines it."""
     batch, heads, length, _ = q.shape
     layers, training = encoding.geometry.layers, torch.is_grad_enabled()
-    of_position = not (encoding.acts("content_bias") or encoding.acts("mix")) and pos.ndim == 1
+    of_position = (
+        not (encoding.overrides("content_bias") or encoding.overrides("value_bias"))
+        and pos.ndim == 1
+    )
     biases = different(layers) if of_position else layers * batch
     saved = biases * heads * length * window_of(encoding, length)
     found = []
@@ -66,7 +69,7 @@ def one(
 
     By explicit softmax where the encoding needs the weights themselves.
     """
-    if encoding.acts("mix"):
+    if encoding.overrides("value_bias"):
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)
     form = partial(masked_bias, encoding, x, q, k, pos, rows, keys)
     added = shared((id(encoding), rows.start), form) if share else form()

@@ -9,7 +9,7 @@ from posenc.encodings.base import Encoding
 
 def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
     """Why not, if the encoding does anything to scores or outputs."""
-    acting = [hook for hook in ("bias", "content_bias", "mix") if encoding.acts(hook)]
+    acting = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
     if acting or encoding.window() is not None:
         return f"it has a {acting[0] if acting else 'window'}"
     return None

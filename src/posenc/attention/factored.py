@@ -21,9 +21,9 @@ Column = tuple[int, Tensor | None, Tensor | None]
 
 def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
     """Why not, if the encoding is more than a bias with factors for positions like these."""
-    if not encoding.acts("bias_factors"):
+    if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    if encoding.window() is not None or encoding.acts("mix"):
+    if encoding.window() is not None or encoding.overrides("value_bias"):
         return "it has a window, or adds to the output"
     if q.dtype not in PARTS:
         return f"{q.dtype} does not hold the factors"

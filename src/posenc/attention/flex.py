@@ -54,7 +54,7 @@ def with_line(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor)
         q,
         k,
         v,
-        score_mod=biased if encoding.acts("bias") else None,
+        score_mod=biased if encoding.overrides("bias") else None,
         block_mask=mask(length, window_of(encoding, length), q.device),
         scale=v.shape[-1] ** -0.5,
     )

@@ -8,7 +8,7 @@ from posenc.encodings.base import Encoding
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """softmax(q . k / sqrt(d) + bias) v + mix, all scores at once."""
+    """softmax(q . k / sqrt(d) + bias) v + value bias, all scores at once."""
     everything = slice(0, q.shape[2])
     return attend_rows(encoding, x, q, k, v, pos, everything, everything)
 
@@ -27,8 +27,8 @@ def attend_rows(
     dtype = wide(q.dtype)
     weights = scores_of(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
     out = weights @ v[:, :, keys].to(dtype)
-    if encoding.acts("mix"):
-        mixed = encoding.mix(weights, distances(at(pos, rows), at(pos, keys), dtype))
+    if encoding.overrides("value_bias"):
+        mixed = encoding.value_bias(weights, distances(at(pos, rows), at(pos, keys), dtype))
         out = out if mixed is None else out + mixed
     return out.to(v.dtype)
 

@@ -41,7 +41,7 @@ def bias(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
 ) -> Tensor | None:
     """Position and content bias [B|1, H, R, K] of a block, in float32 or wider; None for none."""
-    if not (encoding.acts("bias") or encoding.acts("content_bias")):
+    if not (encoding.overrides("bias") or encoding.overrides("content_bias")):
         return None
     dtype = wide(q.dtype)
     head = torch.arange(q.shape[1], device=q.device)[:, None, None]

@@ -11,10 +11,10 @@ LOOKS_AT_QUERY = "its bias looks at the query's position, undeclared"
 
 def applies(encoding: Encoding, pos: Tensor) -> str | None:
     """Why not, if the encoding is more than a bias of distance and a window at these positions."""
-    if encoding.acts("content_bias") or encoding.acts("mix"):
+    if encoding.overrides("content_bias") or encoding.overrides("value_bias"):
         return "the encoding acts on what the tokens say"
-    if encoding.acts("bias") and "shift" in encoding.exceptions:
-        return f"its bias is not one of distance alone: {encoding.exceptions['shift']}"
+    if encoding.overrides("bias") and "shift" in encoding.limitations:
+        return f"its bias is not one of distance alone: {encoding.limitations['shift']}"
     if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
         return "positions do not follow one another"
     return None

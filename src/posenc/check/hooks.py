@@ -66,8 +66,8 @@ def answers(encoding: Encoding, layer: int, to: Given) -> dict[str, Tensor]:
         dtype = wide(q.dtype)
         weights = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(hidden, -torch.inf)
         distance = distances(at(to.pos, rows), at(to.pos, keys), dtype)
-        mixed = here.mix(weights.softmax(dim=-1), distance)
-    return found if mixed is None else {**found, "mix": mixed}
+        mixed = here.value_bias(weights.softmax(dim=-1), distance)
+    return found if mixed is None else {**found, "value_bias": mixed}
 
 
 def _drawn(seed: int, *shape: int) -> Tensor:

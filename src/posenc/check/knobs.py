@@ -33,7 +33,7 @@ class Behaviour:
         """The output there, computed when it is first asked for."""
         while len(self.outputs) <= index:
             training, share = CIRCUMSTANCES[len(self.outputs)]
-            self.model.encoding.progress(share)
+            self.model.encoding.set_training_progress(share)
             text = tokens(self.length, batch=1)
             self.outputs.append(output(self.model, text, training=training))
         return self.outputs[index]

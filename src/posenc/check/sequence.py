@@ -23,7 +23,7 @@ def is_causal(subject: Subject) -> Verdict:
     seen = subject.length * 5 // 8
     before, after = tokens(subject.length), tokens(subject.length)
     after[:, seen:] = tokens(subject.length, seed=1)[:, seen:]
-    declared = subject.plain.encoding.exceptions.get("causal")
+    declared = subject.plain.encoding.limitations.get("causal")
     for kernel in KERNELS:
         model = subject.model({"kernel": kernel})
         a, b = (output(model, which)[:, :seen] for which in (before, after))
@@ -38,7 +38,7 @@ def has_prefixes(subject: Subject) -> Verdict:
     """no token knows how many come after it"""
     length, changes = subject.reach(2 * subject.length)
     model, short = subject.model(changes), subject.length // 2
-    declared = model.encoding.exceptions.get("prefix")
+    declared = model.encoding.limitations.get("prefix")
     off = 0.0
     for training in (False,) if declared is None else (False, True):
         whole = output(model, tokens(length), training=training)[:, :short]
@@ -53,13 +53,13 @@ def extrapolates(subject: Subject) -> Verdict:
     """8 times the length is finite or refused"""
     model, longer = subject.plain, LONGER * subject.length
     limit = model.encoding.max_length()
-    declared = model.encoding.exceptions.get("extrapolates")
+    declared = model.encoding.limitations.get("extrapolates")
     if limit is None and declared is not None:
         return fails(f"declared an exception ({declared}), yet max_length() is None")
     if limit is None:
         return _finite(model, longer) or holds(f"{longer} tokens")
     if declared is None:
-        return fails(f"max_length() is {limit}, but `extrapolates` is not among the exceptions")
+        return fails(f"max_length() is {limit}, but `extrapolates` is not among the limitations")
     if wrong := _finite(model, min(limit, longer)) or _wrong_at(model.encoding, limit):
         return wrong
     told = f"{limit + 1} tokens are refused" if limit <= LONGEST_TRIED else f"the limit is {limit}"
@@ -78,8 +78,8 @@ def goes_by_differences(subject: Subject) -> Verdict:
         for step in _steps(model.encoding, pos)
     }
     step, most = max(off.items(), key=lambda item: item[1])
-    declared = model.encoding.exceptions.get("shift")
-    if declared is None and model.encoding.acts("embed") and most > SHIFTED:
+    declared = model.encoding.limitations.get("shift")
+    if declared is None and model.encoding.overrides("embed") and most > SHIFTED:
         declared = "what is added to the stream claims nothing"
     return judged(most <= SHIFTED, f"{most:.1e} {step} tokens further on", declared)
 

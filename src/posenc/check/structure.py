@@ -42,8 +42,8 @@ def holds_no_fact_of_the_host(subject: Subject) -> Verdict:
 
 
 def declares_with_reason(subject: Subject) -> Verdict:
-    """exceptions are known and have reasons"""
-    declared = subject.plain.encoding.exceptions
+    """limitations are known and have reasons"""
+    declared = subject.plain.encoding.limitations
     unknown = sorted(set(declared) - set(EXCEPTIONS))
     bare = [name for name, reason in declared.items() if not reason]
     if unknown:
@@ -84,7 +84,7 @@ def _misshapen(encoding: Encoding, layer: int, to: Given) -> Iterator[tuple[str,
         "rotate": ((batch, heads, length, wider), to.q.dtype),
         "rotate of keys": (found["rotate"].shape, to.q.dtype),
         "bias": ((batch, heads, ROWS, length), wide),
-        "mix": ((batch, heads, ROWS, width), wide),
+        "value_bias": ((batch, heads, ROWS, width), wide),
     }
     for name, tensor in found.items():
         shape, dtype = wanted[name]

@@ -60,7 +60,7 @@ def loads_at_any_length(subject: Subject) -> Verdict:
     except (ConfigError, RuntimeError) as error:
         of_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
         if of_size and limit is not None and limit < length:
-            reason = short.encoding.exceptions.get("extrapolates", "it has a limit")
+            reason = short.encoding.limitations.get("extrapolates", "it has a limit")
             return Verdict("exception", f"{reason}; {limit} positions are no {length}")
         return fails(one_line(error))
     return holds(f"of {subject.length} tokens into {length}")

@@ -44,13 +44,13 @@ Factors = tuple[Tensor | None, Tensor | None]
 class Encoding(nn.Module):
     """No positional encoding (NoPE), and what every other one overrides.
 
-    A subclass takes a Geometry first, then its own knobs by keyword. `exceptions` declares which
+    A subclass takes a Geometry first, then its own knobs by keyword. `limitations` declares which
     of the properties `causal`, `prefix` (a token's output does not depend on later tokens' being
     there), `shift` (positions count by their differences; what adds to the stream claims nothing)
     and `extrapolates` it does not have, each with the reason.
     """
 
-    exceptions: Mapping[str, str] = {}
+    limitations: Mapping[str, str] = {}
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Encoding(nn.Module):
         """
         return None
 
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         """What attention weights [B, H, R, K] add to the attention's output, [B, H, R, d]."""
         return None
 
@@ -109,10 +109,10 @@ class Encoding(nn.Module):
         """The encoding of layer `index`; the same in every layer unless overridden."""
         return self
 
-    def progress(self, share: float) -> None:
+    def set_training_progress(self, fraction: float) -> None:
         """Told by the host, before every step, which share of the training ends with it."""
 
-    def acts(self, hook: str) -> bool:
+    def overrides(self, hook: str) -> bool:
         """Whether the hook of that name is more than the identity here."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 

@@ -20,7 +20,8 @@ from torch.nn.functional import leaky_relu
 from posenc.encodings.base import Encoding, Geometry, PerLayer
 
 BEYOND_A_BIAS = (
-    "positions", "embed", "rotate", "content_bias", "mix", "window", "max_length", "progress",
+    "positions", "embed", "rotate", "content_bias", "value_bias", "window", "max_length",
+    "set_training_progress",
 )  # fmt: skip
 
 
@@ -35,7 +36,7 @@ class Dape(PerLayer):
             raise ValueError(f"hidden={hidden} must be 1 or more")
         layers, heads = geometry.layers, geometry.heads
         self.inner = nn.ModuleList(inner(replace(geometry, layers=1)) for _ in range(layers))
-        self.exceptions = only_a_bias(self.static(0)).exceptions
+        self.limitations = only_a_bias(self.static(0)).limitations
         self.first, self.first_offset = _linear(layers, 2 * heads, hidden)
         self.second, self.second_offset = _linear(layers, hidden, heads)
 
@@ -60,8 +61,8 @@ class Dape(PerLayer):
 
 def only_a_bias(encoding: Encoding) -> Encoding:
     """The encoding itself; ValueError where it adds no bias of distance, or acts elsewhere too."""
-    others = [hook for hook in BEYOND_A_BIAS if encoding.acts(hook)]
-    if others or not encoding.acts("bias"):
+    others = [hook for hook in BEYOND_A_BIAS if encoding.overrides(hook)]
+    if others or not encoding.overrides("bias"):
         does = f"acts through {', '.join(others)}" if others else "adds no bias"
         raise ValueError(
             f"inner={type(encoding).__name__} {does}; give an encoding that is a bias of distance"

@@ -34,9 +34,9 @@ class Drope(Wrapper):
     def here(self) -> Encoding:
         return self.none if self.gone else super().here
 
-    def progress(self, share: float) -> None:
-        super().progress(share)
-        self.gone = share > 1 - self.dropped
+    def set_training_progress(self, fraction: float) -> None:
+        super().set_training_progress(fraction)
+        self.gone = fraction > 1 - self.dropped
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.gone)

@@ -22,7 +22,7 @@ LARGEST = 1e6  # scale and threshold: their product stays well within float32
 class Fire(Encoding):
     """Distance relative to the query's position, past a trained threshold, through a perceptron."""
 
-    exceptions: Mapping[str, str] = {
+    limitations: Mapping[str, str] = {
         "shift": "distance is divided by a function of the query's position"
     }
 

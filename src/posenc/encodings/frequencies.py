@@ -15,7 +15,7 @@ class SinusoidalFrequencies(nn.Module):
     """The waves of a spectrum of `width`: width/2 frequencies, fixed or trained from there.
 
     What is trained is an offset from the spectrum's frequencies, zero at first: as good as the
-    frequencies themselves, and exact at the start in any precision. `exceptions` are what a
+    frequencies themselves, and exact at the start in any precision. `limitations` are what a
     spectrum that looks at the sequence's length makes of the encoding.
     """
 
@@ -27,7 +27,7 @@ class SinusoidalFrequencies(nn.Module):
         lengths = train_length, 2 * train_length
         within, past = (spectrum(width, train_length, length) for length in lengths)
         follows = within[1] != past[1] or not torch.equal(within[0], past[0])
-        self.exceptions = {"prefix": FOLLOWS} if follows else {}
+        self.limitations = {"prefix": FOLLOWS} if follows else {}
         self.offset = nn.Parameter(torch.zeros(width // 2)) if trainable else None
 
     def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:

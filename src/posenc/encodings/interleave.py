@@ -22,7 +22,7 @@ class Interleave(Encoding):
         self.first, self.second = (
             inside_layers(make(geometry), "it cannot vary by layer") for make in (first, second)
         )
-        self.exceptions = {**self.first.exceptions, **self.second.exceptions}
+        self.limitations = {**self.first.limitations, **self.second.limitations}
 
     def at_layer(self, index: int) -> Encoding:
         inner = self.first if (index + 1) % self.every else self.second
@@ -32,6 +32,6 @@ class Interleave(Encoding):
         limits = [inner.max_length() for inner in (self.first, self.second)]
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def progress(self, share: float) -> None:
+    def set_training_progress(self, fraction: float) -> None:
         for inner in (self.first, self.second):
-            inner.progress(share)
+            inner.set_training_progress(fraction)

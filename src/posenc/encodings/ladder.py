@@ -33,7 +33,7 @@ class Integers(Encoding):
 class ScaledIntegers(Encoding):
     """The position as a share of the sequence's last one, T - 1 where none are given."""
 
-    exceptions: Mapping[str, str] = {"prefix": "positions are divided by the last one at hand"}
+    limitations: Mapping[str, str] = {"prefix": "positions are divided by the last one at hand"}
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         steps = along_sequence(pos, "scaled_integers").double()

@@ -14,7 +14,7 @@ from posenc.encodings.base import Encoding, Geometry, along_sequence
 class Learned(Encoding):
     """One trained vector for each of `length` positions (the training length where null)."""
 
-    exceptions: Mapping[str, str] = {"extrapolates": "a table has no row past its end"}
+    limitations: Mapping[str, str] = {"extrapolates": "a table has no row past its end"}
 
     def __init__(self, geometry: Geometry, *, length: int | None = None, std: float = 0.02) -> None:
         super().__init__(geometry)

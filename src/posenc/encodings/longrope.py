@@ -26,7 +26,7 @@ class LongRope(Rope):
     search for the factors of one model and length sets out.
     """
 
-    exceptions: Mapping[str, str] = {"shift": "the first positions are not slowed"}
+    limitations: Mapping[str, str] = {"shift": "the first positions are not slowed"}
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class Pope(PerLayer):
         self.waves = SinusoidalFrequencies(
             spectrum, 2 * width, geometry.train_length, trainable=trainable
         )
-        self.exceptions = {**self.exceptions, **self.waves.exceptions}
+        self.limitations = {**self.limitations, **self.waves.limitations}
         self.phase = nn.Parameter(torch.zeros(geometry.layers, geometry.heads, 1, width))
         if phases == "uniform":
             nn.init.uniform_(self.phase, -2 * math.pi, 0)

@@ -37,12 +37,12 @@ class Randomized(Wrapper):
         super().__init__(geometry, inner)
         self.draws = Draws(longest, evaluation)
         refuse(self.inner, longest, geometry.train_length)
-        self.exceptions = {
-            **self.exceptions,
+        self.limitations = {
+            **self.limitations,
             "prefix": "positions of a sequence are drawn together",
         }
         if evaluation != "arange":
-            self.exceptions["extrapolates"] = f"there are {longest} positions to choose from"
+            self.limitations["extrapolates"] = f"there are {longest} positions to choose from"
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         length = len(along_sequence(pos, "randomized"))
@@ -64,15 +64,15 @@ class Randomized(Wrapper):
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         return self.here.bias_factors(x, pos) if self.draws.offsets is None else None
 
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        return self.here.mix(weights, self.draws.moved(distance))
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
+        return self.here.value_bias(weights, self.draws.moved(distance))
 
     def max_length(self) -> int | None:
         own = self.draws.evaluation != "arange"
         return self.draws.longest if own else self.inner.max_length()
 
-    def acts(self, hook: str) -> bool:
-        return hook == "embed" or self.here.acts(hook)
+    def overrides(self, hook: str) -> bool:
+        return hook == "embed" or self.here.overrides(hook)
 
 
 class Draws:
@@ -123,8 +123,8 @@ def refuse(inner: Encoding, longest: int, train_length: int) -> None:
             f"longest={longest} is past the {limit} positions of inner={name};"
             f" give longest={limit} or less, or an inner encoding that reaches further"
         )
-    acting = ("embed", "rotate", "bias", "content_bias", "mix")
-    if inner.acts("positions") or isinstance(inner, Randomized):
+    acting = ("embed", "rotate", "bias", "content_bias", "value_bias")
+    if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} has positions of its own; give another, such as rope")
-    if not any(inner.acts(hook) for hook in acting):
+    if not any(inner.overrides(hook) for hook in acting):
         raise ValueError(f"inner={name} has no positions to draw; give another, such as rope")

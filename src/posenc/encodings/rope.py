@@ -43,7 +43,7 @@ class Rope(Encoding):
         self.waves = SinusoidalFrequencies(
             spectrum, self.turned, geometry.train_length, trainable=trainable
         )
-        self.exceptions = {**self.exceptions, **self.waves.exceptions}
+        self.limitations = {**self.limitations, **self.waves.limitations}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32

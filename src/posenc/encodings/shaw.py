@@ -43,7 +43,7 @@ class Shaw(PerLayer):
         scores = q.to(distance.dtype) @ keys.mT * q.shape[-1] ** -0.5
         return pick(scores, self.row(distance))
 
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         if self.values is None:
             return None
         row = self.row(distance).expand_as(weights)

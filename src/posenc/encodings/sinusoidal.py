@@ -32,7 +32,7 @@ class Sinusoidal(Encoding):
         self.waves = SinusoidalFrequencies(
             spectrum, geometry.width, geometry.train_length, trainable=trainable
         )
-        self.exceptions = {**self.exceptions, **self.waves.exceptions}
+        self.limitations = {**self.limitations, **self.waves.limitations}
 
     def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         """p [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""

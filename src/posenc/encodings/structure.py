@@ -53,7 +53,7 @@ def from_end(length: int, device: torch.device) -> Tensor:
 class RandomWalk(Encoding):
     """Return probabilities of `steps` steps, through a trained linear map."""
 
-    exceptions: Mapping[str, str] = {"prefix": END}
+    limitations: Mapping[str, str] = {"prefix": END}
 
     def __init__(self, geometry: Geometry, *, steps: int = 16) -> None:
         super().__init__(geometry)
@@ -79,7 +79,7 @@ class RandomWalk(Encoding):
 class Degree(Encoding):
     """A trained row of a table for each degree, the last for all beyond; rows ~ N(0, std^2)."""
 
-    exceptions: Mapping[str, str] = {"prefix": END}
+    limitations: Mapping[str, str] = {"prefix": END}
 
     def __init__(self, geometry: Geometry, *, rows: int = 512, std: float = 0.02) -> None:
         super().__init__(geometry)

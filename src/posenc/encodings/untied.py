@@ -22,7 +22,7 @@ class Untied(Encoding):
             inside_layers(inner(one), "its weights cannot differ by layer")
             for _ in range(geometry.layers)
         )
-        self.exceptions = self.level(0).exceptions
+        self.limitations = self.level(0).limitations
         if not any(True for _ in self.parameters()):
             raise ValueError(
                 f"inner={type(self.level(0)).__name__} has no weights that could differ by layer;"
@@ -41,6 +41,6 @@ class Untied(Encoding):
     def max_length(self) -> int | None:
         return self.level(0).max_length()
 
-    def progress(self, share: float) -> None:
+    def set_training_progress(self, fraction: float) -> None:
         for index in range(len(self.levels)):
-            self.level(index).progress(share)
+            self.level(index).set_training_progress(fraction)

@@ -16,7 +16,7 @@ class Wrapper(PerLayer):
     def __init__(self, geometry: Geometry, inner: Inner) -> None:
         super().__init__(geometry)
         self.inner = inner(geometry)
-        self.exceptions = {**self.inner.exceptions, **self.exceptions}
+        self.limitations = {**self.inner.limitations, **self.limitations}
 
     @property
     def here(self) -> Encoding:
@@ -43,8 +43,8 @@ class Wrapper(PerLayer):
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
         return self.here.bias_factors(x, pos)
 
-    def mix(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        return self.here.mix(weights, distance)
+    def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
+        return self.here.value_bias(weights, distance)
 
     def window(self) -> int | None:
         return self.here.window()
@@ -52,16 +52,16 @@ class Wrapper(PerLayer):
     def max_length(self) -> int | None:
         return self.inner.max_length()
 
-    def progress(self, share: float) -> None:
-        self.inner.progress(share)
+    def set_training_progress(self, fraction: float) -> None:
+        self.inner.set_training_progress(fraction)
 
-    def acts(self, hook: str) -> bool:
-        return getattr(type(self), hook) is not getattr(Wrapper, hook) or self.here.acts(hook)
+    def overrides(self, hook: str) -> bool:
+        return getattr(type(self), hook) is not getattr(Wrapper, hook) or self.here.overrides(hook)
 
 
 def inside_layers(encoding: Encoding, why: str) -> Encoding:
     """The encoding, if it acts inside layers alone; ValueError for one that adds to the stream."""
-    if encoding.acts("embed"):
+    if encoding.overrides("embed"):
         raise ValueError(
             f"{type(encoding).__name__} acts before the first layer, so {why};"
             f" give one that acts in attention alone, such as rope, alibi or t5"

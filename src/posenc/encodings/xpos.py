@@ -25,7 +25,7 @@ LARGEST_GAMMA = 1e6  # past 1e16 nothing would decay in float64
 class Xpos(Rope):
     """Rotation with a decay of its own for each pair, slower for the lower frequencies."""
 
-    exceptions: Mapping[str, str] = {
+    limitations: Mapping[str, str] = {
         "extrapolates": "the scale of keys leaves float32 at a distance of many times scale_base"
     }
 

@@ -45,7 +45,7 @@ class LanguageModel(pl.LightningModule):
         # and the devices draw what one would for the same micro-batches.
         number = batch_idx * world_size() + rank()
         torch.manual_seed(seed_of(self.seed, f"batch {number}"))
-        self.model.encoding.progress((self.global_step + 1) / self.total_steps)
+        self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         inputs, targets, scored = batch

@@ -59,7 +59,9 @@ def new_angles(
     waves: SinusoidalFrequencies, subject: Subject, longer: int
 ) -> tuple[Tensor, Tensor]:
     """Which frequencies meet angles at `longer` that L did not have, and which never turn in L."""
-    window = subject.encoding.at_layer(0).window() if not subject.encoding.acts("embed") else None
+    window = (
+        subject.encoding.at_layer(0).window() if not subject.encoding.overrides("embed") else None
+    )
     spans = []
     for length in (subject.length, longer):
         angles, _ = waves.angles(subject.positions(length))

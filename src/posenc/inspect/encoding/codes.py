@@ -79,7 +79,7 @@ def _farthest(subject: Subject, what: str) -> Measured:
     found = code(subject.encoding, pos)
     if found is None:
         found = at_distances(subject.encoding, pos, FAR)
-    if found is None and subject.encoding.at_layer(0).acts("content_bias"):
+    if found is None and subject.encoding.at_layer(0).overrides("content_bias"):
         return Measured(
             FARTHEST, None, "it comes from what the tokens say, not from positions alone"
         )

@@ -62,7 +62,7 @@ def curve(subject: Subject, length: int, *, equal: bool) -> Tensor:
     """
     host, pos = subject.encoding.geometry, subject.positions(length)
     said = samples(host.head_width).repeat(1, host.heads)  # [S, D]
-    said = torch.cat([said, -said]) if subject.encoding.acts("embed") else said
+    said = torch.cat([said, -said]) if subject.encoding.overrides("embed") else said
     if not equal:
         said = torch.cat([said[:FEW], -said[:FEW]])
     total = torch.zeros(host.heads, length, dtype=torch.float64)

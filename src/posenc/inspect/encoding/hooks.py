@@ -11,13 +11,13 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.subject import Subject
 
-INSIDE = ("rotate", "bias", "content_bias", "mix")
+INSIDE = ("rotate", "bias", "content_bias", "value_bias")
 
 
 def acting(encoding: Encoding) -> list[str]:
     """The hooks of the encoding that do anything."""
-    found = ["embed"] if encoding.acts("embed") else []
-    return found + [hook for hook in INSIDE if encoding.at_layer(0).acts(hook)]
+    found = ["embed"] if encoding.overrides("embed") else []
+    return found + [hook for hook in INSIDE if encoding.at_layer(0).overrides(hook)]
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
@@ -35,8 +35,8 @@ def code(encoding: Encoding, pos: Tensor) -> Tensor | None:
     tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
     host = encoding.geometry
     nothing = torch.zeros(1, tokens, host.width, dtype=torch.float64)
-    parts = [encoding.embed(nothing, pos)[0]] if encoding.acts("embed") else []
-    if encoding.at_layer(0).acts("rotate"):
+    parts = [encoding.embed(nothing, pos)[0]] if encoding.overrides("embed") else []
+    if encoding.at_layer(0).overrides("rotate"):
         same = nothing.new_ones(1, host.heads, tokens, host.head_width)
         turned, _ = encoding.at_layer(0).rotate(nothing, same, same, pos)
         parts.append(turned[0, 0])
@@ -77,7 +77,7 @@ def operands(
     through projections that are the identity (article 000's H = I).
     """
     stream = encoding.embed(x, pos)
-    if encoding.acts("embed"):
+    if encoding.overrides("embed"):
         added = (stream - x).unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
         q, k = q + added, k + added
     here, tokens = encoding.at_layer(0), q.shape[2]

@@ -57,7 +57,7 @@ def neighbours(subject: Subject) -> list[Measured]:
 
 
 def _at_width(subject: Subject, name: str, width: int) -> Measured:
-    per_head = not subject.encoding.acts("embed")
+    per_head = not subject.encoding.overrides("embed")
     model = width * subject.config.model.heads if per_head else width
     encoding = subject.build({"model.width": model})
     share, size = still(encoding, subject.positions(subject.length))

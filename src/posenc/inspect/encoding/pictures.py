@@ -89,13 +89,13 @@ def plane(subject: Subject) -> Tensor | None:
     host, total = subject.encoding.geometry, torch.zeros(len(square) + 1, dtype=torch.float64)
     said = samples(host.head_width).repeat(1, host.heads)
     try:
-        for row in torch.cat([said, -said]) if subject.encoding.acts("embed") else said:
+        for row in torch.cat([said, -said]) if subject.encoding.overrides("embed") else said:
             x = row.expand(1, points.shape[1], -1)
             k = x.unflatten(-1, (host.heads, host.head_width)).transpose(1, 2)
             total += scores(subject.encoding, x, k, k, points.double())[0].mean(0)
     except ValueError:
         return None
-    count = len(said) * (2 if subject.encoding.acts("embed") else 1)
+    count = len(said) * (2 if subject.encoding.overrides("embed") else 1)
     found = (total[:-1] - total[-1]) / count
     return None if found.abs().max() == 0 else found.view(len(line_), -1)
 

@@ -42,7 +42,7 @@ def shift(subject: Subject) -> list[Measured]:
 
 
 def _products(subject: Subject, pos: Tensor, step: int) -> Measured:
-    if not subject.encoding.acts("embed"):
+    if not subject.encoding.overrides("embed"):
         return Measured(PRODUCTS, None, "nothing is added to tokens")
     here, there = (code(subject.encoding, p) for p in (pos, pos + step))
     assert here is not None and there is not None

@@ -122,7 +122,7 @@ def bound(subjects: Sequence[Subject]) -> Picture | None:
         subject.label: float(subject.config.encoding.spectrum.base)
         for subject in subjects
         if "base" in (subject.config.encoding.get("spectrum") or {})
-        and subject.encoding.at_layer(0).acts("rotate")
+        and subject.encoding.at_layer(0).overrides("rotate")
     }
     if not bases:
         return None

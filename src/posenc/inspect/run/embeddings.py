@@ -25,7 +25,7 @@ def token_vectors(model: Decoder, vocabulary: int) -> Tensor:
 @torch.no_grad()
 def position_vectors(encoding: Encoding, length: int, device: torch.device) -> Tensor | None:
     """What each of `length` positions adds to the stream [T, D] in float64; None for nothing."""
-    if not encoding.acts("embed"):
+    if not encoding.overrides("embed"):
         return None
     nothing = torch.zeros(1, length, encoding.geometry.width, device=device)
     added = encoding.embed(nothing, encoding.positions(length, device))[0].double().cpu()
