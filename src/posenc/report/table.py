@@ -1,0 +1,232 @@
+"""A table, with one writer each for the terminal, csv, Markdown, LaTeX and HTML.
+
+    table = Table(
+        title="Perplexity, trained at L = 64",
+        columns=[
+            Column("encoding", align="left"),
+            Column("64", detail="L", format=".2f"),
+            Column("128", detail="2L", format=".2f"),
+        ],
+        rows=[["alibi", 35.31, Cell(34.62, best=True)], ["learned", 36.02, None]],
+        notes=["The lowest of each column is marked."],
+    )
+    console.print(table)  # rich; a table too wide for the console is cut into pieces
+    table.to_csv()        # numbers unrounded
+    table.to_markdown()   # best cells in bold
+    table.to_latex()      # for booktabs and, where a column wraps, tabularx
+    table.to_html()       # part of a page: see page.py
+
+A cell is a text, a number or None (missing), or a `Cell` that adds how it is shown. Titles, notes
+and details that contain `code` show it as code on a page.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from posenc.report.html_templates import render
+
+MISSING = "-"
+Value = str | float | None
+Tone = Literal["", "good", "bad", "open", "strong", "quiet"]
+STYLES = {"good": "bold green", "bad": "bold red", "open": "bold yellow", "strong": "bold"}
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{character: f"\\{character}" for character in "{}$&#_%"},
+}
+UNBOUNDED = 10_000  # columns of text, to measure how wide a table would like to be
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and how the cells below it are shown.
+
+    `format` applies to numbers: a format specification such as ".2f", or a function. `detail` is a
+    second, smaller line of the heading. The text of a column that may `wrap` is broken over lines.
+    """
+
+    name: str
+    align: Literal["left", "right"] = "right"
+    format: str | Callable[[float], str] = ""
+    detail: str = ""
+    wrap: bool = False
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name} ({self.detail})" if self.detail else self.name
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value and how it is shown: marked as the best, in a tone, with smaller lines below it.
+
+    `links` (text, address) stand in place of the value on a page, where `tooltip` appears under the
+    pointer.
+    """
+
+    value: Value
+    best: bool = False
+    tone: Tone = ""
+    details: Sequence[str] = ()
+    links: Sequence[tuple[str, str]] = ()
+    tooltip: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns; the first `keys` columns say what a row is about."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell | Value]]
+    notes: Sequence[str] = ()
+    keys: int = 1
+
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
+
+    def text(self, cell: Cell, column: Column) -> str:
+        """Return the value as it is read, in every form but csv."""
+        if cell.value is None:
+            return MISSING
+        if isinstance(cell.value, str):
+            return cell.value
+        if callable(column.format):
+            return column.format(cell.value)
+        return format(cell.value, column.format)
+
+    def tooltip(self, cell: Cell) -> str:
+        return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
+
+    def to_csv(self) -> str:
+        return csv_text(
+            [
+                [column.name for column in self.columns],
+                *([cell.value for cell in row] for row in self.cells),
+            ]
+        )
+
+    def to_markdown(self) -> str:
+        """Return a GitHub table with title and notes as paragraphs around it."""
+        rule = ["---" if column.align == "left" else "---:" for column in self.columns]
+        heads = [escape_markdown(column.heading) for column in self.columns]
+        rows = [self._texts(row, _markdown_cell) for row in self.cells]
+        grid = "\n".join(f"| {' | '.join(row)} |" for row in [heads, rule, *rows])
+        title = [f"**{escape_markdown(self.title)}**"] if self.title else []
+        return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
+
+    def to_latex(self) -> str:
+        """Return a table environment whose caption is the title and the notes."""
+        wraps = any(column.wrap for column in self.columns)
+        name, width = ("tabularx", "{\\linewidth}") if wraps else ("tabular", "")
+        sides = "".join("X" if c.wrap else c.align[0] for c in self.columns)
+        heads = [escape_latex(column.heading) for column in self.columns]
+        rows = [self._texts(row, _latex_cell) for row in self.cells]
+        head, *body = (f"{' & '.join(row)} \\\\\n" for row in [heads, *rows])
+        sentences = [f"{self.title}." if self.title else "", *self.notes]
+        return (
+            f"\\begin{{table}}\n\\begin{{{name}}}{width}{{{sides}}}\n"
+            f"\\toprule\n{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{{name}}}\n"
+            f"\\caption{{{escape_latex(' '.join(filter(None, sentences)))}}}\n\\end{{table}}\n"
+        )
+
+    def to_html(self) -> str:
+        return render("table.html.j2", table=self, zip=zip)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.title:
+            yield Text(self.title, "bold")
+        for i, piece in enumerate(self._pieces(console, options)):
+            yield from [Text(), piece] if i else [piece]
+        for note in self.notes:
+            yield Text(note, "dim")
+
+    def _texts(self, row: Sequence[Cell], write: Callable[[Cell, str], str]) -> list[str]:
+        pairs = zip(row, self.columns, strict=True)
+        return [write(cell, self.text(cell, column)) for cell, column in pairs]
+
+    def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
+        """Return as few tables as fit into the width, each with the key columns."""
+        wide, rest = console.options.update(width=UNBOUNDED), len(self.columns) - self.keys
+        pieces = [self._piece(range(len(self.columns)))]
+        if any(column.wrap for column in self.columns):
+            return pieces
+        for count in range(rest, 0, -1):
+            starts = range(self.keys, len(self.columns), count)
+            ends = [min(start + count, len(self.columns)) for start in starts]
+            pieces = [
+                self._piece([*range(self.keys), *range(start, end)])
+                for start, end in zip(starts, ends, strict=True)
+            ]
+            widths = (Measurement.get(console, wide, piece).maximum for piece in pieces)
+            if max(widths) <= options.max_width:
+                break
+        return pieces
+
+    def _piece(self, indices: Sequence[int]) -> RichTable:
+        piece = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+        for column in (self.columns[i] for i in indices):
+            heading = Text.assemble(column.name, (f"\n{column.detail}", "dim"))
+            piece.add_column(
+                heading if column.detail else Text(column.name),
+                justify=column.align,
+                vertical="top",
+                no_wrap=not column.wrap,
+                overflow="fold",
+            )
+        for row in self.cells:
+            piece.add_row(*(self._rich_cell(row[i], self.columns[i]) for i in indices))
+        return piece
+
+    def _rich_cell(self, cell: Cell, column: Column) -> Text:
+        text = self.text(cell, column)
+        if cell.best:
+            return Text(f"*{text}", "bold green")
+        lines = [Text(text, STYLES.get(cell.tone, "dim" if cell.tone == "quiet" else ""))]
+        return Text("\n").join([*lines, *(Text(line, "dim") for line in cell.details)])
+
+
+def csv_text(lines: Sequence[Sequence[object]]) -> str:
+    """Return lines of values as csv, with "-" for None."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([MISSING if item is None else item for item in line] for line in lines)
+    return text.getvalue()
+
+
+def escape_markdown(text: str) -> str:
+    """Return text in which nothing is read as a table's edge, as emphasis or as HTML."""
+    return re.sub(r"([|*<\\])", r"\\\1", text)
+
+
+def escape_latex(text: str) -> str:
+    """Return text in which LaTeX finds no command but that of code between backticks."""
+    escaped = "".join(LATEX.get(character, character) for character in text)
+    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", escaped)
+
+
+def _markdown_cell(cell: Cell, text: str) -> str:
+    strong = cell.best or cell.tone == "strong"
+    text = f"**{escape_markdown(text)}**" if strong else escape_markdown(text)
+    return "<br>".join([text, *map(escape_markdown, cell.details)])
+
+
+def _latex_cell(cell: Cell, text: str) -> str:
+    strong = cell.best or cell.tone == "strong"
+    return f"\\textbf{{{escape_latex(text)}}}" if strong else escape_latex(text)

@@ -1,0 +1,135 @@
+"""One table in every form: the same texts, aligned, escaped, with the best cells marked."""
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from posenc.report.table import MISSING, Cell, Column, Table, escape_latex
+
+HOSTILE = "100% of A_B & <b>C</b> ~ {x} \\input | #1"
+TABLE = Table(
+    title="Perplexity, trained at L = 64",
+    columns=[
+        Column("encoding", align="left"),
+        Column("seeds"),
+        Column("64", detail="L", format=".2f"),
+        Column("128", detail="2L", format=lambda value: f"{value:.1f} ppl"),
+    ],
+    rows=[["alibi", 3, 35.3123, Cell(34.62, best=True)], [HOSTILE, 3, 36.0, None]],
+    notes=["Run `posenc report`."],
+    keys=2,
+)
+
+
+def printed(table: Table, width: int) -> str:
+    console = Console(file=(text := io.StringIO()), width=width)
+    console.print(table)
+    return text.getvalue()
+
+
+class Cells(HTMLParser):
+    """The text and the attributes of every cell of a page, row by row."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.attributes: dict[str, dict[str, str | None]] = {}
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if self.inside or tag not in ("td", "th"):
+            return
+        self.inside = True
+        self.rows[-1].append("")
+        self.last = dict(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self.inside = False
+            self.attributes[self.rows[-1][-1]] = self.last
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+def test_csv_has_the_unrounded_values() -> None:
+    header, *rows = csv.reader(io.StringIO(TABLE.to_csv()))
+    assert header == ["encoding", "seeds", "64", "128"]
+    assert rows == [["alibi", "3", "35.3123", "34.62"], [HOSTILE, "3", "36.0", MISSING]]
+
+
+def test_markdown_aligns_columns_and_marks_the_best_in_bold() -> None:
+    lines = TABLE.to_markdown().splitlines()
+    assert lines[0] == "**Perplexity, trained at L = 64**"
+    assert lines[2:5] == [
+        "| encoding | seeds | 64 (L) | 128 (2L) |",
+        "| --- | ---: | ---: | ---: |",
+        "| alibi | 3 | 35.31 | **34.6 ppl** |",
+    ]
+    assert (
+        "<b>" not in lines[5].replace("\\<b>", "") and len(re.findall(r"(?<!\\)\|", lines[5])) == 5
+    )
+    assert lines[-1] == TABLE.notes[0]
+
+
+def test_latex_is_balanced_and_escaped() -> None:
+    text = TABLE.to_latex()
+    assert "alibi & 3 & 35.31 & \\textbf{34.6 ppl} \\\\" in text
+    assert escape_latex(HOSTILE) in text and "\\texttt{posenc report}" in text
+    bare = re.sub(r"\\[{}\\%&$#_]", "", text.replace("\\\\\n", "\n"))
+    depths = [bare[:i].count("{") - bare[:i].count("}") for i in range(len(bare) + 1)]
+    assert min(depths) == 0 and depths[-1] == 0
+    assert not re.search(r"[%#$_~^]", bare)
+    assert text.count("\\begin{") == text.count("\\end{") == 2
+
+
+def test_a_wrapping_column_is_as_wide_as_the_page_allows() -> None:
+    table = Table("", [Column("claim", align="left", wrap=True), Column("L")], [["word " * 40, 64]])
+    assert "\\begin{tabularx}{\\linewidth}{Xr}" in table.to_latex()
+    lines = printed(table, 60).splitlines()
+    assert max(map(len, lines)) <= 60 and " ".join(lines).count("word") == 40
+
+
+def test_html_is_escaped_and_has_tooltips_links_and_details() -> None:
+    cell = Cell("one", links=[("config & log", "../a b/config.yaml")])
+    details = Cell(1.5, details=["why: `code`"], tone="bad", tooltip="mean 1.5")
+    table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [[cell, details]])
+    page = table.to_html() + TABLE.to_html()
+    cells = Cells(page)
+    assert "<b>C" not in page
+    assert '<a href="../a%20b/config.yaml">config &amp; log</a>' in page
+    assert "<small>why: <code>code</code></small>" in page
+    assert cells.attributes["1.5why: code"] == {"class": "right bad", "title": "mean 1.5"}
+    assert cells.attributes["34.6 ppl"]["class"] == "right best"
+    assert cells.attributes["35.31"]["title"] == "35.3123"
+    assert cells.rows[-2:] == [
+        ["alibi", "3", "35.31", "34.6 ppl"],
+        [HOSTILE, "3", "36.00", MISSING],
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_narrow_terminal_gets_pieces_that_repeat_the_key_columns(width: int) -> None:
+    columns = [Column("encoding", align="left"), Column("seeds")]
+    columns += [Column(str(64 * 2**i), format=".2f") for i in range(10)]
+    table = Table("Title", columns, [["alibi", 3, *map(float, range(10))]], keys=2)
+    text = printed(table, width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert text.count("alibi") == sum("encoding" in line for line in lines)
+    assert (text.count("alibi") > 1) == (width < 100)
+    assert [n for n in re.findall(r"\d\.00", text)] == [f"{i}.00" for i in range(10)]
+
+
+def test_the_terminal_shows_markup_as_text_and_marks_the_best() -> None:
+    text = printed(TABLE, 200)
+    assert HOSTILE in text and "*34.6 ppl" in text
+    assert text.splitlines()[0].rstrip() == TABLE.title
