@@ -18,11 +18,11 @@ LAYERS = [
     {"training"},
     {"evaluation"},
     {"claims"},
-    {"tracking", "report"},
+    {"report"},
+    {"tracking"},
     {"sweeps"},
     {"benchmark"},
     {"inspect"},
-    {"dashboard"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -26,7 +26,7 @@ from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.runs.progress import Progress
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.null_tracker import NullTracker
+from posenc.tracking.tracker import NullTracker
 from posenc.training.batches import loader
 from posenc.training.fit import language_model, trainer_of
 from posenc.training.recorder import Recorder

@@ -1,4 +1,4 @@
-"""Run directories, W&B's own reader of what its client left, and as much server as it needs."""
+"""Run directories, W&B's own reader of offline run files, and a stub of its server."""
 
 import json
 import os
@@ -27,7 +27,7 @@ CONFIG = {
     "precision": "float32",
     "kernel": "auto",
     "modules": [],
-    "logger": {"_target_": "posenc.tracking.wandb_run.Wandb"},
+    "logger": {"_target_": "posenc.tracking.wandb_tracker.WandbTracker"},
     "model": {"width": 128},
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
@@ -42,8 +42,8 @@ CONFIG = {
 }
 
 
-class Fragment:
-    """One `.wandb` file as `wandb leet inspect` prints it."""
+class OfflineRunFile:
+    """A `.wandb` file as `wandb leet inspect` prints it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,17 +54,17 @@ class Fragment:
         return json.loads(_leet(self.path, "--summary", "--json"))
 
     def history(self) -> list[dict[str, Any]]:
-        rows = [record["history"]["item"] for record in self.of("history")]
+        rows = [record["history"]["item"] for record in self.records_of("history")]
         return [
             {k: v for k, v in row.items() if k not in ("_runtime", "_timestamp")} for row in rows
         ]
 
-    def of(self, kind: str) -> list[dict[str, Any]]:
+    def records_of(self, kind: str) -> list[dict[str, Any]]:
         return [record for record in self.records if record["type"] == kind]
 
     @property
     def run(self) -> dict[str, Any]:
-        return self.of("run")[0]["run"]
+        return self.records_of("run")[0]["run"]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Fragment:
 
 @pytest.fixture(autouse=True)
 def wandb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for wandb, and none of the caller's settings."""
+    """An empty home directory for wandb, without WANDB_ variables from outside the test."""
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
@@ -101,11 +101,11 @@ def run(folder: Path, config: DictConfig) -> RunDirectory:
 
 
 @pytest.fixture
-def inspect() -> Callable[[Path], list[Fragment]]:
-    """All W&B fragments below an experiment's folder, oldest first."""
+def read_offline() -> Callable[[Path], list[OfflineRunFile]]:
+    """Reads all offline run files in an experiment's folder, oldest first."""
 
-    def read(folder: Path) -> list[Fragment]:
-        return [Fragment(path) for path in sorted(folder.glob("wandb/*run-*/run-*.wandb"))]
+    def read(folder: Path) -> list[OfflineRunFile]:
+        return [OfflineRunFile(path) for path in sorted(folder.glob("wandb/*run-*/run-*.wandb"))]
 
     return read
 
@@ -117,7 +117,7 @@ def _leet(path: Path, *options: str) -> str:
 
 @pytest.fixture
 def rows() -> Callable[..., list[dict[str, Any]]]:
-    """Rows of a training log for steps `first` to `last`, of 256 tokens each."""
+    """Makes rows of a training log for steps `first` to `last`, of 256 tokens each."""
 
     def make(first: int, last: int) -> list[dict[str, Any]]:
         return [
@@ -129,8 +129,8 @@ def rows() -> Callable[..., list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def measured() -> Callable[..., dict[str, Any]]:
-    """A row of `evaluation.json`."""
+def evaluation_row() -> Callable[..., dict[str, Any]]:
+    """Makes a row of `evaluation.json`."""
 
     def make(length: int, perplexity: float, **changes: Any) -> dict[str, Any]:
         row = {
@@ -150,17 +150,17 @@ def measured() -> Callable[..., dict[str, Any]]:
 
 
 class Server(ThreadingHTTPServer):
-    """As much of a W&B server as clients need for runs, their files, artifacts and views.
+    """The part of a W&B server that clients need for runs, their files, artifacts and views.
 
-    `trouble` makes it answer with that HTTP status or, with "hang", not at all. Keeps what it was
-    sent: `runs` by id, `views` by name.
+    Keeps what it receives: `runs` by id, `views` by name. If `failure` is set, it answers with
+    that HTTP status or, for "hang", not at all.
     """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.trouble: str | int | None = None
+        self.failure: str | int | None = None
         self.released = threading.Event()
         self.runs: dict[str, dict] = {}
         self.views: dict[str, dict] = {}
@@ -170,7 +170,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request, client_address) -> None:
-        """A client that has given up is no news here."""
+        """Print nothing when a client disconnects."""
 
     def answer(self, path: str, body: bytes) -> dict:
         if path.startswith("/upload/"):
@@ -181,76 +181,78 @@ class Server(ThreadingHTTPServer):
             return self.stream(self.runs[path.split("/")[-2]], json.loads(body))
         if path != "/graphql":
             return {}
-        asked = json.loads(body)
-        operation = re.search(r"(?:query|mutation)\s+(\w+)", asked["query"])
-        reply = getattr(self, operation[1], None) if operation else None
-        return {"data": reply(asked.get("variables") or {}) if reply else {}}
+        request = json.loads(body)
+        operation = re.search(r"(?:query|mutation)\s+(\w+)", request["query"])
+        handler = getattr(self, operation[1], None) if operation else None
+        return {"data": handler(request.get("variables") or {}) if handler else {}}
 
-    def Viewer(self, given: dict) -> dict:
+    def Viewer(self, variables: dict) -> dict:
         return {"viewer": {"id": "u", "entity": "lab", "username": "lab", "flags": "{}"}}
 
-    def GetDefaultEntity(self, given: dict) -> dict:
-        return self.Viewer(given)
+    def GetDefaultEntity(self, variables: dict) -> dict:
+        return self.Viewer(variables)
 
-    def RunResumeStatus(self, given: dict) -> dict:
-        bucket = self.bucket(given["name"]) if given["name"] in self.runs else None
+    def RunResumeStatus(self, variables: dict) -> dict:
+        name = variables["name"]
+        bucket = self.bucket(name) if name in self.runs else None
         return {"model": {"id": "p", "name": "posenc", "bucket": bucket}}
 
-    def UpsertBucket(self, given: dict) -> dict:
-        run = self.runs.setdefault(given["name"], {"files": {}, "uploads": {}, "artifacts": []})
-        told = {"group": "groupName", "job_type": "jobType", "name": "displayName", "tags": "tags"}
-        told |= {"project": "project", "sweep": "sweep"}
-        run |= {key: given[sent] for key, sent in told.items() if given.get(sent) is not None}
-        if given.get("config"):
-            run["config"] = {k: v["value"] for k, v in json.loads(given["config"]).items()}
-        return {"upsertBucket": {"bucket": self.bucket(given["name"]), "inserted": True}}
+    def UpsertBucket(self, variables: dict) -> dict:
+        new_run = {"files": {}, "uploads": {}, "artifacts": []}
+        run = self.runs.setdefault(variables["name"], new_run)
+        fields = {"group": "groupName", "job_type": "jobType", "name": "displayName"}
+        fields |= {"tags": "tags", "project": "project", "sweep": "sweep"}
+        run |= {k: variables[v] for k, v in fields.items() if variables.get(v) is not None}
+        if variables.get("config"):
+            run["config"] = {k: v["value"] for k, v in json.loads(variables["config"]).items()}
+        return {"upsertBucket": {"bucket": self.bucket(variables["name"]), "inserted": True}}
 
-    def CreateRunFiles(self, given: dict) -> dict:
-        at = f"{self.url}/upload/{given['run']}"
-        files = [{"name": name, "uploadUrl": f"{at}/{name}"} for name in given["files"]]
+    def CreateRunFiles(self, variables: dict) -> dict:
+        url = f"{self.url}/upload/{variables['run']}"
+        files = [{"name": name, "uploadUrl": f"{url}/{name}"} for name in variables["files"]]
         return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
 
-    def ArtifactType(self, given: dict) -> dict:
+    def ArtifactType(self, variables: dict) -> dict:
         return {"project": {"artifact": None}}
 
-    def CreateArtifact(self, given: dict) -> dict:
-        said = given.get("input") or given
-        names = said.get("artifactCollectionNames") or [said.get("artifactCollectionName")]
-        run = self.runs[said.get("runName") or said["runID"]]
-        run["artifacts"].append((said["artifactTypeName"], names[0], said["digest"]))
+    def CreateArtifact(self, variables: dict) -> dict:
+        fields = variables.get("input") or variables
+        names = fields.get("artifactCollectionNames") or [fields.get("artifactCollectionName")]
+        run = self.runs[fields.get("runName") or fields["runID"]]
+        run["artifacts"].append((fields["artifactTypeName"], names[0], fields["digest"]))
         sequence = {"id": "s", "latestArtifact": None}
         artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
         return {"createArtifact": {"artifact": artifact}}
 
-    def View(self, given: dict) -> dict:
-        """The views of a kind, those of a name if one is given."""
-        found = [
+    def View(self, variables: dict) -> dict:
+        """The views of a type, or the one of a name if the client asks for it."""
+        views = [
             {"user": {"username": "lab"}, "createdAt": "", "updatedAt": "", **view}
             for view in self.views.values()
-            if view["type"] == given.get("viewType", "runs")
-            if given.get("viewName") in (None, view["name"])
+            if view["type"] == variables.get("viewType", "runs")
+            if variables.get("viewName") in (None, view["name"])
         ]
         page = {"endCursor": None, "hasNextPage": False}
-        edges = [{"node": view, "cursor": "c"} for view in found]
+        edges = [{"node": view, "cursor": "c"} for view in views]
         return {"project": {"allViews": {"edges": edges, "pageInfo": page}}}
 
     ProjectViews = View
 
-    def GetProjects(self, given: dict) -> dict:
+    def GetProjects(self, variables: dict) -> dict:
         node = {"id": "p", "name": "posenc", "entityName": "lab", "createdAt": "", "user": None}
         node |= {"isBenchmark": False}
         page = {"endCursor": None, "hasNextPage": False}
         return {"models": {"edges": [{"node": node, "cursor": "c"}], "pageInfo": page}}
 
-    def ProjectInternalId(self, given: dict) -> dict:
+    def ProjectInternalId(self, variables: dict) -> dict:
         return {"project": {"id": "p", "internalId": "cA=="}}
 
-    def upsertView(self, given: dict) -> dict:
-        (old,) = [v for v in self.views.values() if v["id"] == given.get("id")] or [None]
-        name = old["name"] if old else given["name"]
+    def upsertView(self, variables: dict) -> dict:
+        (old,) = [v for v in self.views.values() if v["id"] == variables.get("id")] or [None]
+        name = old["name"] if old else variables["name"]
         view = self.views.setdefault(name, {"id": f"view{len(self.views)}", "name": name})
-        view |= {key: given[key] for key in ("type", "displayName", "description", "spec")}
-        view["project"] = {"id": "p", "name": given["projectName"], "entityName": "lab"}
+        view |= {key: variables[key] for key in ("type", "displayName", "description", "spec")}
+        view["project"] = {"id": "p", "name": variables["projectName"], "entityName": "lab"}
         return {"upsertView": {"view": view, "inserted": old is None}}
 
     UpsertView2 = upsertView
@@ -281,7 +283,7 @@ class Server(ThreadingHTTPServer):
         }
 
     def history(self, name: str) -> list[dict]:
-        """The rows of a run without what W&B adds to them but the step."""
+        """A run's history rows, without W&B's own fields except `_step`."""
         rows = [json.loads(line) for line in self.runs[name]["files"]["wandb-history.jsonl"]]
         return [{k: v for k, v in r.items() if k not in ("_runtime", "_timestamp")} for r in rows]
 
@@ -296,12 +298,12 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         assert isinstance(server, Server)
         body = self.rfile.read(int(self.headers["content-length"] or 0))
-        if server.trouble == "hang":
+        if server.failure == "hang":
             server.released.wait()
             return
-        failing = isinstance(server.trouble, int)
+        failing = isinstance(server.failure, int)
         reply = json.dumps({} if failing else server.answer(self.path, body)).encode()
-        self.send_response(server.trouble if isinstance(server.trouble, int) else 200)
+        self.send_response(server.failure if isinstance(server.failure, int) else 200)
         self.send_header("content-length", str(len(reply)))
         self.end_headers()
         self.wfile.write(reply)
@@ -314,15 +316,15 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def new_server(monkeypatch) -> Generator[Callable[[], Server]]:
-    """Starts a server that knows nothing, and points clients at it."""
-    with ExitStack() as started:
+    """Starts an empty server and makes it the one that clients use."""
+    with ExitStack() as stack:
 
         def start() -> Server:
-            server = started.enter_context(Server())
+            server = stack.enter_context(Server())
             thread = threading.Thread(target=server.serve_forever, args=(0.05,))
             thread.start()
-            for end in (thread.join, server.shutdown, server.released.set):
-                started.callback(end)
+            for stop in (thread.join, server.shutdown, server.released.set):
+                stack.callback(stop)
             monkeypatch.setenv("WANDB_BASE_URL", server.url)
             monkeypatch.setenv("WANDB_API_KEY", KEY)
             return server

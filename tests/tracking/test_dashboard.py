@@ -1,4 +1,4 @@
-"""The dashboard's specification against what runs really log, and against a server."""
+"""The workspace and report show only keys that runs log, and are saved once."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from posenc.runs.evaluation_rows import merge_positions, merge_rows
 from posenc.runs.files import append_line, write_json
 from posenc.runs.metrics import MetricsLog
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.wandb_run import Wandb
+from posenc.tracking.wandb_tracker import WandbTracker
 
 CLAIM = {
     "says": "RoPE gets worse",
@@ -25,23 +25,23 @@ CLAIM = {
 
 
 @pytest.fixture
-def experiment(folder, config, rows, measured) -> Path:
-    """Two encodings, each at its training length, as `posenc train` leaves their folders."""
+def experiment(folder, config, rows, evaluation_row) -> Path:
+    """The folder of two finished runs, with different encodings and training lengths."""
     for encoding, length in (("rope", 64), ("alibi", 128)):
         run = RunDirectory(folder / f"{encoding}-L{length}-s1-00000000")
         run.path.mkdir(parents=True)
-        of_run = {"train_length": length, "choices": {"encoding": encoding}}
-        OmegaConf.save(OmegaConf.merge(config, of_run), run.config_file)
+        changes = {"train_length": length, "choices": {"encoding": encoding}}
+        OmegaConf.save(OmegaConf.merge(config, changes), run.config_file)
         for row in rows(1, 3):
             MetricsLog(run.metrics_file).append(row | {"validation_loss": 1.5})
         append_line(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
         lengths = (length, 2 * length, 4 * length)
         for protocol in ("nonoverlapping", "by_position"):
-            told = [measured(at, at / 2, protocol=protocol, count=9) for at in lengths]
-            merge_rows(run.evaluation_file, told)
-        for at in lengths:
-            name = f"f00d.validation.{at}"
-            arrays = {f"{name}.sum": np.ones(at), f"{name}.count": np.ones(at, dtype=int)}
+            results = [evaluation_row(n, n / 2, protocol=protocol, count=9) for n in lengths]
+            merge_rows(run.evaluation_file, results)
+        for n in lengths:
+            name = f"f00d.validation.{n}"
+            arrays = {f"{name}.sum": np.ones(n), f"{name}.count": np.ones(n, dtype=int)}
             merge_positions(run.positions_file, arrays)
         run.status().but(state="finished").write(run.status_file)
     write_json(folder / "plan.json", {"runs": [], "claims": [CLAIM], "about": {"title": "Look"}})
@@ -58,7 +58,7 @@ def spec_of(folder: Path) -> dict[str, Any]:
 
 
 def panels(node: Any) -> Iterator[dict[str, Any]]:
-    """Every panel, however deep."""
+    """All panels in a specification."""
     if isinstance(node, dict):
         if "viewType" in node:
             yield node
@@ -69,11 +69,10 @@ def panels(node: Any) -> Iterator[dict[str, Any]]:
             yield from panels(child)
 
 
-def named(panel: dict[str, Any]) -> dict[str, set[str]]:
-    """What a panel reads, by where it has to be found; KeyError for a kind not known here."""
+def keys_of(panel: dict[str, Any]) -> dict[str, set[str]]:
+    """The history, summary and config keys that a panel reads; KeyError for an unknown type."""
     config = panel["config"]
-    summary = {"summary:", "summary_metrics."}
-    read = {
+    keys = {
         "Run History Line Plot": lambda: {
             "history": {config["xAxis"], *config["metrics"]},
             "config": {config["groupBy"]},
@@ -87,47 +86,48 @@ def named(panel: dict[str, Any]) -> dict[str, set[str]]:
         "Markdown Panel": dict,
         "Run Comparer": dict,
     }[panel["viewType"]]()
-    for prefix in summary:
-        read = {k: {name.removeprefix(prefix) for name in v} for k, v in read.items()}
-    return {k: {name.removesuffix(".value") for name in v} for k, v in read.items()}
+    for prefix in ("summary:", "summary_metrics."):
+        keys = {k: {name.removeprefix(prefix) for name in v} for k, v in keys.items()}
+    return {k: {name.removesuffix(".value") for name in v} for k, v in keys.items()}
 
 
-def logged(fragments) -> dict[str, set[str]]:
-    """What every fragment of an experiment has, as W&B's own reader tells it."""
+def logged_by_every_run(offline_files) -> dict[str, set[str]]:
+    """The history, summary and config keys that are in every offline run file."""
 
     def common(keys) -> set[str]:
         return set.intersection(*(set(key) for key in keys))
 
     return {
-        "history": common([name for row in f.history() for name in row] for f in fragments),
-        "summary": common(f.summary["summary"] for f in fragments),
-        "config": common(f.config for f in fragments),
+        "history": common([name for row in f.history() for name in row] for f in offline_files),
+        "summary": common(f.summary["summary"] for f in offline_files),
+        "config": common(f.config for f in offline_files),
     }
 
 
-def test_every_field_of_every_panel_is_logged_by_every_run(experiment, inspect):
+def test_every_key_of_every_panel_is_logged_by_every_run(experiment, read_offline):
     for run in sorted(experiment.glob("*-s1-*")):
-        tracker = Wandb()
+        tracker = WandbTracker()
         tracker.start(RunDirectory(run), RunDirectory(run).config())
         tracker.finish(failed=False)
-    there = logged(inspect(experiment))
+    logged = logged_by_every_run(read_offline(experiment))
     spec = spec_of(experiment)
-    shown = list(panels(spec))
+    all_panels = list(panels(spec))
     assert {"Run History Line Plot", "Scatter Plot", "Bar Chart", "Weave"} <= {
-        panel["viewType"] for panel in shown
+        panel["viewType"] for panel in all_panels
     }
-    for panel in shown:
-        for where, names in named(panel).items():
-            assert names <= there[where], panel
+    for panel in all_panels:
+        for section, keys in keys_of(panel).items():
+            assert keys <= logged[section], panel
     for runset in runsets(spec):
         for column in runset["runFeed"]["columnOrder"]:
-            where, name = column.split(":", 1)
-            assert where == "run" or name in there[where], column
+            section, key = column.split(":", 1)
+            assert section == "run" or key in logged[section], column
         for rule in runset["filters"]["filters"]:
-            assert rule["key"]["name"] in there[rule["key"]["section"]]
+            assert rule["key"]["name"] in logged[rule["key"]["section"]]
 
 
 def runsets(node: Any) -> Iterator[dict[str, Any]]:
+    """All run sets in a specification."""
     if isinstance(node, dict):
         yield from node.get("runSets", [])
         for child in node.values():
@@ -137,7 +137,7 @@ def runsets(node: Any) -> Iterator[dict[str, Any]]:
             yield from runsets(child)
 
 
-def test_the_specification_answers_the_question(experiment):
+def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experiment):
     spec = spec_of(experiment)
     sections = spec["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
     assert [section["name"] for section in sections] == [
@@ -153,28 +153,28 @@ def test_the_specification_answers_the_question(experiment):
     assert first["xLogScale"] and first["yLogScale"]
     assert "RoPE gets worse" in sections[0]["panels"][0]["config"]["value"]
     blocks = spec["report"]["spec"]["blocks"]
-    facets = [b for b in blocks if b["type"] == "panel-grid"]
-    rules = [rule for runset in runsets(facets) for rule in runset["filters"]["filters"]]
+    grids = [b for b in blocks if b["type"] == "panel-grid"]
+    rules = [rule for runset in runsets(grids) for rule in runset["filters"]["filters"]]
     assert {64, 128} <= {rule["value"] for rule in rules}
-    grouped = {p["config"].get("groupBy") for b in facets for p in panels(b)} - {None}
+    grouped = {p["config"].get("groupBy") for b in grids for p in panels(b)} - {None}
     assert grouped == {"encoding.value"}
     assert spec == spec_of(experiment)
 
 
-def test_a_group_for_each_variant_where_an_encoding_has_several(experiment):
+def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment):
     run = RunDirectory(experiment / "alibi-L128-s1-00000000")
-    other = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}
-    OmegaConf.save(OmegaConf.merge(run.config(), other), run.config_file)
+    changes = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}
+    OmegaConf.save(OmegaConf.merge(run.config(), changes), run.config_file)
     report = spec_of(experiment)["report"]
     grouped = {p["config"].get("groupBy") for p in panels(report)} - {None}
     assert grouped == {"variant.value"}
 
 
-def test_saved_twice_it_is_one_workspace_and_one_report(server, experiment, capsys):
+def test_saving_twice_updates_one_workspace_and_one_report(server, experiment, capsys):
     for _ in range(2):
         assert posenc("dashboard", experiment) == 0
-    addresses = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()]
-    assert addresses[:2] == addresses[2:]
+    urls = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()]
+    assert urls[:2] == urls[2:]
     kinds = sorted(view["type"] for view in server.views.values())
     assert kinds == ["project-view", "runs"]
     spec = spec_of(experiment)
@@ -184,7 +184,7 @@ def test_saved_twice_it_is_one_workspace_and_one_report(server, experiment, caps
         assert view["displayName"] == "posenc alibi-laptop"
 
 
-def test_without_a_server_one_message(experiment, monkeypatch, capsys):
+def test_without_a_server_the_error_names_the_option_spec(experiment, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     assert posenc("dashboard", experiment) == 1
     (message,) = capsys.readouterr().err.splitlines()

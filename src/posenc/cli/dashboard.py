@@ -13,26 +13,23 @@ from posenc.runs.run_directory import runs_of
 def run(arguments: Arguments) -> int:
     if find_spec("wandb_workspaces") is None:
         raise ConfigError("wandb-workspaces is not installed; pip install wandb-workspaces==0.4.13")
-    from posenc.dashboard import save
-    from posenc.dashboard.logged import read_logged
-    from posenc.dashboard.report import report
-    from posenc.dashboard.workspace import workspace
     from posenc.report.collect import read_experiment
-    from posenc.tracking.sync import wandb_of
+    from posenc.tracking import wandb_workspaces_api as api
+    from posenc.tracking.logged_keys import read_logged_keys
+    from posenc.tracking.upload import tracker_of
+    from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
     folder, console = folder_of(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    logged, target = read_logged(folder), wandb_of(runs_of(folder)[0])
-    only_spec = "--spec" in arguments.flags
-    entity = target.entity or (save.PLACEHOLDER if only_spec else save.default_entity())
-    made = (
-        workspace(entity, target.project, experiment, logged),
-        report(entity, target.project, experiment, logged),
-    )
-    if only_spec:
-        save.write_spec(folder / "dashboard.json", *made)
+    keys, tracker = read_logged_keys(folder), tracker_of(runs_of(folder)[0])
+    spec_only = "--spec" in arguments.flags
+    entity = tracker.entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
+    workspace = build_workspace(entity, tracker.project, experiment, keys)
+    report = build_report(entity, tracker.project, experiment, keys)
+    if spec_only:
+        api.write_spec(folder / "dashboard.json", workspace, report)
         console.print(str(folder / "dashboard.json"))
         return 0
-    for name, address in zip(("workspace", "report"), save.save(*made), strict=True):
-        console.print(f"{name}: {address}")
+    workspace_url, report_url = api.save(workspace, report)
+    console.print(f"workspace: {workspace_url}\nreport: {report_url}")
     return 0

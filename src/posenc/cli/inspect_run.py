@@ -23,8 +23,8 @@ from posenc.inspect.write import mirror, show, write
 from posenc.model.build import build_encoding
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.grids import expand
-from posenc.tracking.identity import run_config
 from posenc.tracking.tracker import Tracker
+from posenc.tracking.wandb_config import run_config
 
 SETTINGS = {
     "lengths": list[int] | None,

@@ -9,7 +9,7 @@ from posenc.runs.run_directory import runs_of
 
 
 def run(arguments: Arguments) -> int:
-    from posenc.tracking.sync import sync_figures, sync_run
+    from posenc.tracking.upload import upload_figures, upload_run
 
     folder, console = folder_of(arguments), Console(highlight=False)
     runs = runs_of(folder)
@@ -17,12 +17,12 @@ def run(arguments: Arguments) -> int:
         raise ConfigError(f"{folder} holds no runs; `posenc train` makes some")
     for done, directory in enumerate(runs):
         try:
-            console.print(f"{directory.name}: {sync_run(directory)}")
+            console.print(f"{directory.name}: {upload_run(directory)}")
         except RunError as error:
             raise RunError(
                 f"{directory.name}: {error}; {done} of {len(runs)} runs are done, nothing is lost:"
                 f" the same command goes on from here"
             ) from None
-    if sync_figures(folder):
+    if upload_figures(folder):
         console.print("the report's figures: uploaded")
     return 0

@@ -16,8 +16,7 @@ from posenc.report import html
 from posenc.report.layout import Section, document, figure
 from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.inspection import Inspection
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.tracker import Inspection, Tracker
 
 UNBOUNDED = 10**4  # columns; a narrower terminal breaks the lines
 WRITTEN = (".csv", ".md", ".png", ".svg")
@@ -70,7 +69,7 @@ def mirror(
     """The tables and the written figures as a W&B run of its own; `run` is what it is called."""
     tables = {table.file: (table.columns, table.rows) for table in findings.tables if table.file}
     images = [folder / f"{picture.file}.png" for picture in findings.pictures]
-    tracker.inspection(Inspection(run, config, tables, images))
+    tracker.log_inspection(Inspection(run, config, tables, images))
 
 
 def _table(table: Table) -> dict[str, str]:

@@ -27,8 +27,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.exits import FAILED, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.sweeps.facts import check_devices
 from posenc.sweeps.freeze import code_digest
-from posenc.tracking.null_tracker import NullTracker
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.tracker import NullTracker, Tracker
 from posenc.training.checkpoint import found
 from posenc.training.distributed import ProcessGroupLost, joined, settled
 from posenc.training.fit import fit

@@ -1,1 +1,1 @@
-"""Mirrors of a run for dashboards; whatever befalls them, the run and its files are complete."""
+"""Experiment trackers: a W&B run mirrors a run directory, which stays the source of truth."""

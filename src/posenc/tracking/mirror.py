@@ -1,48 +1,133 @@
-"""A W&B run brought level with its run directory, from wherever it stands."""
+"""Keep a W&B run in step with its run directory: every step in order and once.
 
+Training rows have their own steps. W&B's history can only grow, so each evaluation result takes the
+next free step when it is first seen, and `mirror.json` in the run directory stores these steps.
+"""
+
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.files import read_json, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.journal import Journal
-from posenc.tracking.media import position_media
-from posenc.tracking.offline_files import mirrored_step
-from posenc.tracking.points import training_point
-from posenc.tracking.summary import run_summary
+from posenc.tracking.offline_files import last_logged_step
+from posenc.tracking.wandb_config import git_state, run_id, sweep_trial_id
+from posenc.tracking.wandb_history import (
+    EVALUATION_AXES,
+    HistoryRow,
+    evaluation_history,
+    training_row,
+)
+from posenc.tracking.wandb_media import position_media
+from posenc.tracking.wandb_summary import run_summary
 
 if TYPE_CHECKING:
     from wandb import Run
 
+MEDIA = "loss_by_position"
+
 
 class Mirror:
-    """Steps arrive in order and each once: a run that was cut off has a beginning of them."""
+    """Sends to a W&B run what it lacks; `last_step` is the last step that W&B has."""
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config
-        self._sent = max(0, mirrored_step(run))
+        self.last_step = max(0, last_logged_step(run))
 
-    def training(self, rows: list[dict[str, Any]]) -> None:
-        """Log rows that a durable checkpoint covers, and those before them that are lacking."""
-        if rows and rows[0]["step"] > self._sent + 1:
+    def log_training(self, rows: list[dict[str, Any]]) -> None:
+        """Log rows of the training log, and those before them that W&B lacks."""
+        if rows and rows[0]["step"] > self.last_step + 1:
             rows = [r for r in self.directory.metrics() if r["step"] <= rows[-1]["step"]]
         for row in rows:
-            self._log(row["step"], training_point(row))
+            self._log(row["step"], training_row(row))
 
-    def results(self) -> None:
-        """Log what was evaluated, once training is over, and renew the summary."""
+    def log_results(self) -> None:
+        """Log the evaluation, if there is one, and update the summary."""
         if self.directory.rows():
-            journal = Journal(self.directory)
-            journal.update(self.config)
-            self.training(self.directory.metrics())
-            for entry in journal.entries:
-                if "point" in entry:
-                    self._log(entry["step"], entry["point"])
-                elif entry["step"] > self._sent and entry is journal.newest_media:
+            mirror_file = MirrorFile(self.directory)
+            mirror_file.add_new_results(self.config)
+            self.log_training(self.directory.metrics())
+            for entry in mirror_file.entries:
+                if "row" in entry:
+                    self._log(entry["step"], entry["row"])
+                elif entry["step"] > self.last_step and entry is mirror_file.newest_media:
                     self._log(entry["step"], position_media(self.directory, self.config))
         self.run.summary.update(run_summary(self.directory, self.config))
 
-    def _log(self, step: int, point: dict[str, Any]) -> None:
-        if step > self._sent:
-            self.run.log(point, step=step, commit=True)
-            self._sent = step
+    def _log(self, step: int, row: HistoryRow) -> None:
+        if step > self.last_step:
+            self.run.log(row, step=step, commit=True)
+            self.last_step = step
+
+
+class MirrorFile:
+    """`mirror.json`: the W&B run's id and the steps of its evaluation results.
+
+    `identity` is written at the first start. `entries` are history rows `{"step", "row"}`, or
+    `{"step", "loss_by_position"}` with a digest of the losses that a table and an image show.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.file = directory.path / "mirror.json"
+        content = read_json(self.file) if self.file.exists() else {}
+        self.identity: dict[str, Any] = content.get("identity", {})
+        self.entries: list[dict[str, Any]] = content.get("entries", [])
+
+    @property
+    def run_id(self) -> str:
+        return self.identity.get("id") or run_id(self.directory)
+
+    @property
+    def git(self) -> dict[str, Any]:
+        """`git_commit` and `git_dirty` at the first start, if known."""
+        return {key: value for key, value in self.identity.items() if key.startswith("git_")}
+
+    @property
+    def newest_media(self) -> dict[str, Any] | None:
+        return next((entry for entry in reversed(self.entries) if MEDIA in entry), None)
+
+    def create(self) -> None:
+        """Write the run's identity, unless the file exists."""
+        if not self.file.exists():
+            self.identity = {"id": sweep_trial_id() or run_id(self.directory), **git_state()}
+            self._write()
+
+    def add_new_results(self, config: DictConfig) -> None:
+        """Assign a step to every evaluation result that has none, or has changed since."""
+        arrays = read_positions(self.directory.positions_file)
+        logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
+        rows = evaluation_history(self.directory.rows(), arrays, config)
+        new: list[dict[str, Any]] = [
+            {"row": row} for row in rows if logged.get(_curve_point(row)) != row
+        ]
+        digest = _digest(arrays)
+        if arrays and (self.newest_media or {}).get(MEDIA) != digest:
+            new.append({MEDIA: digest})
+        if new:
+            self._append(new)
+
+    def _append(self, new: list[dict[str, Any]]) -> None:
+        used_steps = [entry["step"] for entry in self.entries]
+        used_steps += [row["step"] for row in self.directory.metrics()[-1:]]
+        first_step = max(used_steps, default=0) + 1
+        self.entries += [{"step": step, **entry} for step, entry in enumerate(new, first_step)]
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self.file, {"identity": self.identity, "entries": self.entries})
+
+
+def _curve_point(row: HistoryRow) -> tuple[Any, ...]:
+    """The axis, the position on it and the metrics of a row, without their values."""
+    (axis,) = (name for name in EVALUATION_AXES if name in row)
+    return (axis, row[axis], *(name for name in sorted(row) if name != axis))
+
+
+def _digest(arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(name.encode() + arrays[name].tobytes())
+    return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How far W&B has a run already: by its server's word, or by what its client left on this disk."""
+"""Find the last step that W&B has of a run, on its server or in offline run files."""
 
 import json
 import os
@@ -16,53 +16,54 @@ if TYPE_CHECKING:
     from wandb import Run
 
 READ_SECONDS = 60
-SETTLE_SECONDS = 30  # how long W&B's process may take to end after the run whose rows it writes
+CLOSE_SECONDS = 30  # timeout for wandb's service to close the file of a run that was killed
 POLL_SECONDS = 0.1
 
 
-def mirrored_step(run: "Run") -> int:
-    """The last step that the run has on the server it is open on; offline, in its own folder."""
+def last_logged_step(run: "Run") -> int:
+    """Return the last step of an online run on its server, or of an offline run in its folder.
+
+    -1 if there is none. Raises RunError if an offline run file cannot be read.
+    """
     if not run.offline:
         return run.starting_step - 1
-    own, folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
-    files = folder.glob(f"*run-*-{run.id}*/run-{run.id}.wandb")  # W&B numbers those of a second
+    own_folder, wandb_folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
+    # wandb appends a number to the folder's name if a run is started twice in one second
+    files = wandb_folder.glob(f"*run-*-{run.id}*/run-{run.id}.wandb")
     newest_first = sorted(files, key=lambda file: file.parent.name.partition("run-")[2])[::-1]
-    reached = (_settled_step(file) for file in newest_first if file.parent != own)
-    return next((step for step in reached if step >= 0), -1)
+    steps = (_last_step_once_closed(f) for f in newest_first if f.parent != own_folder)
+    return next((step for step in steps if step >= 0), -1)
 
 
 def last_step(file: Path) -> int:
-    """The last step in a `.wandb` file as W&B's own reader prints it; -1 where it has none.
+    """Return the last step in an offline run file (`.wandb`), or -1 if it has no rows.
 
-    A file that was cut off is read to its last whole record; RunError where the reader fails.
+    A truncated file counts up to its last complete record. Raises RunError if it is unreadable.
     """
     command = [sys.executable, "-m", "wandb", "leet", "inspect", str(file), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
-    if done.returncode:
-        raise RunError(f"{file.name} cannot be read: {one_line(done.stderr)}")
-    records = [json.loads(line) for line in done.stdout.splitlines() if '"history"' in line]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
+    if process.returncode:
+        raise RunError(f"{file.name} cannot be read: {one_line(process.stderr)}")
+    records = [json.loads(line) for line in process.stdout.splitlines() if '"history"' in line]
     steps = [r["history"]["item"]["_step"] for r in records if r["type"] == "history"]
     return max(steps, default=-1)
 
 
-def _settled_step(file: Path) -> int:
-    """`last_step` once the process is gone that writes rows of a run after its death."""
-    until = time.monotonic() + SETTLE_SECONDS
+def _last_step_once_closed(file: Path) -> int:
+    """`last_step` after waiting for wandb's service, which outlives a killed run and writes on."""
+    deadline = time.monotonic() + CLOSE_SECONDS
     while _is_open(file):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise RunError(f"another process is still writing {file.name}")
         time.sleep(POLL_SECONDS)
     return last_step(file)
 
 
 def _is_open(file: Path) -> bool:
-    """Whether a process has it open, as far as the system tells: Linux does, others find nothing.
-
-    Processes end, and belong to others, while they are looked at.
-    """
+    """Whether any process has the file open; always False where there is no /proc (not Linux)."""
     path = str(file.resolve())
     for link in iglob("/proc/[0-9]*/fd/*"):
-        with suppress(OSError):
+        with suppress(OSError):  # the process has ended or belongs to another user
             if os.readlink(link) == path:
                 return True
     return False

@@ -1,23 +1,53 @@
-"""What mirrors a run elsewhere; the files of the run directory stay the truth."""
+"""The interface of experiment trackers (config group `logger`), and `NullTracker`."""
 
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from omegaconf import DictConfig
 
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.inspection import Inspection
+
+Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
+"""Table name -> (column names, rows)."""
+
+
+class Inspection(NamedTuple):
+    """Results of `posenc inspect`; the tracked run is named after `run`, `images` are files."""
+
+    run: RunDirectory
+    config: Mapping[str, Any]
+    tables: Tables
+    images: Sequence[Path]
 
 
 class Tracker(Protocol):
-    """A config group `logger`. Nothing it does may stop, stall or fail a run."""
+    """Mirrors a run to a dashboard. No method may stop, delay or fail the run."""
 
-    def start(self, run: RunDirectory, config: DictConfig) -> None: ...
+    def start(self, run: RunDirectory, config: DictConfig) -> None:
+        """Open the tracked run, or reopen it if the run was interrupted."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Mirror rows of `metrics.jsonl` that a durable checkpoint covers."""
+        """Log rows of `metrics.jsonl` that a durable checkpoint covers."""
 
     def finish(self, failed: bool) -> None:
-        """Mirror what was evaluated, and say how the run ended."""
+        """Log the evaluation results and close the tracked run as finished or failed."""
 
-    def inspection(self, found: Inspection) -> None:
-        """Mirror an inspection, from start to finish."""
+    def log_inspection(self, inspection: Inspection) -> None:
+        """Log an inspection as a tracked run of its own."""
+
+
+class NullTracker:
+    """Tracks nothing (`logger=none`)."""
+
+    def start(self, run: RunDirectory, config: DictConfig) -> None:
+        pass
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        pass
+
+    def finish(self, failed: bool) -> None:
+        pass
+
+    def log_inspection(self, inspection: Inspection) -> None:
+        pass

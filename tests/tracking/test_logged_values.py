@@ -1,4 +1,4 @@
-"""What is sent to a dashboard, without the dashboard."""
+"""The ids, history rows, summary and configuration that are logged, without W&B."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ import pytest
 
 from posenc.runs.files import append_line, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.identity import run_id, token_stream, variant
-from posenc.tracking.points import curve_point, training_point
-from posenc.tracking.summary import curve_summary, run_summary, span
+from posenc.tracking.wandb_config import run_id, token_order_digest, variant
+from posenc.tracking.wandb_history import extrapolation_row, training_row
+from posenc.tracking.wandb_summary import extrapolation_summary, length_label, run_summary
 
 
-def test_a_training_row_keeps_its_numbers_under_grouped_names():
+def test_a_training_row_keeps_its_values_under_grouped_names():
     row = {"step": 3, "tokens": 768, "loss": 2.5, "learning_rate": 0.1, "validation_loss": 2.75}
-    assert training_point(row) == {
+    assert training_row(row) == {
         "step": 3,
         "tokens": 768,
         "train/loss": 2.5,
@@ -39,30 +39,32 @@ def test_a_training_row_keeps_its_numbers_under_grouped_names():
         ),
     ],
 )
-def test_a_curve_is_named_by_what_sets_it_apart(config, measured, changes, curve):
-    assert curve_point(measured(256, 40.0, **changes), config) == {
+def test_a_curve_is_named_by_protocol_and_differences_from_the_default(
+    config, evaluation_row, changes, curve
+):
+    assert extrapolation_row(evaluation_row(256, 40.0, **changes), config) == {
         "extrapolation/length": 256,
         f"{curve}/perplexity": 40.0,
         f"{curve}/loss": 0.4,
     }
 
 
-def test_a_task_has_curves_of_its_answers(config, measured):
-    row = measured(64, 2.0, protocol="tasks") | {"accuracy": 0.75, "exact": 0.5}
-    point = curve_point(row, config)
-    assert point["extrapolation/tasks/accuracy"] == 0.75
-    assert point["extrapolation/tasks/exact"] == 0.5
+def test_a_task_has_curves_of_accuracy(config, evaluation_row):
+    row = evaluation_row(64, 2.0, protocol="tasks") | {"accuracy": 0.75, "exact": 0.5}
+    history_row = extrapolation_row(row, config)
+    assert history_row["extrapolation/tasks/accuracy"] == 0.75
+    assert history_row["extrapolation/tasks/exact"] == 0.5
 
 
-def test_the_summary_holds_the_runs_own_curve_only(config, measured):
+def test_the_summary_has_perplexities_on_the_runs_own_validation_text_only(config, evaluation_row):
     others = [
-        measured(64, 1.0, split="test"),
-        measured(64, 2.0, swap="yarn"),
-        measured(64, 3.0, data="beef"),
-        measured(64, 4.0, protocol="by_position"),
+        evaluation_row(64, 1.0, split="test"),
+        evaluation_row(64, 2.0, swap="yarn"),
+        evaluation_row(64, 3.0, data="beef"),
+        evaluation_row(64, 4.0, protocol="by_position"),
     ]
-    rows = [measured(64, 20.0), measured(1024, 50.0), measured(256, 30.0), *others]
-    assert curve_summary(rows, config) == {
+    own = [evaluation_row(64, 20.0), evaluation_row(1024, 50.0), evaluation_row(256, 30.0)]
+    assert extrapolation_summary([*own, *others], config) == {
         "ppl@L": 20.0,
         "ppl@4L": 30.0,
         "ppl@16L": 50.0,
@@ -71,33 +73,28 @@ def test_the_summary_holds_the_runs_own_curve_only(config, measured):
 
 
 @pytest.mark.parametrize("lengths", [[], [32, 64], [128, 256]])
-def test_there_is_no_ratio_without_both_ends(config, measured, lengths):
-    summary = curve_summary([measured(length, 10.0) for length in lengths], config)
-    assert summary == {f"ppl@{span(length, 64)}": 10.0 for length in lengths}
+def test_the_ratio_needs_the_training_length_and_a_longer_one(config, evaluation_row, lengths):
+    rows = [evaluation_row(length, 10.0) for length in lengths]
+    expected = {f"ppl@{length_label(length, 64)}": 10.0 for length in lengths}
+    assert extrapolation_summary(rows, config) == expected
 
 
-def test_lengths_are_told_by_the_training_length():
-    assert [span(at, 64) for at in (32, 64, 65, 128, 150, 1024)] == [
-        "L-32",
-        "L",
-        "L+1",
-        "2L",
-        "L+86",
-        "16L",
-    ]
+def test_lengths_are_labelled_in_terms_of_the_training_length():
+    labels = [length_label(length, 64) for length in (32, 64, 65, 128, 150, 1024)]
+    assert labels == ["L-32", "L", "L+1", "2L", "L+86", "16L"]
 
 
-def test_a_variant_is_the_encoding_with_its_knobs(config):
+def test_a_variant_is_the_encoding_with_its_parameters(config):
     assert variant(config) == "rope spectrum.base=10000.0"
 
 
 @pytest.mark.parametrize("key", ["train_length", "seed", "tokens", "batch_tokens"])
-def test_what_decides_the_training_tokens_is_in_their_hash(config, key):
-    before = token_stream(config)
+def test_the_token_order_digest_depends_on_the_data_settings_only(config, key):
+    before = token_order_digest(config)
     config.encoding.spectrum.base = 5e5
-    assert token_stream(config) == before
+    assert token_order_digest(config) == before
     config[key] *= 2
-    assert token_stream(config) != before
+    assert token_order_digest(config) != before
 
 
 def test_an_id_is_the_folder_and_the_run():
@@ -105,17 +102,17 @@ def test_an_id_is_the_folder_and_the_run():
     assert run_id(run) == "rope_base-laptop.rope-L512-s1-3f9c2a1b"
 
 
-def test_ids_that_do_not_fit_stay_apart_and_short():
+def test_ids_that_have_to_be_changed_stay_distinct_and_short():
     names = ["a b", "a/b", "a#b", "ä-b", "x" * 90 + "1", "x" * 90 + "2"]
     ids = [run_id(RunDirectory(Path("outputs/e") / name.replace("/", ":"))) for name in names]
     assert len(set(ids)) == len(names)
-    for identity in ids:
-        assert len(identity) <= 64
-        assert not set(identity) & set("/\\#?%: ")
-        assert identity.isascii()
+    for wandb_id in ids:
+        assert len(wandb_id) <= 64
+        assert not set(wandb_id) & set("/\\#?%: ")
+        assert wandb_id.isascii()
 
 
-def test_the_summary_has_what_training_cost_and_the_bench_row(run, config):
+def test_the_summary_has_training_costs_and_benchmarks_of_the_same_model(run, config):
     for rate in (100.0, 400.0, 200.0):
         append_line(run.timing_file, {"tokens_per_second": rate, "memory_mb": rate / 10})
     row = {

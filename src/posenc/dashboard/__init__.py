@@ -1,1 +1,0 @@
-"""A W&B workspace and report of an experiment, and its sweeps for W&B's agents."""

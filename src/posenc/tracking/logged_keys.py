@@ -1,0 +1,70 @@
+"""The metric and configuration keys that an experiment's runs log, read from their own files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.tracking.mirror import MirrorFile
+from posenc.tracking.upload import figure_key
+from posenc.tracking.wandb_config import run_config, variant
+from posenc.tracking.wandb_history import EVALUATION_AXES, evaluation_history, training_row
+from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
+from posenc.tracking.wandb_summary import MAIN_PROTOCOL, run_summary
+
+
+@dataclass(frozen=True)
+class LoggedKeys:
+    """Keys of the history, summary, configuration, media and report figures, in order.
+
+    `encoding_key` is the configuration key that tells the experiment's encodings apart.
+    """
+
+    history: tuple[str, ...]
+    summary: tuple[str, ...]
+    config: tuple[str, ...]
+    media: tuple[str, ...]
+    figures: tuple[str, ...]
+    train_lengths: tuple[int, ...]
+    encoding_key: str
+
+    def curves(self, prefix: str, suffix: str) -> list[str]:
+        """The history keys `<prefix>...<suffix>`, those of the main protocol first."""
+        keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
+        return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
+
+
+def read_logged_keys(folder: Path) -> LoggedKeys:
+    """The keys that `posenc sync` uploads for the evaluated runs in `folder`."""
+    runs = [run for run in runs_of(folder) if run.rows()]
+    configs = [run.config() for run in runs]
+    encodings = {config.choices.encoding for config in configs}
+    one_variant_each = len({variant(config) for config in configs}) == len(encodings)
+    pairs = list(zip(runs, configs, strict=True))
+    has_positions = any(run.positions_file.exists() for run in runs)
+    return LoggedKeys(
+        history=_history_keys(pairs),
+        summary=tuple(dict.fromkeys(key for pair in pairs for key in run_summary(*pair))),
+        config=tuple(dict.fromkeys(key for pair in pairs for key in _config_keys(*pair))),
+        media=(TABLE_KEY, IMAGE_KEY) if has_positions else (),
+        figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
+        train_lengths=tuple(sorted({config.train_length for config in configs})),
+        encoding_key="encoding" if one_variant_each else "variant",
+    )
+
+
+def _config_keys(run: RunDirectory, config: DictConfig) -> list[str]:
+    flat_keys = (key for key in run_config(run, config) if key != "config")
+    return [*flat_keys, *MirrorFile(run).git]
+
+
+def _history_keys(pairs: Sequence[tuple[RunDirectory, DictConfig]]) -> tuple[str, ...]:
+    keys: dict[str, None] = {}
+    for run, config in pairs:
+        rows = [training_row(row) for row in run.metrics()]
+        rows += evaluation_history(run.rows(), read_positions(run.positions_file), config)
+        keys |= {key: None for row in rows for key in row if key not in EVALUATION_AXES}
+    return tuple(keys)

@@ -1,0 +1,81 @@
+"""Upload the runs of an experiment and its report's figures to W&B (`posenc sync`)."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from posenc.config.components import build
+from posenc.runs.lock import INSTANT, lock
+from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.tracking.wandb_client import close_run, online_run
+from posenc.tracking.wandb_config import wandb_id
+from posenc.tracking.wandb_tracker import WandbTracker
+from posenc.training.checkpoint import found
+
+Outcome = Literal["uploaded", "running", "not started"]
+REPORT = "report"
+
+
+def upload_run(directory: RunDirectory) -> Outcome:
+    """Send to W&B what its run lacks; repeating it sends nothing twice.
+
+    Reads the run directory only, not the offline run files, which may be missing or incomplete.
+    Skips a run that a process is working on. Raises RunError if W&B cannot be reached or fails.
+    """
+    rows = _permanent_rows(directory)
+    if not rows:
+        return "not started"
+    with lock(directory.lock_file, wait=False, patience=INSTANT) as obtained:
+        if not obtained:
+            return "running"
+        tracker_of(directory).upload(directory, directory.config(), rows)
+    return "uploaded"
+
+
+def upload_figures(folder: Path) -> bool:
+    """Log `<folder>/report/*.png` as the W&B run `<experiment>.report`.
+
+    Returns False if there are no figures or W&B has them already.
+    """
+    files = sorted((folder / "report").glob("*.png"))
+    if not files:
+        return False
+    tracker, experiment = tracker_of(runs_of(folder)[0]), folder.resolve().name
+    with online_run(
+        id=wandb_id(experiment, REPORT),
+        name=f"{experiment} {REPORT}",
+        group=experiment,
+        job_type=REPORT,
+        project=tracker.project,
+        entity=tracker.entity,
+        config={"experiment": experiment},
+    ) as run:
+        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+        is_new = run.summary.get("figures") != digest
+        if is_new:
+            import wandb
+
+            run.log({figure_key(file): wandb.Image(str(file)) for file in files})
+            run.summary.update({"figures": digest})
+        close_run(run, failed=False)
+    return is_new
+
+
+def figure_key(file: Path) -> str:
+    return f"report/{file.stem}"
+
+
+def tracker_of(directory: RunDirectory) -> WandbTracker:
+    """The run's W&B tracker, or one with the default project if the run used another logger."""
+    config = directory.config()
+    logger = build(config.logger, name="logger", modules=list(config.get("modules") or []))
+    return logger if isinstance(logger, WandbTracker) else WandbTracker()
+
+
+def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
+    """The rows of the training log that no resumed run will write again."""
+    rows = directory.metrics()
+    if directory.status().state == "finished":
+        return rows
+    checkpoints = found(directory.checkpoints)
+    return [row for row in rows if checkpoints and row["step"] <= checkpoints[0].step]

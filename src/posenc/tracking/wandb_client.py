@@ -1,0 +1,156 @@
+"""Open and close W&B runs such that wandb cannot stop, delay or alter this process."""
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.config.errors import RunError, named, one_line
+from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+log = logging.getLogger(__name__)
+
+INIT_SECONDS = 15  # timeout for a server to accept a run
+FINISH_SECONDS = 30  # timeout for a server to accept the last rows
+UPLOAD_SECONDS = 600  # the same for `posenc sync`, which delays no run
+
+# A killed process loses the rows of this interval from its offline run; wandb's default is 15.
+# This is the only private setting of wandb in use: without it, runs work but lose more rows.
+PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
+
+
+def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
+    """Return a W&B run that keeps its files in `<folder>/wandb/`, and never prompt.
+
+    If an online run has no API key, or its server fails or does not answer in time, log a warning
+    and return an offline run. `init_kwargs` go to `wandb.init`.
+    """
+    with process_state_restored():
+        run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None
+        return run or _init("offline", folder, init_kwargs, FINISH_SECONDS)
+
+
+@contextmanager
+def online_run(**init_kwargs: Any) -> Generator["Run"]:
+    """Yield a W&B run that is open on the server; any failure there raises RunError.
+
+    Its local files are temporary: they are removed when this process exits.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with process_state_restored():
+        try:
+            run = _init("online", folder, init_kwargs, UPLOAD_SECONDS)
+        except Exception as error:
+            _end_service_quietly()
+            raise RunError(f"W&B is not available online: {one_line(error)}") from None
+    try:
+        yield run
+    except (Exception, SystemExit) as error:
+        abandon_run(run)
+        raise RunError(f"W&B failed: {named(error)}") from None
+
+
+def close_run(run: "Run", failed: bool) -> None:
+    """Mark the run finished or failed, write or send its last rows, and end wandb's service."""
+    with process_state_restored():
+        run.finish(exit_code=int(failed))
+        _end_service()
+
+
+def abandon_run(run: "Run | None") -> None:
+    """End a run that failed and wandb's service, ignoring all further errors."""
+    with process_state_restored():
+        if run is not None:
+            with suppress(Exception, SystemExit):
+                run.finish(exit_code=1)  # otherwise its threads keep polling the service
+        _end_service_quietly()
+
+
+@contextmanager
+def process_state_restored() -> Generator[None]:
+    """Undo wandb's changes to `sys.exit`, `sys.excepthook` and the environment.
+
+    Also keeps wandb from joining the service of a parent process, and from sending error reports
+    to its developers unless WANDB_ERROR_REPORTING is set: an offline run opens no connection.
+    """
+    environment, original_exit, excepthook = dict(os.environ), sys.exit, sys.excepthook
+    os.environ.pop("WANDB_SERVICE", None)
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+        sys.exit, sys.excepthook = original_exit, excepthook
+
+
+def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | None":
+    pattern = f"wandb/run-*-{init_kwargs['id']}*"
+    existing = set(folder.glob(pattern))
+    try:
+        return _init("online", folder, init_kwargs, FINISH_SECONDS)
+    except Exception as error:
+        reason = one_line(error)
+    _end_service_quietly()
+    for unused in set(folder.glob(pattern)) - existing:
+        shutil.rmtree(unused)
+    log.warning(
+        "W&B is not available online (%s); logging offline, upload later with `posenc sync %s`",
+        reason,
+        folder.name,
+    )
+    return None
+
+
+def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: float) -> "Run":
+    import wandb  # takes a third of a second
+
+    settings = wandb.Settings(
+        mode=mode,  # type: ignore[arg-type]
+        root_dir=str(folder),
+        silent=True,
+        quiet=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        save_code=False,
+        force=False,
+        relogin=False,
+        init_timeout=INIT_SECONDS,
+        finish_timeout=finish_seconds,
+        finish_timeout_raises=True,
+        **PRIVATE_SETTINGS,
+    )
+    if os.environ.get("WANDB_RUN_ID") != init_kwargs["id"]:
+        os.environ.pop("WANDB_SWEEP_ID", None)  # this run is not the trial of a W&B sweep agent
+    wandb.setup(settings)
+    if mode == "online" and not wandb.login(prompt=False, verify=False):
+        raise wandb.Error("no API key found; run `wandb login` or set WANDB_API_KEY")
+    run = wandb.init(settings=settings, resume="allow", reinit="create_new", **init_kwargs)
+    for axis in ("step", "tokens", LENGTH_AXIS, POSITION_AXIS):
+        run.define_metric(axis, hidden=True)
+    for metrics, axis in STEP_METRICS.items():
+        run.define_metric(metrics, step_metric=axis)
+    return run
+
+
+def _end_service_quietly() -> None:
+    with suppress(Exception, SystemExit):
+        _end_service()
+
+
+def _end_service() -> None:
+    import wandb
+
+    wandb.teardown()

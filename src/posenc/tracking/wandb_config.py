@@ -1,0 +1,99 @@
+"""A run's W&B id and configuration: flat keys to filter and group by, and the whole config."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.keys import leaves
+from posenc.runs.run_directory import RunDirectory
+
+MAX_ID_LENGTH = 64
+GIT_SECONDS = 5
+TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
+FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
+
+
+def experiment_folder(run: RunDirectory) -> Path:
+    """The absolute folder of the run's experiment, independent of the working directory."""
+    return run.path.resolve().parent
+
+
+def wandb_id(*names: str) -> str:
+    """The names joined by dots, as a W&B id of at most 64 characters of [A-Za-z0-9_.-].
+
+    An id that has to be changed or cut ends in a digest of the original, so that ids stay distinct.
+    """
+    original = ".".join(names)
+    allowed = re.sub(r"[^A-Za-z0-9_.-]", "-", original)
+    if allowed == original and len(original) <= MAX_ID_LENGTH:
+        return original
+    digest = hashlib.sha256(original.encode()).hexdigest()[:8]
+    return f"{allowed[: MAX_ID_LENGTH - len(digest) - 1]}-{digest}"
+
+
+def run_id(run: RunDirectory) -> str:
+    """`<experiment folder>.<run>`, the same whenever the run is started."""
+    return wandb_id(experiment_folder(run).name, run.name)
+
+
+def sweep_trial_id() -> str | None:
+    """The id that a W&B sweep agent assigned to this trial, or None outside a sweep."""
+    return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
+
+
+def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
+    """Flat keys to filter and group by, and the whole configuration under `config`."""
+    encoding = variant(config)
+    return {
+        **{group: config.choices[group] for group in ("encoding", "model", "data")},
+        "variant": encoding,
+        "series": f"{encoding} L={config.train_length}",
+        **{key: config[key] for key in FLAT_KEYS},
+        "parameters": config.frozen.parameters,
+        "data_fingerprint": config.frozen.fingerprint,
+        "token_order_digest": token_order_digest(config),
+        "run": run.name,
+        "experiment": experiment_folder(run).name,
+        "config": OmegaConf.to_container(config, resolve=True),
+    }
+
+
+def variant(config: DictConfig) -> str:
+    """The encoding with its parameters as overrides: `rope spectrum.base=10000.0`."""
+    values = {key: OmegaConf.select(config.encoding, key) for key in leaves(config.encoding)}
+    parameters = [
+        f"{key}={value}"
+        for key, value in values.items()
+        if not OmegaConf.is_config(value) and not key.endswith("_")  # _target_ and the like
+    ]
+    return " ".join([config.choices.encoding, *parameters])
+
+
+def token_order_digest(config: DictConfig) -> str:
+    """A digest of the training tokens and their order, equal for runs that can be paired."""
+    values = [config.frozen.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+
+
+def git_state() -> dict[str, Any]:
+    """The commit of the checkout that posenc runs from and whether it has uncommitted changes.
+
+    Empty if posenc does not run from a git checkout.
+    """
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
+    return {} if commit is None else {"git_commit": commit, "git_dirty": bool(changes)}
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return process.stdout.strip() if process.returncode == 0 else None

@@ -1,0 +1,120 @@
+"""An experiment's W&B workspace and report: verdicts, panels and run table."""
+
+import hashlib
+
+import wandb_workspaces.reports.v2 as wr
+import wandb_workspaces.workspaces as ws
+
+from posenc.report.collect import Experiment
+from posenc.report.verdict_formats import verdicts_markdown
+from posenc.report.verdicts import lines_of, summary
+from posenc.tracking.logged_keys import LoggedKeys
+from posenc.tracking.wandb_panels import PanelGroup, arranged, panel_groups
+from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
+
+MAX_RUNS = 100  # per panel; W&B's default is 10
+MAX_TITLE_LENGTH = 128
+COLUMN_PREFIXES = ("ppl@", "extrap", "cost/")
+
+
+def build_workspace(
+    entity: str, project: str, experiment: Experiment, keys: LoggedKeys
+) -> ws.Workspace:
+    """Return the workspace, not yet saved; its name depends on the experiment's name only.
+
+    A workspace cannot filter a panel's runs, so several training lengths are separate lines.
+    """
+    group_by = keys.encoding_key if len(keys.train_lengths) == 1 else "series"
+    sections = [*_verdict_panels(experiment), *panel_groups(keys, group_by), *_figures(keys)]
+    workspace = ws.Workspace(
+        entity=entity,
+        project=project,
+        name=f"posenc {experiment.name}",
+        sections=[
+            ws.Section(
+                name=group.heading,
+                panels=arranged(group.panels, group.heading),
+                is_open=True,
+                layout_settings=ws.SectionLayoutSettings(columns=2, rows=2),
+            )
+            for group in sections
+        ],
+        settings=ws.WorkspaceSettings(max_runs=MAX_RUNS),
+        runset_settings=ws.RunsetSettings(
+            filters=_experiment_filter(experiment), pinned_columns=_columns(keys)
+        ),
+    )
+    set_view_name(workspace, hashlib.sha256(experiment.name.encode()).hexdigest()[:11])
+    return workspace
+
+
+def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
+    """Return the report, not yet saved; it is found again by its title, the experiment's name."""
+    title = experiment.about.get("title") or experiment.name
+    paragraphs = (experiment.about.get(key) for key in ("question", "conclude", "caution"))
+    verdicts = _verdicts_markdown(experiment)
+    runs = _runset("All runs", "All runs", _experiment_filter(experiment), keys)
+    return wr.Report(
+        entity=entity,
+        project=project,
+        title=f"posenc {experiment.name}"[:MAX_TITLE_LENGTH],
+        description=title,
+        width="fluid",
+        blocks=[
+            wr.H1(title),
+            wr.MarkdownBlock("\n\n".join(text for text in paragraphs if text)),
+            *([wr.H2("Claims and verdicts"), wr.MarkdownBlock(verdicts)] if verdicts else []),
+            *(block for n in keys.train_lengths for block in _train_length(experiment, keys, n)),
+            wr.H2("Runs"),
+            wr.PanelGrid(
+                runsets=[runs], panels=arranged([wr.RunComparer(diff_only="split")], "runs")
+            ),
+        ],
+    )
+
+
+def _train_length(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
+    """The report's blocks for the runs of one training length."""
+    heading = f"Trained at L = {train_length}"
+    filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"
+    blocks: list = [wr.H2(heading)]
+    for group in panel_groups(keys, keys.encoding_key):
+        name = f"l{train_length}-{group.heading}"
+        runset = _runset(name, heading, filters, keys)
+        panels = arranged(group.panels, name)
+        blocks += [wr.H3(group.heading), wr.PanelGrid(runsets=[runset], panels=panels)]
+    return blocks
+
+
+def _runset(name: str, title: str, filters: str, keys: LoggedKeys) -> wr.Runset:
+    runset = wr.Runset(name=title, filters=filters, pinned_columns=_columns(keys))
+    set_id(runset, name)
+    return runset
+
+
+def _experiment_filter(experiment: Experiment) -> str:
+    return f"Config('experiment') = '{experiment.name}'"
+
+
+def _columns(keys: LoggedKeys) -> list[str]:
+    """The columns of the run table: configuration, then the summary's results and costs."""
+    results = [key for key in keys.summary if key.startswith(COLUMN_PREFIXES)]
+    return [*(f"config:{key}" for key in keys.config), *(f"summary:{key}" for key in results)]
+
+
+def _verdict_panels(experiment: Experiment) -> list[PanelGroup]:
+    verdicts = _verdicts_markdown(experiment)
+    return [PanelGroup("Claims", [wr.MarkdownPanel(markdown=verdicts)])] if verdicts else []
+
+
+def _verdicts_markdown(experiment: Experiment) -> str:
+    """The claims with their verdicts; empty for an experiment without claims."""
+    verdicts = experiment.verdicts
+    if not verdicts:
+        return ""
+    return f"**{summary(verdicts)}**\n\n{verdicts_markdown(lines_of(verdicts))}"
+
+
+def _figures(keys: LoggedKeys) -> list[PanelGroup]:
+    browsers = [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures]
+    return [PanelGroup("Figures of the report", list(browsers))] if browsers else []

@@ -1,0 +1,99 @@
+"""Rows of W&B's history: training metrics, extrapolation curves and loss by position."""
+
+from collections.abc import Mapping
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from posenc.runs.bins import binned
+from posenc.runs.evaluation_rows import positions_name
+
+MAIN_SPLIT = "validation"
+LENGTH_AXIS = "extrapolation/length"
+POSITION_AXIS = "loss_by_position/position"
+EVALUATION_AXES = (LENGTH_AXIS, POSITION_AXIS)
+STEP_METRICS = {
+    "train/*": "tokens",
+    "validation/*": "tokens",
+    "extrapolation/*": LENGTH_AXIS,
+    "loss_by_position/*": POSITION_AXIS,
+}
+"""Metrics -> the metric that W&B plots them against (`step_metric`)."""
+
+MEASURES = ("perplexity", "loss", "accuracy", "exact")
+Row = dict[str, Any]
+HistoryRow = dict[str, Any]
+
+
+def training_row(row: Row) -> HistoryRow:
+    """A row of `metrics.jsonl` under W&B's names."""
+    history_row = {
+        "step": row["step"],
+        "tokens": row["tokens"],
+        "train/loss": row["loss"],
+        "train/learning_rate": row["learning_rate"],
+    }
+    if "validation_loss" in row:
+        history_row["validation/loss"] = row["validation_loss"]
+    return history_row
+
+
+def evaluation_history(
+    rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
+) -> list[HistoryRow]:
+    """The extrapolation curves in order of length, then loss by position at the longest length."""
+    by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
+    curves = [extrapolation_row(row, config) for row in by_length]
+    longest = {_qualifiers(row, config): row for row in rows_by_position(rows, arrays)}
+    positions = [_position_history(row, arrays, config) for row in longest.values()]
+    return curves + list(chain.from_iterable(positions))
+
+
+def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
+    """A row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
+
+    Another corpus, another split or a swap is named before the protocol, a stride after it:
+    `extrapolation/test/yarn/sliding-64/perplexity`.
+    """
+    stride = "" if row["stride"] is None else f"-{row['stride']}"
+    protocol = f"{row['protocol']}{stride}"
+    curve = "/".join(["extrapolation", *_qualifiers(row, config), protocol])
+    measures = {f"{curve}/{name}": row[name] for name in MEASURES if name in row}
+    return {LENGTH_AXIS: row["length"], **measures}
+
+
+def position_bins(
+    row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
+) -> list[tuple[float, float, int]]:
+    """Log-spaced bins (position from 1, mean loss, tokens) of a row measured by position."""
+    name = positions_name(row)
+    return binned(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
+
+
+def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:
+    """The rows whose losses were measured by position, in order of length."""
+    measured = [
+        row
+        for row in rows
+        if row["protocol"] == "by_position" and f"{positions_name(row)}.sum" in arrays
+    ]
+    return sorted(measured, key=itemgetter("length"))
+
+
+def _position_history(
+    row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
+) -> list[HistoryRow]:
+    curve = "/".join(["loss_by_position", *_qualifiers(row, config), "loss"])
+    bins = position_bins(row, arrays, config)
+    return [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]
+
+
+def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
+    """The corpus, split and swap of a row, each only if it differs from the run's default."""
+    other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
+    other_split = row["split"] if row["split"] != MAIN_SPLIT else None
+    swap = row["swap"] and row["swap"].replace(" ", "-")
+    return tuple(part for part in (other_corpus, other_split, swap) if part)

@@ -1,0 +1,137 @@
+"""The panels of a W&B dashboard; there is one only if the runs log its metric."""
+
+from dataclasses import dataclass
+
+import wandb_workspaces.reports.v2 as wr
+from wandb_workspaces.reports.v2.interface import Panel
+
+from posenc.tracking.logged_keys import LoggedKeys
+from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS
+from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
+from posenc.tracking.wandb_workspaces_api import set_id
+
+SPEED = "cost/training_tokens_per_second"
+RATIO = "extrapolation_ratio"
+PANEL_WIDTH, PANEL_HEIGHT = 12, 8  # in units of a report's grid, which is 24 units wide
+EXTRAPOLATION_TITLES = {
+    "/perplexity": "Perplexity by evaluation length",
+    "/accuracy": "Accuracy by evaluation length",
+}
+TRAINING_TITLES = {
+    "train/loss": "Training loss",
+    "validation/loss": "Validation loss",
+    "train/learning_rate": "Learning rate",
+}
+
+
+@dataclass(frozen=True)
+class PanelGroup:
+    """Panels under one heading."""
+
+    heading: str
+    panels: list[Panel]
+
+
+def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
+    """The groups that have panels; lines are grouped by the configuration key `group_by`."""
+    groups = [
+        PanelGroup("Extrapolation", [*_extrapolation(keys, group_by), *_ratio(keys, group_by)]),
+        PanelGroup("Loss by position", [*_positions(keys, group_by), *_position_media(keys)]),
+        PanelGroup("Cost against quality", _cost(keys)),
+        PanelGroup("Training", _training(keys, group_by)),
+    ]
+    return [group for group in groups if group.panels]
+
+
+def arranged(panels: list[Panel], name: str) -> list[Panel]:
+    """Arrange the panels in two columns, with ids that stay the same when repeated."""
+    for i, panel in enumerate(panels):
+        x, y = PANEL_WIDTH * (i % 2), PANEL_HEIGHT * (i // 2)
+        panel.layout = wr.Layout(x=x, y=y, w=PANEL_WIDTH, h=PANEL_HEIGHT)
+        set_id(panel, f"{name}-{i}")
+    return panels
+
+
+def _extrapolation(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    return [
+        _line_plot(key, LENGTH_AXIS, f"{title}{_detail(key)}", group_by, log_x=True)
+        for suffix, title in EXTRAPOLATION_TITLES.items()
+        for key in keys.curves("extrapolation/", suffix)
+    ]
+
+
+def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    if RATIO not in keys.summary:
+        return []
+    bar_plot = wr.BarPlot(
+        title="Perplexity at the longest length divided by that at L",
+        metrics=[wr.SummaryMetric(RATIO)],
+        groupby=wr.Config(group_by),
+        groupby_aggfunc="mean",
+        groupby_rangefunc="minmax",
+    )
+    return [bar_plot]
+
+
+def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    title = "Loss by position in the window"
+    return [
+        _line_plot(key, POSITION_AXIS, f"{title}{_detail(key)}", group_by, log_x=True)
+        for key in keys.curves("loss_by_position/", "/loss")
+    ]
+
+
+def _position_media(keys: LoggedKeys) -> list[Panel]:
+    if not keys.media:
+        return []
+    images = wr.MediaBrowser(title="Loss by position of each run", media_keys=[IMAGE_KEY])
+    return [images, wr.WeavePanelSummaryTable(table_name=TABLE_KEY)]
+
+
+def _cost(keys: LoggedKeys) -> list[Panel]:
+    perplexities = [key for key in keys.summary if key.startswith("ppl@")]
+    if SPEED not in keys.summary or not perplexities:
+        return []
+    quality = "ppl@2L" if "ppl@2L" in perplexities else perplexities[-1]
+    benchmarks = [key for key in keys.summary if key.startswith("bench/") and "tokens" in key]
+    return [_scatter_plot(cost, quality) for cost in (SPEED, *benchmarks)]
+
+
+def _scatter_plot(cost: str, quality: str) -> Panel:
+    return wr.ScatterPlot(
+        title=f"{quality} against {cost}",
+        x=wr.SummaryMetric(cost),
+        y=wr.SummaryMetric(quality),
+        log_y=True,
+    )
+
+
+def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    titles = {key: title for key, title in TRAINING_TITLES.items() if key in keys.history}
+    return [
+        _line_plot(key, axis, f"{title} by {axis}", group_by)
+        for key, title in titles.items()
+        for axis in ("tokens", "step")
+    ]
+
+
+def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = False) -> Panel:
+    """The mean over seeds with a band from the minimum to the maximum."""
+    return wr.LinePlot(
+        title=title,
+        x=wr.Metric(axis),
+        y=[wr.Metric(key)],
+        log_x=log_x,
+        log_y=key.endswith("/perplexity"),
+        title_x=axis,
+        title_y=key,
+        groupby=wr.Config(group_by),
+        groupby_aggfunc="mean",
+        groupby_rangefunc="minmax",
+    )
+
+
+def _detail(key: str) -> str:
+    """The part of a curve's key between its prefix and its measure: `: yarn/nonoverlapping`."""
+    middle = "/".join(key.split("/")[1:-1])
+    return f": {middle}" if middle else ""

@@ -1,0 +1,55 @@
+"""An experiment's jobs as W&B grid sweeps, for `wandb agent` to run one job per trial."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
+Job = Mapping[str, Any]
+"""Override key -> value."""
+
+
+def sweep_definitions(
+    jobs: Sequence[Job], arguments: Sequence[str], name: str, target: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return W&B sweep configurations whose trials are the jobs, each job once.
+
+    `arguments` are added to every trial's command; `target` is the project and optional entity.
+    """
+    grids = split_into_grids(jobs)
+    return [
+        {
+            "name": name if len(grids) == 1 else f"{name} {i} of {len(grids)}",
+            **target,
+            "program": "posenc",
+            "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
+            "method": "grid",
+            "metric": METRIC,
+            "parameters": {key: {"values": values} for key, values in grid.items()},
+        }
+        for i, grid in enumerate(grids, 1)
+    ]
+
+
+def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
+    """Return grids `{key: values}` whose products together are the jobs, each job once."""
+    by_keys: dict[tuple[str, ...], list[Job]] = defaultdict(list)
+    for job in jobs:
+        by_keys[tuple(job)].append(job)
+    return [grid for group in by_keys.values() for grid in _split(group)]
+
+
+def _split(jobs: list[Job]) -> list[dict[str, list[Any]]]:
+    """One grid if the jobs are a full product, else split by the first key with several values."""
+    grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
+    if prod(map(len, grid.values())) == len(jobs):
+        return [grid]
+    key = next(key for key, values in grid.items() if len(values) > 1)
+    parts = ([job for job in jobs if job[key] == value] for value in grid[key])
+    return [part_grid for part in parts for part_grid in _split(part)]
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list({json.dumps(value): value for value in values}.values())

@@ -1,0 +1,183 @@
+"""The Weights & Biases tracker (`logger=wandb`): one W&B run for each run directory."""
+
+import logging
+import os
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from posenc.config.errors import ConfigError, did_you_mean, named
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.mirror import Mirror, MirrorFile
+from posenc.tracking.tracker import Inspection
+from posenc.tracking.wandb_client import abandon_run, close_run, online_run, open_run
+from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
+from posenc.training.checkpoint import latest
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+log = logging.getLogger(__name__)
+
+MODES = ("online", "offline", "disabled")
+MAX_TAG_LENGTH = 64
+
+
+class WandbTracker:
+    """W&B run `<experiment folder>.<run>` in the group of its experiment.
+
+    `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set.
+    Training rows have their own steps and evaluation results the steps after them, so a run that
+    was interrupted and resumed is one W&B run with every step once. `checkpoints` uploads the
+    final checkpoint as an artifact.
+    """
+
+    def __init__(
+        self,
+        mode: str | None = None,
+        project: str = "posenc",
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+        checkpoints: bool = False,
+    ) -> None:
+        self.mode = _validate_mode(mode)
+        _validate(project, tags)
+        self.project, self.entity, self.tags = project, entity, tags
+        self.checkpoints = checkpoints
+        self._run: Run | None = None
+
+    def start(self, run: RunDirectory, config: DictConfig) -> None:
+        if self.mode == "disabled":
+            return
+        self._directory = run
+        with self._failures_as_warnings():
+            mirror_file = MirrorFile(run)
+            mirror_file.create()
+            init_kwargs = self._training_kwargs(mirror_file, config)
+            self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
+            self._mirror = Mirror(self._run, run, config)
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        if self._run is not None:
+            with self._failures_as_warnings():
+                self._mirror.log_training(rows)
+
+    def finish(self, failed: bool) -> None:
+        if self._run is not None:
+            with self._failures_as_warnings():
+                self._finish(self._run, failed)
+            self._run = None
+
+    def upload(self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]) -> None:
+        """Synchronise the run on the server with its directory; raises RunError if that fails.
+
+        `rows` are the rows of the training log that no resumed run will write again.
+        """
+        self._directory = run
+        with online_run(**self._training_kwargs(MirrorFile(run), config)) as wandb_run:
+            self._mirror = Mirror(wandb_run, run, config)
+            self._mirror.log_training(rows)
+            self._finish(wandb_run, failed=run.status().state != "finished")
+
+    def log_inspection(self, inspection: Inspection) -> None:
+        if self.mode == "disabled":
+            return
+        run = self._directory = inspection.run
+        with self._failures_as_warnings():
+            init_kwargs = self._init_kwargs("inspect", run, run_id(run), inspection.config)
+            self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
+            self._run.log(_wandb_media(inspection), commit=True)
+            close_run(self._run, failed=False)
+            self._run = None
+
+    def _training_kwargs(self, mirror_file: MirrorFile, config: DictConfig) -> dict[str, Any]:
+        run = mirror_file.directory
+        metadata = {**run_config(run, config), **mirror_file.git}
+        return self._init_kwargs("train", run, mirror_file.run_id, metadata)
+
+    def _init_kwargs(
+        self, job_type: str, run: RunDirectory, wandb_id: str, config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Arguments of `wandb.init`."""
+        return {
+            "id": wandb_id,
+            "name": run.name,
+            "group": experiment_folder(run).name,
+            "job_type": job_type,
+            "project": self.project,
+            "entity": self.entity,
+            "tags": self.tags,
+            "config": config,
+        }
+
+    def _finish(self, run: "Run", failed: bool) -> None:
+        self._mirror.log_results()
+        if self.checkpoints and not failed:
+            _log_checkpoint(run, self._directory)
+        close_run(run, failed)
+
+    @contextmanager
+    def _failures_as_warnings(self) -> Generator[None]:
+        """Turn a failure of W&B into one warning; the run then continues without W&B."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            abandon_run(self._run)
+            self._run = None
+            log.warning(
+                "W&B failed (%s); %s continues without it and keeps all its own files,"
+                " upload them with `posenc sync %s`",
+                named(error),
+                self._directory.name,
+                experiment_folder(self._directory).name,
+            )
+
+
+def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
+    """Log the final checkpoint as an artifact; W&B adds a version only if its content is new."""
+    import wandb
+
+    checkpoint = latest(directory.checkpoints)
+    if checkpoint is not None:
+        metadata = {"step": checkpoint.step, "digest": checkpoint.digest}
+        artifact = wandb.Artifact(f"{run.id}.checkpoint", type="model", metadata=metadata)
+        artifact.add_file(str(checkpoint.path), name="checkpoint.ckpt")
+        run.log_artifact(artifact)
+
+
+def _wandb_media(inspection: Inspection) -> dict[str, Any]:
+    """The tables and images of an inspection as W&B's objects."""
+    import wandb
+
+    tables = {
+        f"tables/{name}": wandb.Table(
+            columns=[*columns], data=[list(row) for row in rows], allow_mixed_types=True
+        )
+        for name, (columns, rows) in inspection.tables.items()
+    }
+    images = {f"figures/{file.stem}": wandb.Image(str(file)) for file in inspection.images}
+    return {**tables, **images}
+
+
+def _validate_mode(configured: str | None) -> str:
+    mode = configured or os.environ.get("WANDB_MODE") or "offline"
+    if mode not in MODES:
+        key = "logger.mode" if configured else "WANDB_MODE"
+        raise ConfigError(
+            f"{key}={mode}: unknown mode{did_you_mean(mode, MODES)};"
+            f" choose one of {', '.join(MODES)}"
+        )
+    return mode
+
+
+def _validate(project: str, tags: Sequence[str]) -> None:
+    if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
+        raise ConfigError(
+            f"logger.project={project!r} must have 1 to 128 characters, none of them / \\ # ? % :"
+        )
+    for tag in tags:
+        if not 1 <= len(tag) <= MAX_TAG_LENGTH:
+            raise ConfigError(f"logger.tags: {tag!r} must have 1 to {MAX_TAG_LENGTH} characters")

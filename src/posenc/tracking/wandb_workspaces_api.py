@@ -1,0 +1,80 @@
+"""Save a W&B workspace and report; the only file that uses private parts of wandb-workspaces.
+
+Version 0.4.13 has no public way to set ids, to update a workspace by name, or to write the JSON of
+either without a server. The exact version is therefore pinned.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import wandb
+import wandb_workspaces.reports.v2 as wr
+import wandb_workspaces.workspaces as ws
+from wandb_workspaces.reports.v2.interface import Panel
+from wandb_workspaces.workspaces.internal import get_view_dict
+
+from posenc.config.errors import RunError, named, one_line
+from posenc.runs.files import write_json
+from posenc.tracking.wandb_client import process_state_restored
+
+ENTITY_PLACEHOLDER = "ENTITY"
+API_SECONDS = 20
+REMEDY = "add --spec to write the dashboard to a file instead"
+
+
+def set_id(part: Panel | wr.Runset, name: str) -> None:
+    """Set the id to the name in lower case with hyphens, so that it is the same every time."""
+    part._id = name.lower().replace(" ", "-")
+
+
+def set_view_name(workspace: ws.Workspace, name: str) -> None:
+    """Set the name by which the server finds the workspace again."""
+    workspace._internal_name = f"nw-{name}-v"
+
+
+def write_spec(file: Path, workspace: ws.Workspace, report: wr.Report) -> None:
+    """Write both as W&B's own JSON, without network or API key."""
+    write_json(file, {"workspace": _spec(workspace), "report": _spec(report)})
+
+
+def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
+    """Create or update both on the server and return their URLs; raises RunError if W&B fails."""
+    with process_state_restored():
+        try:
+            wandb.setup(wandb.Settings(silent=True))
+            workspace._internal_id = _workspace_id(workspace)
+            report.id = _report_id(report)
+            return workspace.save().url, report.save().url
+        except Exception as error:
+            message = named(error)
+    raise RunError(f"W&B failed: {message}; {REMEDY}")
+
+
+def default_entity() -> str:
+    """The default entity of the W&B account; raises RunError if W&B is not available."""
+    with process_state_restored():
+        try:
+            return wandb.Api(timeout=API_SECONDS).default_entity or ""
+        except Exception as error:
+            reason = one_line(error)
+    raise RunError(f"W&B is not available online: {reason}; {REMEDY}")
+
+
+def _workspace_id(workspace: ws.Workspace) -> str:
+    """The id of the saved workspace of this name, or "" if there is none."""
+    name = workspace._internal_name.removeprefix("nw-").removesuffix("-v")
+    try:
+        return get_view_dict(workspace.entity, workspace.project, name)["id"]
+    except ValueError:
+        return ""
+
+
+def _report_id(report: wr.Report) -> str:
+    """The id of the saved report of this title, or "" if there is none."""
+    saved = wandb.Api(timeout=API_SECONDS).reports(f"{report.entity}/{report.project}")
+    return next((other.id for other in saved if other.display_name == report.title), "")
+
+
+def _spec(part: ws.Workspace | wr.Report) -> dict[str, Any]:
+    return json.loads(part._to_model().model_dump_json(by_alias=True, exclude_none=True))
