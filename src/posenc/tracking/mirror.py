@@ -30,7 +30,7 @@ MEDIA = "loss_by_position"
 
 
 class Mirror:
-    """Sends to a W&B run what it lacks; `last_step` is the last step that W&B has."""
+    """Logs to a W&B run what it lacks; `last_step` is the last step that W&B has."""
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config

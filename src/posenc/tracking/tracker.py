@@ -13,7 +13,7 @@ Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 
 
 class Inspection(NamedTuple):
-    """Results of `posenc inspect`; the tracked run is named after `run`, `images` are files."""
+    """The results of `posenc inspect`; `run` names the tracked run, `images` are PNG files."""
 
     run: RunDirectory
     config: Mapping[str, Any]

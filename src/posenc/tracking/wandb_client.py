@@ -1,4 +1,4 @@
-"""Open and close W&B runs such that wandb cannot stop, delay or alter this process."""
+"""Open and close W&B runs so that wandb cannot stop, delay or alter this process."""
 
 import atexit
 import logging
@@ -23,16 +23,16 @@ INIT_SECONDS = 15  # timeout for a server to accept a run
 FINISH_SECONDS = 30  # timeout for a server to accept the last rows
 UPLOAD_SECONDS = 600  # the same for `posenc sync`, which delays no run
 
-# A killed process loses the rows of this interval from its offline run; wandb's default is 15.
-# This is the only private setting of wandb in use: without it, runs work but lose more rows.
+# Seconds between writes of an offline run to disk; a killed process loses the rows since the last
+# one. wandb's default is 15. This is the only private setting in use: runs also work without it.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
 
 
 def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
-    """Return a W&B run that keeps its files in `<folder>/wandb/`, and never prompt.
+    """Return a W&B run that keeps its files in `<folder>/wandb/`, without ever prompting.
 
-    If an online run has no API key, or its server fails or does not answer in time, log a warning
-    and return an offline run. `init_kwargs` go to `wandb.init`.
+    If there is no API key, or the server fails or does not answer in time, an online run becomes
+    an offline run, with a warning. `init_kwargs` are passed to `wandb.init`.
     """
     with process_state_restored():
         run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None

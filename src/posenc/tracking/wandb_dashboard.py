@@ -9,7 +9,7 @@ from posenc.report.collect import Experiment
 from posenc.report.verdict_formats import verdicts_markdown
 from posenc.report.verdicts import lines_of, summary
 from posenc.tracking.logged_keys import LoggedKeys
-from posenc.tracking.wandb_panels import PanelGroup, arranged, panel_groups
+from posenc.tracking.wandb_panels import PanelGroup, arrange, panel_groups
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
 
 MAX_RUNS = 100  # per panel; W&B's default is 10
@@ -33,7 +33,7 @@ def build_workspace(
         sections=[
             ws.Section(
                 name=group.heading,
-                panels=arranged(group.panels, group.heading),
+                panels=arrange(group.panels, group.heading),
                 is_open=True,
                 layout_settings=ws.SectionLayoutSettings(columns=2, rows=2),
             )
@@ -67,7 +67,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
             *(block for n in keys.train_lengths for block in _train_length(experiment, keys, n)),
             wr.H2("Runs"),
             wr.PanelGrid(
-                runsets=[runs], panels=arranged([wr.RunComparer(diff_only="split")], "runs")
+                runsets=[runs], panels=arrange([wr.RunComparer(diff_only="split")], "runs")
             ),
         ],
     )
@@ -81,7 +81,7 @@ def _train_length(experiment: Experiment, keys: LoggedKeys, train_length: int) -
     for group in panel_groups(keys, keys.encoding_key):
         name = f"l{train_length}-{group.heading}"
         runset = _runset(name, heading, filters, keys)
-        panels = arranged(group.panels, name)
+        panels = arrange(group.panels, name)
         blocks += [wr.H3(group.heading), wr.PanelGrid(runsets=[runset], panels=panels)]
     return blocks
 

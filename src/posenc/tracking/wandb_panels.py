@@ -43,8 +43,8 @@ def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
     return [group for group in groups if group.panels]
 
 
-def arranged(panels: list[Panel], name: str) -> list[Panel]:
-    """Arrange the panels in two columns, with ids that stay the same when repeated."""
+def arrange(panels: list[Panel], name: str) -> list[Panel]:
+    """Place the panels in two columns and give them ids that depend on `name` only."""
     for i, panel in enumerate(panels):
         x, y = PANEL_WIDTH * (i % 2), PANEL_HEIGHT * (i // 2)
         panel.layout = wr.Layout(x=x, y=y, w=PANEL_WIDTH, h=PANEL_HEIGHT)

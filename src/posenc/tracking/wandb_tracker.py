@@ -43,8 +43,8 @@ class WandbTracker:
         tags: Sequence[str] = (),
         checkpoints: bool = False,
     ) -> None:
-        self.mode = _validate_mode(mode)
-        _validate(project, tags)
+        self.mode = _resolve_mode(mode)
+        _validate_names(project, tags)
         self.project, self.entity, self.tags = project, entity, tags
         self.checkpoints = checkpoints
         self._run: Run | None = None
@@ -128,8 +128,8 @@ class WandbTracker:
             abandon_run(self._run)
             self._run = None
             log.warning(
-                "W&B failed (%s); %s continues without it and keeps all its own files,"
-                " upload them with `posenc sync %s`",
+                "W&B failed (%s); %s continues without it and its own files stay complete,"
+                " upload them later with `posenc sync %s`",
                 named(error),
                 self._directory.name,
                 experiment_folder(self._directory).name,
@@ -162,7 +162,7 @@ def _wandb_media(inspection: Inspection) -> dict[str, Any]:
     return {**tables, **images}
 
 
-def _validate_mode(configured: str | None) -> str:
+def _resolve_mode(configured: str | None) -> str:
     mode = configured or os.environ.get("WANDB_MODE") or "offline"
     if mode not in MODES:
         key = "logger.mode" if configured else "WANDB_MODE"
@@ -173,7 +173,7 @@ def _validate_mode(configured: str | None) -> str:
     return mode
 
 
-def _validate(project: str, tags: Sequence[str]) -> None:
+def _validate_names(project: str, tags: Sequence[str]) -> None:
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise ConfigError(
             f"logger.project={project!r} must have 1 to 128 characters, none of them / \\ # ? % :"

@@ -1,7 +1,7 @@
 """Save a W&B workspace and report; the only file that uses private parts of wandb-workspaces.
 
-Version 0.4.13 has no public way to set ids, to update a workspace by name, or to write the JSON of
-either without a server. The exact version is therefore pinned.
+Version 0.4.13 has no public way to set ids, to update a workspace by name, or to write either as
+JSON without a server, so the exact version is pinned.
 """
 
 import json
