@@ -91,7 +91,7 @@ def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
     [
         (["encoding=nope,alibi", "kernel=factored"], ["nope: kernel=factored cannot serve NoPE"]),
         (["encoding=nope", "train_length=3000"], ["batch_tokens=4096", "the nearest is 3000"]),
-        (["encoding=learned", "encoding.length=8"], ["length=8", "give at least 1024"]),
+        (["encoding=learned", "encoding.max_length=8"], ["max_length=8", "at least 1024"]),
         (["tokens=3"], ["tokens=3", "no such key", "batch_tokens"]),
         (["data=text"], ["data=text", "no such key"]),
         (["encoding=nope", "+trainer.speed=1"], ["trainer.speed", "nothing reads"]),

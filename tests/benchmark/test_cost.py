@@ -37,7 +37,7 @@ def planned(small_job: list[str]) -> Callable[..., DictConfig]:
     [
         ["encoding=rope"],
         ["encoding=t5", "model.tied=false", "model.activation=swiglu"],
-        ["encoding=learned", "encoding.length=96", "model.bias=true", "model.norm=rms_norm"],
+        ["encoding=learned", "encoding.max_length=96", "model.bias=true", "model.norm=rms_norm"],
         ["encoding=sinusoidal", *ADAPTIVE],
     ],
 )

@@ -165,7 +165,7 @@ def test_equal_quality_at_less_cost_over_two_training_lengths(
 TRUNCATED = """
 - says: "0.75-RoPE is not worse than RoPE"
   where: {encoding: rope, length: L}
-  left: {perplexity: {encoding/spectrum: highest, encoding.spectrum.share: 0.75}}
+  left: {perplexity: {encoding/spectrum: p_rope, encoding.spectrum.fraction: 0.75}}
   is: at_most
   right: {perplexity: {encoding/spectrum: geometric}}
   margin: 0.005
@@ -176,12 +176,12 @@ TRUNCATED = """
 def test_encodings_told_apart_by_a_knob(tools: Any, loss: float, outcome: str) -> None:
     runs = []
     for spectrum, share, level in (
-        ("highest", 0.75, loss),
-        ("highest", 0.5, 9),
+        ("p_rope", 0.75, loss),
+        ("p_rope", 0.5, 9),
         ("geometric", 1, 3),
     ):
         for seed in SEEDS:
-            run = tools.fake("rope", 64, seed, encoding={"spectrum": {"share": share}})
+            run = tools.fake("rope", 64, seed, encoding={"spectrum": {"fraction": share}})
             run.config["choices"]["encoding/spectrum"] = spectrum
             run.name += f"-{spectrum}-{share}"
             runs.append(run.read(64, level + 0.1 * seed))

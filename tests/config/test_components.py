@@ -18,18 +18,18 @@ def node(**knobs: object):
 
 
 def test_builds_with_facts_and_knobs() -> None:
-    encoding = build(node(buckets=16), GEOMETRY, name="encoding")
-    assert encoding.buckets == 16
+    encoding = build(node(num_buckets=16), GEOMETRY, name="encoding")
+    assert encoding.num_buckets == 16
     assert encoding.geometry is GEOMETRY
 
 
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"bucket": 3}, r"encoding.bucket: there is no such knob \(nearest: buckets\)"),
-        ({"buckets": "many"}, "encoding.buckets='many' must be of type int"),
+        ({"bucket": 3}, r"encoding.bucket: there is no such knob \(nearest: num_buckets\)"),
+        ({"num_buckets": "many"}, "encoding.num_buckets='many' must be of type int"),
         ({"geometry": 3}, "encoding.geometry: there is no such knob"),
-        ({"buckets": 1}, "buckets=1"),
+        ({"num_buckets": 1}, "num_buckets=1"),
     ],
 )
 def test_a_wrong_knob_is_named(knobs: dict[str, object], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Every spectrum against values of its formula, and identities between them."""
+"""Every spectrum against values of its formula, and identities between spectra."""
 
 import math
 from functools import partial
@@ -12,19 +12,19 @@ from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.spectra import (
     Spectrum,
-    by_parts,
     dynamic_ntk,
     dynamic_ntk_hf,
     geometric,
     geometric_d1,
     geometric_t2t,
     half_truncated,
-    highest,
     hope,
-    interpolated,
     longrope,
-    lowest,
     ntk,
+    ntk_by_parts,
+    p_rope,
+    p_rope_reversed,
+    position_interpolation,
     power,
     powers_of_two,
     resonance,
@@ -39,27 +39,27 @@ def frequencies(spectrum: Spectrum, width: int = 64, length: int = 512) -> Tenso
     return spectrum(width, 512, length)[0]
 
 
-def of(name: str, *overrides: str) -> Spectrum:
+def configured_spectrum(name: str, *overrides: str) -> Spectrum:
     config = compose("train", ["encoding=rope", f"encoding/spectrum={name}", *overrides])
     return build(config.encoding.spectrum, name="encoding.spectrum")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_yaml_gives_finite_frequencies_in_float64(name: str) -> None:
-    found, magnitude = of(name)(32, 512, 1024)
-    assert found.shape == (16,) and found.dtype == torch.float64
-    assert found.isfinite().all() and (found >= 0).all()
+def test_every_yaml_gives_finite_float64_frequencies(name: str) -> None:
+    actual, magnitude = configured_spectrum(name)(32, 512, 1024)
+    assert actual.shape == (16,) and actual.dtype == torch.float64
+    assert actual.isfinite().all() and (actual >= 0).all()
     assert magnitude >= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_numeric_knob_changes_it(name: str) -> None:
+def test_every_numeric_parameter_changes_the_spectrum(name: str) -> None:
     config = compose("train", ["encoding=rope", f"encoding/spectrum={name}"]).encoding.spectrum
-    before = of(name)(64, 512, 1024)
+    before = configured_spectrum(name)(64, 512, 1024)
     for key, value in config.items():
         if type(value) in (int, float):
             changed = value * (2 if key == "factor" else 0.5)
-            after = of(name, f"encoding.spectrum.{key}={changed}")(64, 512, 1024)
+            after = configured_spectrum(name, f"encoding.spectrum.{key}={changed}")(64, 512, 1024)
             assert not torch.equal(before[0], after[0]) or before[1] != after[1], key
 
 
@@ -83,8 +83,8 @@ def test_golden_yarn_and_llama3(p: int, code: float, paper: float, llama3: float
     """d=64, base 1e4, L=512, s=4."""
     assert frequencies(partial(yarn, factor=4))[p].item() == pytest.approx(code, rel=1e-8)
     assert frequencies(partial(yarn_paper, factor=4))[p].item() == pytest.approx(paper, rel=1e-8)
-    third = frequencies(partial(by_parts, factor=4, slow=1, fast=4))[p].item()
-    assert third == pytest.approx(llama3, rel=1e-8)
+    llama3_actual = frequencies(partial(ntk_by_parts, factor=4, beta_slow=1, beta_fast=4))[p].item()
+    assert llama3_actual == pytest.approx(llama3, rel=1e-8)
 
 
 def test_golden_yarn_at_a_short_training_length() -> None:
@@ -95,7 +95,7 @@ def test_golden_yarn_at_a_short_training_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "wanted"),
+    ("p", "expected"),
     [
         (1, 0.8146172339),
         (28, 0.003211445995),
@@ -107,22 +107,24 @@ def test_golden_yarn_at_a_short_training_length() -> None:
         (63, 3.068925989e-07),
     ],
 )
-def test_golden_llama3_at_its_own_size(p: int, wanted: float) -> None:
-    found, _ = by_parts(128, 8192, 8192, base=5e5, factor=8, slow=1, fast=4)
-    assert found[p].item() == pytest.approx(wanted, rel=1e-8)
+def test_golden_llama3_at_the_models_size(p: int, expected: float) -> None:
+    actual, _ = ntk_by_parts(128, 8192, 8192, base=5e5, factor=8, beta_slow=1, beta_fast=4)
+    assert actual[p].item() == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(
-    ("factor", "base", "temperature"),
+    ("factor", "base", "magnitude"),
     [(2, 20452.22871, 1.069314718), (4, 41829.36593, 1.138629436), (8, 85550.37589, 1.207944154)],
 )
-def test_golden_ntk_base_and_temperature(factor: float, base: float, temperature: float) -> None:
-    wanted = geometric(64, 512, 512, base=base)[0]
-    torch.testing.assert_close(frequencies(partial(ntk, factor=factor)), wanted, rtol=1e-8, atol=0)
-    assert yarn(64, 512, 512, factor=factor)[1] == pytest.approx(temperature)
+def test_golden_ntk_base_and_yarn_magnitude(factor: float, base: float, magnitude: float) -> None:
+    expected = geometric(64, 512, 512, base=base)[0]
+    torch.testing.assert_close(
+        frequencies(partial(ntk, factor=factor)), expected, rtol=1e-8, atol=0
+    )
+    assert yarn(64, 512, 512, factor=factor)[1] == pytest.approx(magnitude)
     plain = geometric(64, 512, 512)[0]
-    assert wanted[0] == plain[0]
-    assert wanted[-1].item() == pytest.approx(plain[-1].item() / factor, rel=1e-8)
+    assert expected[0] == plain[0]
+    assert expected[-1].item() == pytest.approx(plain[-1].item() / factor, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -137,23 +139,25 @@ def test_golden_ntk_base_and_temperature(factor: float, base: float, temperature
     ],
 )
 def test_golden_dynamic_ntk(factor: float, length: int, base: float) -> None:
-    wanted = geometric(64, 512, 512, base=base)[0]
-    found = frequencies(partial(dynamic_ntk_hf, factor=factor), length=length)
-    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=0)
+    expected = geometric(64, 512, 512, base=base)[0]
+    actual = frequencies(partial(dynamic_ntk_hf, factor=factor), length=length)
+    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=0)
     if factor == 1:
         torch.testing.assert_close(
-            frequencies(dynamic_ntk, length=length), wanted, rtol=1e-8, atol=0
+            frequencies(dynamic_ntk, length=length), expected, rtol=1e-8, atol=0
         )
 
 
-def test_p_rope_keeps_the_highest_with_their_spacing() -> None:
-    found = frequencies(partial(highest, share=0.25))
-    assert found[0] == 1.0
-    assert found[7].item() == pytest.approx(0.1333521432)
-    assert (found[8:] == 0).all()
-    assert torch.equal(frequencies(partial(highest, share=1.0)), frequencies(geometric))
-    assert (frequencies(partial(highest, share=0.0)) == 0).all()
-    both = frequencies(partial(highest, share=0.25)) + frequencies(partial(lowest, share=0.75))
+def test_p_rope_keeps_the_highest_frequencies_and_their_spacing() -> None:
+    actual = frequencies(partial(p_rope, fraction=0.25))
+    assert actual[0] == 1.0
+    assert actual[7].item() == pytest.approx(0.1333521432)
+    assert (actual[8:] == 0).all()
+    assert torch.equal(frequencies(partial(p_rope, fraction=1.0)), frequencies(geometric))
+    assert (frequencies(partial(p_rope, fraction=0.0)) == 0).all()
+    both = frequencies(partial(p_rope, fraction=0.25)) + frequencies(
+        partial(p_rope_reversed, fraction=0.75)
+    )
     assert torch.equal(both, frequencies(geometric))
 
 
@@ -168,29 +172,33 @@ def test_p_rope_keeps_the_highest_with_their_spacing() -> None:
         (128, 5e5, 4096, 32),
     ],
 )
-def test_hope_keeps_what_completes_a_turn(width: int, base: float, length: int, kept: int) -> None:
-    found, _ = hope(width, length, length, base=base)
-    assert int((found > 0).sum()) == kept
+def test_hope_keeps_frequencies_with_a_full_rotation(
+    width: int, base: float, length: int, kept: int
+) -> None:
+    actual, _ = hope(width, length, length, base=base)
+    assert int((actual > 0).sum()) == kept
 
 
-def test_resonance_has_whole_wavelengths() -> None:
-    waves = (2 * math.pi / frequencies(resonance)).round().long().tolist()
-    assert [waves[p] for p in (0, 1, 2, 3, 8, 16, 31)] == [6, 8, 11, 15, 63, 628, 47117]
-    found = frequencies(resonance)
-    wanted = {0: 1.0471975512, 1: 0.785398163397, 2: 0.571198664289, 8: 0.099733100114}
-    for p, value in wanted.items():
-        assert found[p].item() == pytest.approx(value, rel=1e-10)
+def test_resonance_has_integer_wavelengths() -> None:
+    wavelengths = (2 * math.pi / frequencies(resonance)).round().long().tolist()
+    assert [wavelengths[p] for p in (0, 1, 2, 3, 8, 16, 31)] == [6, 8, 11, 15, 63, 628, 47117]
+    actual = frequencies(resonance)
+    expected = {0: 1.0471975512, 1: 0.785398163397, 2: 0.571198664289, 8: 0.099733100114}
+    for p, value in expected.items():
+        assert actual[p].item() == pytest.approx(value, rel=1e-10)
 
 
-def test_interpolation_divides_every_frequency() -> None:
-    found = frequencies(partial(interpolated, factor=4))
-    torch.testing.assert_close(found * 4, frequencies(geometric), rtol=1e-14, atol=0)
+def test_position_interpolation_divides_every_frequency() -> None:
+    actual = frequencies(partial(position_interpolation, factor=4))
+    torch.testing.assert_close(actual * 4, frequencies(geometric), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, yarn_paper, dynamic_ntk_hf])
-def test_a_factor_of_one_scales_nothing(scaled: Spectrum) -> None:
-    found, magnitude = scaled(64, 512, 512, factor=1)  # type: ignore[call-arg]
-    torch.testing.assert_close(found, frequencies(geometric), rtol=1e-12, atol=0)
+@pytest.mark.parametrize(
+    "spectrum", [position_interpolation, ntk, ntk_by_parts, yarn, yarn_paper, dynamic_ntk_hf]
+)
+def test_a_factor_of_one_changes_nothing(spectrum: Spectrum) -> None:
+    actual, magnitude = spectrum(64, 512, 512, factor=1)  # type: ignore[call-arg]
+    torch.testing.assert_close(actual, frequencies(geometric), rtol=1e-12, atol=0)
     assert magnitude == 1.0
 
 
@@ -201,43 +209,48 @@ def test_powers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("spectrum", "message"),
     [
         (partial(geometric, base=0.0), "base=0.0"),
-        (partial(highest, share=1.5), "share=1.5"),
-        (partial(interpolated, factor=0.5), "factor=0.5"),
-        (partial(by_parts, slow=5.0, fast=4.0), "slow=5.0"),
-        (partial(yarn, slow=5.0, fast=4.0), r"slow=5.0 must be above 0 and below fast=4.0"),
-        (partial(yarn, slow=0.0), r"slow=0.0 must be above 0"),
-        (partial(yarn, fast=math.inf), "fast=inf"),
-        (partial(ntk, factor=1e300), r"factor=1e\+300 must lie from 1 to 1000000"),
-        (partial(by_parts, factor=math.inf), "factor=inf"),
-        (partial(interpolated, factor=math.nan), "factor=nan"),
+        (partial(p_rope, fraction=1.5), "fraction=1.5"),
+        (partial(position_interpolation, factor=0.5), "factor=0.5"),
+        (partial(ntk_by_parts, beta_slow=5.0, beta_fast=4.0), "beta_slow=5.0"),
+        (
+            partial(yarn, beta_slow=5.0, beta_fast=4.0),
+            r"beta_slow=5.0 must be above 0 and below beta_fast=4.0",
+        ),
+        (partial(yarn, beta_slow=0.0), r"beta_slow=0.0 must be above 0"),
+        (partial(yarn, beta_fast=math.inf), "beta_fast=inf"),
+        (partial(ntk, factor=1e300), r"factor=1e\+300 must be from 1 to 1000000"),
+        (partial(ntk_by_parts, factor=math.inf), "factor=inf"),
+        (partial(position_interpolation, factor=math.nan), "factor=nan"),
         (partial(resonance, base=1e-3), "base=0.001 rounds a wavelength to 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call: Spectrum, message: str) -> None:
+def test_invalid_parameters_are_refused(spectrum: Spectrum, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call(64, 512, 512)
-    with pytest.raises(ValueError, match="even width, not 7; give an even number of channels"):
+        spectrum(64, 512, 512)
+    with pytest.raises(ValueError, match="even number of channels, not 7"):
         geometric(7, 512, 512)
-    with pytest.raises(ValueError, match=r"train_length=1 .* give 2 or more"):
+    with pytest.raises(ValueError, match=r"train_length=1 .* 2 or more"):
         longrope(64, 1, 1)
 
 
-@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, dynamic_ntk_hf, longrope])
-def test_the_largest_factor_is_finite(scaled: Spectrum) -> None:
-    found, magnitude = scaled(4, 512, 1024, factor=1e6)  # type: ignore[call-arg]
-    assert found.isfinite().all() and (found > 0).all() and math.isfinite(magnitude)
+@pytest.mark.parametrize(
+    "spectrum", [position_interpolation, ntk, ntk_by_parts, yarn, dynamic_ntk_hf, longrope]
+)
+def test_the_largest_factor_gives_finite_frequencies(spectrum: Spectrum) -> None:
+    actual, magnitude = spectrum(4, 512, 1024, factor=1e6)  # type: ignore[call-arg]
+    assert actual.isfinite().all() and (actual > 0).all() and math.isfinite(magnitude)
 
 
-@pytest.mark.parametrize(("slow", "fast"), [(5e-324, 1.0), (1.0, 1e308)])
-def test_yarn_is_finite_between_any_turns(slow: float, fast: float) -> None:
-    assert yarn(64, 512, 512, slow=slow, fast=fast)[0].isfinite().all()
+@pytest.mark.parametrize(("beta_slow", "beta_fast"), [(5e-324, 1.0), (1.0, 1e308)])
+def test_yarn_is_finite_for_extreme_betas(beta_slow: float, beta_fast: float) -> None:
+    assert yarn(64, 512, 512, beta_slow=beta_slow, beta_fast=beta_fast)[0].isfinite().all()
 
 
 @pytest.mark.parametrize(
-    ("p", "wanted"),
+    ("p", "expected"),
     [
         (4, 0.3014064785),
         (6, 0.1473408823),
@@ -248,33 +261,33 @@ def test_yarn_is_finite_between_any_turns(slow: float, fast: float) -> None:
         (16, 0.0025),
     ],
 )
-def test_golden_yarn_between_bands_that_are_not_whole(p: int, wanted: float) -> None:
-    found = frequencies(partial(yarn, factor=4, truncate=False))
-    assert found[p].item() == pytest.approx(wanted, rel=1e-8)
+def test_golden_yarn_without_truncation(p: int, expected: float) -> None:
+    actual = frequencies(partial(yarn, factor=4, truncate=False))
+    assert actual[p].item() == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("scaled", [interpolated, ntk, by_parts, yarn, yarn_paper])
+@pytest.mark.parametrize("spectrum", [position_interpolation, ntk, ntk_by_parts, yarn, yarn_paper])
 @pytest.mark.parametrize("length", [100, 512, 513, 3000])
-def test_without_a_factor_the_length_at_hand_gives_it(scaled: Spectrum, length: int) -> None:
-    found = scaled(64, 512, length, factor=None)  # type: ignore[call-arg]
-    wanted = scaled(64, 512, 512, factor=max(1.0, length / 512))  # type: ignore[call-arg]
-    assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1]
+def test_a_factor_of_null_is_the_ratio_of_the_lengths(spectrum: Spectrum, length: int) -> None:
+    actual = spectrum(64, 512, length, factor=None)  # type: ignore[call-arg]
+    expected = spectrum(64, 512, 512, factor=max(1.0, length / 512))  # type: ignore[call-arg]
+    assert torch.equal(actual[0], expected[0]) and actual[1] == expected[1]
 
 
 def test_the_exponents_of_geometric_spectra() -> None:
     """2i/d, i/(d-1) and i/(d/2-1), at d=8 and base 100."""
-    at = {"base": 100.0}
+    kwargs = {"base": 100.0}
     for spectrum, step in ((geometric, 2 / 8), (geometric_d1, 1 / 7), (geometric_t2t, 1 / 3)):
-        wanted = [math.pow(100.0, -step * i) for i in range(4)]
-        assert spectrum(8, 1, 1, **at)[0].tolist() == pytest.approx(wanted, rel=1e-12)
+        expected = [math.pow(100.0, -step * i) for i in range(4)]
+        assert spectrum(8, 1, 1, **kwargs)[0].tolist() == pytest.approx(expected, rel=1e-12)
         with pytest.raises(ValueError, match="base=0"):
             spectrum(8, 1, 1, base=0.0)
-    assert geometric_t2t(8, 1, 1, **at)[0][-1].item() == pytest.approx(1 / 100)
+    assert geometric_t2t(8, 1, 1, **kwargs)[0][-1].item() == pytest.approx(1 / 100)
 
 
-def test_half_of_the_pairs_stand_still() -> None:
-    found = half_truncated(16, 1, 1)[0].tolist()
-    assert found[:4] == pytest.approx([1, 1024 ** (-1 / 3), 1024 ** (-2 / 3), 1 / 1024])
-    assert found[4:] == [0.0] * 4
+def test_half_truncated_sets_half_of_the_frequencies_to_zero() -> None:
+    actual = half_truncated(16, 1, 1)[0].tolist()
+    assert actual[:4] == pytest.approx([1, 1024 ** (-1 / 3), 1024 ** (-2 / 3), 1 / 1024])
+    assert actual[4:] == [0.0] * 4
     with pytest.raises(ValueError, match="width=6"):
         half_truncated(6, 1, 1)

@@ -24,16 +24,16 @@ SIZES = ("width", "layers", "heads", "feed_forward")
 FACTOR = f"encoding.spectrum.factor={LENGTH / 24}"
 SPECTRUM = "encoding/spectrum"
 BUILT = {
-    "pi": [f"{SPECTRUM}=interpolated", FACTOR],
-    "pi factor=4": [f"{SPECTRUM}=interpolated", "encoding.spectrum.factor=4"],
+    "pi": [f"{SPECTRUM}=position_interpolation", FACTOR],
+    "pi factor=4": [f"{SPECTRUM}=position_interpolation", "encoding.spectrum.factor=4"],
     "ntk": [f"{SPECTRUM}=ntk", FACTOR],
     "yarn": [f"{SPECTRUM}=yarn", FACTOR],
-    "yarn factor=3 slow=2": [
+    "yarn beta_slow=2 factor=3": [
         f"{SPECTRUM}=yarn",
         "encoding.spectrum.factor=3",
-        "encoding.spectrum.slow=2",
+        "encoding.spectrum.beta_slow=2",
     ],
-    "dynamic": [f"{SPECTRUM}=dynamic_ntk"],
+    "dynamic_ntk": [f"{SPECTRUM}=dynamic_ntk"],
     "llama3": [f"{SPECTRUM}=llama3", FACTOR],
     "window": ["encoding=window", "encoding.size=24"],
     "window size=5": ["encoding=window", "encoding.size=5"],
@@ -133,8 +133,8 @@ def test_commas_make_a_sweep_of_swaps(
         (["evaluation/swap=yarm"], "there is no such option (nearest: yarn"),
         (["evaluation.swaps=[none,yarm]"], "there is no such option (nearest: yarn"),
         (["evaluation.swaps=['yarn fctor=2']"], "evaluation.swap.fctor: there is no such key"),
-        (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must lie from 1 to"),
-        (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1 or more tokens"),
+        (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
+        (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are given together"),
         (["evaluation.swap=pi"], "give evaluation/swap= one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
@@ -175,7 +175,7 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     changed = exchanged(config, text, swap, 1024).encoding
     spectrum = changed.first.inner.spectrum
     assert spectrum._target_ == "posenc.encodings.spectra.yarn"
-    assert (spectrum.base, spectrum.factor, spectrum.fast) == (500000, 4, 32)
+    assert (spectrum.base, spectrum.factor, spectrum.beta_fast) == (500000, 4, 32)
     assert config.encoding.first.inner.spectrum._target_ == "posenc.encodings.spectra.geometric"
     assert changed.second == config.encoding.second
 

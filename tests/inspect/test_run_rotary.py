@@ -79,7 +79,7 @@ def test_shares_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
     [
         (["encoding=rope"], 4),
         (["encoding=rope", "encoding.layout=interleaved"], 4),
-        (["encoding=rope", "encoding.share=0.5"], 3),
+        (["encoding=rope", "encoding.rotary_fraction=0.5"], 3),
         (["encoding=xpos"], 4),
         (["encoding=pope"], 8),
         (["encoding=window", "encoding.size=3"], 4),
@@ -92,9 +92,9 @@ def test_shares_sum_to_the_whole(encoding: Built, overrides: list[str], groups: 
         assert of.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
 
 
-@pytest.mark.parametrize("layout", ["concatenated", "interleaved"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_a_score_in_one_pair_of_channels_is_one_frequency_s(encoding: Built, layout: str) -> None:
-    pair = [2, 6] if layout == "concatenated" else [4, 5]
+    pair = [2, 6] if layout == "half" else [4, 5]
     rest = [c for c in range(WIDTH) if c not in pair]
     q, k = drawn(5).index_fill(-1, torch.tensor(rest), 0), drawn(6)
     for of in shares(encoding("encoding=rope", f"encoding.layout={layout}"), q, k):
@@ -106,7 +106,7 @@ def test_frequencies_are_those_of_the_spectrum_whatever_is_around_it(encoding: B
     for name in ("rope", "log_n", "window"):
         found = turning(encoding(f"encoding={name}").at_layer(0), 50)
         assert found is not None and found.frequencies.tolist() == pytest.approx(base), name
-    half = turning(encoding("encoding=rope", "encoding.share=0.5"), 50)
+    half = turning(encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
     assert half is not None and half.frequencies.tolist() == pytest.approx([1, 0.01, 0])
     assert half.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
     mixed = encoding("encoding=rnope")

@@ -52,8 +52,10 @@ def test_trained_frequencies_are_told_in_radians(configured: Callable[..., DictC
     config = configured("encoding=rope", "encoding.trainable=true")
     initial, trained = build_encoding(config, []), build_encoding(config, [])
     with torch.no_grad():
-        trained.get_parameter("waves.offset").add_(0.25)
-    rows = [r for r in learned(initial, trained, TRAINED) if r["parameter"] == "waves.frequencies"]
+        trained.get_parameter("sinusoids.offset").add_(0.25)
+    rows = [
+        r for r in learned(initial, trained, TRAINED) if r["parameter"] == "sinusoids.frequencies"
+    ]
     base = [10000 ** (-2 * i / 8) for i in range(4)]
     assert [row["initial"] for row in rows] == pytest.approx(base)
     assert [row["trained"] for row in rows] == pytest.approx([f + 0.25 for f in base])

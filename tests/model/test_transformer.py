@@ -99,7 +99,7 @@ def test_dropout_acts_in_training_alone(configured: Configured) -> None:
     [
         (["model.heads=3"], "heads=3 do not divide width=32"),
         (["model.heads=32", "encoding=rope"], "even number of channels"),
-        (["encoding=learned", "encoding.length=5"], "length=5 is below train_length=24"),
+        (["encoding=learned", "encoding.max_length=5"], "max_length=5 is below train_length=24"),
         (["encoding=rope", "encoding.layout=diagonal"], "encoding.layout='diagonal'"),
         (["model.width=wide"], "model.width"),
     ],

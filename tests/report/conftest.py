@@ -16,7 +16,7 @@ from posenc.report import write_report
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "sinusoidal": {"layout": "interleaved", "spectrum": {"base": 10000}},
-    "rope": {"layout": "concatenated", "spectrum": {"base": 10000}},
+    "rope": {"layout": "half", "spectrum": {"base": 10000}},
     "alibi": {},
     "nope": {},
 }
@@ -268,7 +268,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """The report of two bases of RoPE trained at 16 tokens, beside ALiBi."""
     folder = tmp_path_factory.mktemp("bases") / "bases"
     for base in (100, 10000):
-        encoding = {"layout": "concatenated", "spectrum": {"base": base}}
+        encoding = {"layout": "half", "spectrum": {"base": base}}
         rows = [row_of(16 * n, 3.0 + 0.1 * n + base / 1e6) for n in (1, 2)]
         write_run(folder, config_of("rope", 16, 1, encoding=encoding), rows)
     write_run(folder, config_of("alibi", 16, 1), [row_of(16, 3.0), row_of(32, 3.0)])

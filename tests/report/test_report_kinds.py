@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import t
 
-from posenc.encodings.spectra.bound import smallest_base
+from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.report import write_report
 from posenc.report.bands import band, band_text
 
@@ -32,7 +32,7 @@ def test_three_seeds_have_students_interval_and_two_their_ends() -> None:
         (np.mean(values) - half, np.mean(values) + half)
     )
     assert (band([3.0, 3.4]).low, band([3.0, 3.4]).high) == (3.0, 3.4)
-    assert "interval" not in band([3.0, 3.4]).description
+    assert "interval" not in band([3.0, 3.4]).told
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_bound_stands_on_the_figure_of_bases(bases: SimpleNamespace) -> None
 def test_other_differences_than_the_base_make_no_figure_of_bases(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    for seed, layout in enumerate(("interleaved", "concatenated")):
+    for seed, layout in enumerate(("interleaved", "half")):
         for base in (100, 10000):
             encoding = {"layout": layout, "spectrum": {"base": base}}
             config = fabricate.config("rope", 16, seed, encoding=encoding)

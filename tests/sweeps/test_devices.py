@@ -96,7 +96,7 @@ def port() -> Iterator[str]:
 
 
 DROPOUT = ("model.dropout=0.2", "micro_batch_tokens=96")
-HALF_DROPPED = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped=0.5")
+HALF_DROPPED = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped_fraction=0.5")
 RARE_BANDS = (
     "encoding=cable",
     "model=wikitext103_247m",

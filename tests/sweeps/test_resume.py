@@ -45,12 +45,12 @@ def finish(run: RunDirectory) -> RunDirectory:
 
 
 DROPOUT, PARTS = ("encoding=t5", "model.dropout=0.2"), ("encoding=alibi", "micro_batch_tokens=48")
-HALF = ("encoding.dropped=0.5",)
+HALF = ("encoding.dropped_fraction=0.5",)
 DRAWN_THEN_DROPPED = (
     "encoding=drope",
     *HALF,
     "encoding@encoding.inner=randomized",
-    "encoding.inner.longest=128",
+    "encoding.inner.max_length=128",
 )
 
 

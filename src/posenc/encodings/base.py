@@ -1,7 +1,7 @@
-"""The places where position can enter a Transformer; each is a hook whose default is the identity.
+"""The hooks through which position enters a Transformer; the default of each is the identity.
 
-Shapes: B batch, T tokens, K a run of them as keys, R the last of these as queries (R <= K), H
-heads, d head width, D model width.
+Shapes: B batch, T tokens, K keys (consecutive tokens), R queries (the last R of these K tokens),
+H heads, d head width, D model width.
 """
 
 import copy
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Geometry:
-    """What the host tells an encoding of itself; widths and lengths are in channels and tokens."""
+    """Facts about the model that every encoding receives: widths in channels, length in tokens."""
 
     width: int
     heads: int
@@ -29,7 +29,7 @@ class Geometry:
         if self.width % self.heads:
             raise ValueError(
                 f"heads={self.heads} do not divide width={self.width};"
-                f" give model.width or model.heads so that they do"
+                f" change model.width or model.heads"
             )
 
     @property
@@ -38,16 +38,21 @@ class Geometry:
 
 
 Factors = tuple[Tensor | None, Tensor | None]
-"""What a query and what a key bring to a product, [B|1, H, T, r] each; None brings 1."""
+"""The query's and the key's factor of a product, [B or 1, H, T, r] each; None stands for 1."""
 
 
 class Encoding(nn.Module):
-    """No positional encoding (NoPE), and what every other one overrides.
+    """No positional encoding (NoPE); every other encoding is what it overrides of this class.
 
-    A subclass takes a Geometry first, then its own knobs by keyword. `limitations` declares which
-    of the properties `causal`, `prefix` (a token's output does not depend on later tokens' being
-    there), `shift` (positions count by their differences; what adds to the stream claims nothing)
-    and `extrapolates` it does not have, each with the reason.
+    A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
+    gives the reason for each of these properties that the encoding does not have:
+
+        causal        no token sees a later one
+        prefix        a token's output does not depend on how many tokens follow
+        shift         scores depend on differences of positions only
+        extrapolates  sequences of any length can be encoded
+
+    An encoding that adds position embeddings to the hidden states makes no claim about `shift`.
     """
 
     limitations: Mapping[str, str] = {}
@@ -57,82 +62,86 @@ class Encoding(nn.Module):
         self.geometry = geometry
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Coordinates [T] of `length` tokens, when the data brings none of its own."""
+        """Return the coordinates [T] of `length` tokens, for data that has none of its own."""
         return torch.arange(length, device=device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """The stream [B, T, D] before the first layer, position added."""
+        """Return the hidden states [B, T, D] before the first layer, with positions added."""
         return x
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys [B, H, T, d'] with position in them; x [B, T, D] enters the layer."""
+        """Return queries and keys [B, H, T, d'] that encode positions.
+
+        x [B, T, D] are the hidden states that enter the layer; d' may differ from d.
+        """
         return q, k
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
-        """Score added at `distance` (query minus key), from positions alone, pointwise.
+        """Return the score added at `distance` (query minus key), a pointwise function of position.
 
-        The arguments broadcast against each other, as [H, 1, 1], [R, T] and [R, 1] or as scalars.
-        `distance` is floating, in the precision that the result is wanted in.
+        The arguments broadcast against each other, as [H, 1, 1], [R, K] and [R, 1] or as scalars.
+        `distance` is floating point; the result has its precision.
         """
         return None
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor | None:
-        """Score [B, H, R, K] added from what the tokens say.
+        """Return the scores [B, H, R, K] added from token content.
 
         x [B, K, D] enters the layer, q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`;
-        `distance` [R, K] and `pos_q` [R, 1] are as in `bias`, and what lies ahead is negative.
+        `distance` [R, K] and `pos_q` [R, 1] are as in `bias`, negative for keys after the query.
         """
         return None
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
-        """Factors whose products sum to the whole bias, up to a constant per query; None for none.
+        """Return factors whose products sum to the whole bias, up to a constant per query.
 
-        In float64 where they grow with length, in the precision of x, or float32, where bounded.
+        Factors that grow with length are float64; bounded ones have the precision of x, at least
+        float32. None means that there is no such form.
         """
         return None
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        """What attention weights [B, H, R, K] add to the attention's output, [B, H, R, d]."""
+        """Return what attention weights [B, H, R, K] add to attention's output, [B, H, R, d]."""
         return None
 
     def window(self) -> int | None:
-        """How many tokens back a key may lie, the query's own included; None for all."""
+        """Return how many keys a query sees, its own included; None means all."""
         return None
 
     def max_length(self) -> int | None:
-        """The longest sequence that can be encoded at all; None for any."""
+        """Return the length of the longest sequence that can be encoded; None means any."""
         return None
 
     def at_layer(self, index: int) -> "Encoding":
-        """The encoding of layer `index`; the same in every layer unless overridden."""
+        """Return the encoding of layer `index`; by default the same one in every layer."""
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Told by the host, before every step, which share of the training ends with it."""
+        """Receive, before every step, the fraction of training that is done after that step."""
 
     def overrides(self, hook: str) -> bool:
-        """Whether the hook of that name is more than the identity here."""
+        """Return whether the hook of that name differs from the identity."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
 
 class PerLayer(Encoding):
-    """An encoding that knows its layer; weights that differ by it are stacked as [layers, ...]."""
+    """An encoding that differs by layer; parameters that do are stacked as [layers, ...]."""
 
     layer = 0
 
     def at_layer(self, index: int) -> Self:
-        view = copy.copy(self)  # shares the weights
+        view = copy.copy(self)  # shares the parameters
         view.layer = index
         return view
 
 
-def along_sequence(pos: Tensor, name: str) -> Tensor:
-    """The positions [T] as they are; ValueError for coordinates [B, T, axes]."""
+def require_sequence(pos: Tensor, name: str) -> Tensor:
+    """Return the positions [T] unchanged; raises ValueError for coordinates [B, T, axes]."""
     if pos.ndim > 1:
         raise ValueError(
-            f"{name} takes one position for each token, not coordinates of {pos.shape[-1]} axes;"
+            f"{name} takes one position per token, not coordinates of {pos.shape[-1]} axes;"
             f" rope and sinusoidal split their width between axes"
         )
     return pos

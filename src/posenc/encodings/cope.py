@@ -1,11 +1,11 @@
-"""CoPE, contextual positions (Golovneva et al. 2024, 2405.18719, the appendix's listing).
+"""CoPE, contextual position encoding (Golovneva et al. 2024, 2405.18719, listing in the appendix).
 
-    g_ij = sigma(q_i . k_j / sqrt(d)),   p_ij = min(sum_{l=j}^{i} g_il, limit - 1)
+    g_ij = sigma(q_i . k_j / sqrt(d)),   p_ij = min(sum_{l=j}^{i} g_il, npos_max - 1)
     score(i, j) += (1 - w) q_i . e[floor p_ij] + w q_i . e[ceil p_ij],   w = p_ij - floor p_ij
 
-The own key is counted: p_ii = g_ii. e [layers, d, limit] starts at zero and is shared by the heads.
-The sources disagree on the scale: the listing adds q . e as it is, the authors' repository
-(facebookresearch/RAM) divides it by sqrt(d) too (`scaled`), but for its option --cope-nodiv.
+The sum includes the query's own key: p_ii = g_ii. e [layers, d, npos_max] starts at zero and is
+shared by the heads. Sources disagree on the scale: the listing adds q . e as it is, the authors'
+repository (facebookresearch/RAM) also divides it by sqrt(d), unless given --cope-nodiv (`scaled`).
 """
 
 import torch
@@ -15,14 +15,16 @@ from posenc.encodings.base import Geometry, PerLayer
 
 
 class Cope(PerLayer):
-    """A trained vector for each position, positions counted in what the query calls a token."""
+    """Learned embeddings of positions that are counted by gates between query and keys."""
 
-    def __init__(self, geometry: Geometry, *, limit: int = 64, scaled: bool = False) -> None:
+    def __init__(self, geometry: Geometry, *, npos_max: int = 64, scaled: bool = False) -> None:
         super().__init__(geometry)
-        if limit < 2:
-            raise ValueError(f"limit={limit} leaves a single position for all; give 2 or more")
+        if npos_max < 2:
+            raise ValueError(
+                f"npos_max={npos_max} leaves a single position for all tokens; give 2 or more"
+            )
         self.scaled = scaled
-        self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_width, limit))
+        self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_width, npos_max))
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -31,16 +33,17 @@ class Cope(PerLayer):
         q, k = q.to(dtype), k.to(dtype)
         scale = self.geometry.head_width**-0.5
         gates = (q @ k.mT * scale).sigmoid().tril(k.shape[-2] - q.shape[-2])  # [B, H, R, K]
-        counted = gates.flip(-1).cumsum(-1, dtype=torch.float64).flip(-1)
-        scores = q @ self.table[self.layer].to(dtype)  # [B, H, R, limit]
-        return interpolate(scores * scale if self.scaled else scores, counted)
+        positions = gates.flip(-1).cumsum(-1, dtype=torch.float64).flip(-1)
+        scores = q @ self.table[self.layer].to(dtype)  # [B, H, R, npos_max]
+        return interpolate(scores * scale if self.scaled else scores, positions)
 
 
-def interpolate(values: Tensor, places: Tensor) -> Tensor:
-    """Between the `values` [..., N] at 0 .. N - 1, linearly at `places` [..., K]; past the end, it.
+def interpolate(values: Tensor, points: Tensor) -> Tensor:
+    """Interpolate linearly between `values` [..., N] at 0 .. N - 1; constant past N - 1.
 
-    A place counts by its distance from the one below, which alone has a gradient.
+    Returns the values at `points` [..., K]. The gradient by a point is that of its distance from
+    the integer below.
     """
-    places = places.clamp(max=values.shape[-1] - 1)
-    below, above = (values.gather(-1, p.long()) for p in (places.floor(), places.ceil()))
-    return below + (places - places.floor()).to(values.dtype) * (above - below)
+    points = points.clamp(max=values.shape[-1] - 1)
+    below, above = (values.gather(-1, p.long()) for p in (points.floor(), points.ceil()))
+    return below + (points - points.floor()).to(values.dtype) * (above - below)

@@ -1,8 +1,8 @@
-"""DroPE: train with an encoding, drop it for the last part (Gelberg et al. 2025, 2512.12167).
+"""DroPE: train with an encoding, then drop it (Gelberg et al. 2025, 2512.12167).
 
-After 1 - `dropped` of the training's steps every layer goes on without the inner one. Past the
-training length the scores of such a model are multiplied by 1 + scale ln(T / L) (appendix; 0.412
-for a model trained from scratch, 0.103 for SmolLM, each fitted there).
+After a fraction 1 - `dropped_fraction` of training, every layer continues without the inner
+encoding. Past the training length the scores of such a model are multiplied by 1 + scale ln(T / L)
+(appendix; scale is 0.412 for a model trained from scratch and 0.103 for SmolLM, fitted for each).
 """
 
 import math
@@ -11,42 +11,52 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, Wrapper
+from posenc.encodings.wrapper import Inner, Wrapper, encodes_nothing
 
 
 class Drope(Wrapper):
-    """The inner encoding at first, none at last."""
+    """The inner encoding until it is dropped, none afterwards."""
 
     def __init__(
-        self, geometry: Geometry, *, inner: Inner, dropped: float = 0.125, scale: float = 0.412
+        self,
+        geometry: Geometry,
+        *,
+        inner: Inner,
+        dropped_fraction: float = 0.125,
+        scale: float = 0.412,
     ) -> None:
         super().__init__(geometry, inner)
-        if not 0 < dropped < 1 or scale < 0:
+        if not 0 < dropped_fraction < 1 or scale < 0:
             raise ValueError(
-                f"dropped={dropped} is a share of the training, above 0 and below 1;"
-                f" scale={scale} must be 0 or above"
+                f"dropped_fraction={dropped_fraction} must be above 0 and below 1,"
+                f" scale={scale} 0 or more"
             )
-        self.dropped, self.scale = dropped, scale
-        self.none = Encoding(geometry)
-        self.gone = False
+        if encodes_nothing(self.inner):
+            raise ValueError(
+                f"inner={type(self.inner).__name__} encodes nothing, so dropping it has no effect;"
+                f" give another, such as rope"
+            )
+        self.dropped_fraction, self.scale = dropped_fraction, scale
+        self.nope = Encoding(geometry)
+        self.dropped = False
 
     @property
-    def here(self) -> Encoding:
-        return self.none if self.gone else super().here
+    def active(self) -> Encoding:
+        return self.nope if self.dropped else super().active
 
     def set_training_progress(self, fraction: float) -> None:
         super().set_training_progress(fraction)
-        self.gone = fraction > 1 - self.dropped
+        self.dropped = fraction > 1 - self.dropped_fraction
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.gone)
+        return torch.tensor(self.dropped)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.gone = bool(state)
+        self.dropped = bool(state)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = self.here.rotate(x, q, k, pos)
-        longer = q.shape[2] / self.geometry.train_length
-        if self.gone and longer > 1:
-            q = q * (1 + self.scale * math.log(longer))
+        q, k = self.active.rotate(x, q, k, pos)
+        growth = q.shape[2] / self.geometry.train_length
+        if self.dropped and growth > 1:
+            q = q * (1 + self.scale * math.log(growth))
         return q, k

@@ -1,27 +1,32 @@
-"""Two encodings in turn over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
+"""Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
 
 Layer i (from 0) has `second` where i + 1 is a multiple of `every`, and `first` elsewhere.
 """
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, inside_layers
+from posenc.encodings.wrapper import Inner, encodes_nothing, require_attention_only
 
 
 class Interleave(Encoding):
-    """One encoding in most layers, another in the last of every few."""
+    """`first` in most layers, `second` in the last of every few."""
 
     def __init__(self, geometry: Geometry, *, first: Inner, second: Inner, every: int = 2) -> None:
         super().__init__(geometry)
         if not 2 <= every <= geometry.layers:
-            few = geometry.layers < 2
+            remedy = "use more layers"
+            if geometry.layers >= 2:
+                remedy = f"choose 2 to {geometry.layers}, or {remedy}"
             raise ValueError(
-                f"every={every} of {geometry.layers} layers would leave one of the two encodings"
-                f" without a layer; give {'' if few else f'2 to {geometry.layers}, or '}more layers"
+                f"every={every} with layers={geometry.layers} leaves one of the two encodings"
+                f" without a layer; {remedy}"
             )
         self.every = every
         self.first, self.second = (
-            inside_layers(make(geometry), "it cannot vary by layer") for make in (first, second)
+            require_attention_only(inner(geometry), "it cannot differ by layer")
+            for inner in (first, second)
         )
+        if encodes_nothing(self.first) and encodes_nothing(self.second):
+            raise ValueError("first and second both encode nothing, so every has no effect")
         self.limitations = {**self.first.limitations, **self.second.limitations}
 
     def at_layer(self, index: int) -> Encoding:

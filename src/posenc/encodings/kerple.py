@@ -1,11 +1,11 @@
-"""KERPLE (Chi et al. 2022, 2205.09921): kernels of distance with two trained numbers a head.
+"""KERPLE (Chi et al. 2022, 2205.09921): kernels of distance with two learnable parameters per head.
 
     logarithmic: score_h(i, j) += -r1 ln(1 + r2 (i - j))
     power:       score_h(i, j) += -r1 (i - j)^r2
 
 2H parameters in all, shared by the layers, initialised and clamped as in the authors' repository
 (chijames/KERPLE, `ParallelKerpleLog`, `ParallelKerplePower`): at least 0.01, an exponent at most 2.
-r1 and r2 [H]; a bias [H, R, K] of distances [R, K].
+r1 and r2 [H]; a bias [H, R, K] from distances [R, K].
 """
 
 import torch
@@ -44,7 +44,7 @@ class KerplePower(Encoding):
 
 
 def clamped(parameter: nn.Parameter, largest: float | None = None) -> nn.Parameter:
-    """The parameter, put back within its bounds in place, as the authors do: its gradient stays."""
+    """Clamp the parameter in place, as the authors do, so that it keeps its gradient."""
     with torch.no_grad():
         parameter.clamp_(min=SMALLEST, max=largest)
     return parameter

@@ -1,9 +1,9 @@
 """LongRoPE in its paper's form (Ding et al. 2024, 2402.13753, eq. 3).
 
-angle_i(n) = n f_i          for the first positions, n < unscaled
-           = n f_i / l_i    from there on, l_i a factor for each pair
+angle_i(n) = n f_i          for the first positions, n < start_tokens
+           = n f_i / l_i    from there on, with a factor l_i for each pair
 
-Hugging Face's form (no first positions, factors chosen by length) is `encoding/spectrum=longrope`.
+Hugging Face's form (no start tokens, factors chosen by length) is `encoding/spectrum=longrope`.
 q, k [B, H, T, d]; pos [T]; factors l [d/2].
 """
 
@@ -12,54 +12,54 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, along_sequence
+from posenc.encodings.base import Geometry, require_sequence
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
-from posenc.encodings.spectra.longrope import checked, ntk_factors
+from posenc.encodings.spectra.longrope import checked_factors, ntk_factors
 
 
 class LongRope(Rope):
-    """Rotation slowed by a factor for each pair, past the first `unscaled` positions.
+    """RoPE with angles divided by a factor per pair, past the first `start_tokens` positions.
 
-    One number s for `factors` stands for s^(2i/(d-2)), NTK-aware scaling, from which the paper's
-    search for the factors of one model and length sets out.
+    A single number s for `factors` means s^(2i/(d-2)), NTK-aware scaling, which is where the
+    paper's search for the factors of a model and length starts.
     """
 
-    limitations: Mapping[str, str] = {"shift": "the first positions are not slowed"}
+    limitations: Mapping[str, str] = {"shift": "the first positions are not rescaled"}
 
     def __init__(
         self,
         geometry: Geometry,
         *,
         spectrum: Spectrum,
-        layout: Layout = "concatenated",
+        layout: Layout = "half",
         factors: float | list[float] = 4.0,
-        unscaled: int = 4,
+        start_tokens: int = 4,
     ) -> None:
         super().__init__(geometry, spectrum=spectrum, layout=layout)
         width = geometry.head_width
         if isinstance(factors, list):
-            slowed = checked("factors", factors, width)
+            per_pair = checked_factors("factors", factors, width)
         elif factors >= 1:
-            slowed = ntk_factors(width, factors)
+            per_pair = ntk_factors(width, factors)
         else:
             raise ValueError(f"factors={factors} must be 1 or more, or a list")
-        if unscaled < 0:
-            raise ValueError(f"unscaled={unscaled} must be 0 or more")
-        self.waves = SlowedWaves(spectrum, geometry, slowed, unscaled)
+        if start_tokens < 0:
+            raise ValueError(f"start_tokens={start_tokens} must be 0 or more")
+        self.sinusoids = RescaledFrequencies(spectrum, geometry, per_pair, start_tokens)
 
 
-class SlowedWaves(SinusoidalFrequencies):
+class RescaledFrequencies(SinusoidalFrequencies):
     """Angles divided by `factors` [width/2], except at the first positions."""
 
     def __init__(
-        self, spectrum: Spectrum, geometry: Geometry, factors: Tensor, unscaled: int
+        self, spectrum: Spectrum, geometry: Geometry, factors: Tensor, start_tokens: int
     ) -> None:
         super().__init__(spectrum, geometry.head_width, geometry.train_length)
-        self.factors, self.unscaled = factors, unscaled
+        self.factors, self.start_tokens = factors, start_tokens
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
-        angles, magnitude = super().angles(along_sequence(pos, "longrope"))
-        first = (pos < self.unscaled)[:, None, None]
-        return torch.where(first, angles, angles / self.factors.to(pos.device)), magnitude
+        angles, magnitude = super().angles(require_sequence(pos, "longrope"))
+        start = (pos < self.start_tokens)[:, None, None]
+        return torch.where(start, angles, angles / self.factors.to(pos.device)), magnitude

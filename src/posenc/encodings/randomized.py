@@ -1,29 +1,30 @@
 """Randomized positions (Ruoss et al. 2023, 2305.16843): sorted draws from a longer range.
 
-The positions [T] of a sequence are T distinct ones of {0 .. N-1}, drawn uniformly and sorted, the
-same for a whole batch. As in the authors' code (google-deepmind/randomized_positional_encodings):
-what adds to the stream gets one draw a forward pass, a rotation one draw a layer. What goes by
-distance gets sorted offsets instead, 0 for the token itself and T-1 others of {1 .. N-1}, the r-th
-neighbour at the r-th offset.
+The positions [T] of a sequence are T distinct elements of {0 .. N-1}, drawn uniformly and sorted,
+the same for the whole batch; N is `max_length`. As in the authors' code
+(google-deepmind/randomized_positional_encodings), position embeddings get one draw per forward
+pass and rotary encodings one per layer. Encodings of distance get sorted offsets instead: 0 for
+the token itself and T-1 elements of {1 .. N-1}, the r-th previous token at the r-th offset.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from posenc.encodings.base import Encoding, Factors, Geometry, along_sequence
+from posenc.encodings.base import Encoding, Factors, Geometry, require_sequence
 from posenc.encodings.wrapper import Inner, Wrapper
 
-LONGEST = 2**24
-AtEvaluation = Literal["random", "spaced", "arange"]
+LONGEST_RANGE = 2**24
+EvalPositions = Literal["random", "spaced", "arange"]
 
 
 class Randomized(Wrapper):
-    """The inner encoding at positions from a range of `longest`.
+    """The inner encoding at random positions below `max_length`.
 
-    At `evaluation` positions are drawn too, as the authors do (one draw for each length, the same
-    whenever it is measured again); or stand at even spaces over the range; or are plain 0 .. T-1.
+    `eval_positions` are the positions in evaluation: `random` as in training and in the paper (one
+    draw per length, the same in every evaluation), `spaced` evenly over the range, or `arange`.
     """
 
     def __init__(
@@ -31,100 +32,152 @@ class Randomized(Wrapper):
         geometry: Geometry,
         *,
         inner: Inner,
-        longest: int = 2048,
-        evaluation: AtEvaluation = "random",
+        max_length: int = 2048,
+        eval_positions: EvalPositions = "random",
     ) -> None:
         super().__init__(geometry, inner)
-        self.draws = Draws(longest, evaluation)
-        refuse(self.inner, longest, geometry.train_length)
+        self.sampler = PositionSampler(max_length, eval_positions)
+        _validate(self.inner, max_length, geometry.train_length)
         self.limitations = {
             **self.limitations,
-            "prefix": "positions of a sequence are drawn together",
+            "prefix": "the positions of a sequence are drawn together",
         }
-        if evaluation != "arange":
-            self.limitations["extrapolates"] = f"there are {longest} positions to choose from"
+        if eval_positions != "arange":
+            self.limitations["extrapolates"] = f"there are {max_length} positions to choose from"
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        length = len(along_sequence(pos, "randomized"))
-        self.draws.start(length, self.training, pos.device)
-        return self.here.embed(x, self.draws.positions(pos, self.training, 0))
+        length = len(require_sequence(pos, "randomized"))
+        self.sampler.start(length, self.training, pos.device)
+        return self.active.embed(x, self.sampler.positions(pos, self.training, 0))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        return self.here.rotate(x, q, k, self.draws.positions(pos, self.training, self.layer))
+        return self.active.rotate(x, q, k, self.sampler.positions(pos, self.training, self.layer))
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
-        return self.here.bias(head, self.draws.moved(distance), self.draws.moved(pos_q))
+        return self.active.bias(head, self.sampler.offset(distance), self.sampler.offset(pos_q))
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor | None:
-        moved, query = self.draws.moved(distance), self.draws.moved(pos_q)
-        return self.here.content_bias(x, q, k, moved, query)
+        distance, pos_q = self.sampler.offset(distance), self.sampler.offset(pos_q)
+        return self.active.content_bias(x, q, k, distance, pos_q)
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
-        return self.here.bias_factors(x, pos) if self.draws.offsets is None else None
+        return self.active.bias_factors(x, pos) if self.sampler.offsets is None else None
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        return self.here.value_bias(weights, self.draws.moved(distance))
+        return self.active.value_bias(weights, self.sampler.offset(distance))
 
     def max_length(self) -> int | None:
-        own = self.draws.evaluation != "arange"
-        return self.draws.longest if own else self.inner.max_length()
+        if self.sampler.eval_positions == "arange":
+            return self.inner.max_length()
+        return self.sampler.max_length
 
     def overrides(self, hook: str) -> bool:
-        return hook == "embed" or self.here.overrides(hook)
+        return hook == "embed" or self.active.overrides(hook)
 
 
-class Draws:
-    """The positions of a forward pass, shared by the views of all layers."""
+class PositionSampler:
+    """The positions of a forward pass, shared by the layers."""
 
-    def __init__(self, longest: int, evaluation: AtEvaluation) -> None:
-        self.longest, self.evaluation = longest, evaluation
+    def __init__(self, max_length: int, eval_positions: EvalPositions) -> None:
+        self.max_length, self.eval_positions = max_length, eval_positions
         self.offsets: Tensor | None = None
 
     def start(self, length: int, training: bool, device: torch.device) -> None:
-        """A forward pass begins: the offsets of what goes by distance are drawn for all of it."""
-        plain = not training and self.evaluation == "arange"
-        self.offsets = None if plain else self.chosen(length, 1, training, 0).to(device)
+        """Draw the offsets that encodings of distance use throughout this forward pass."""
+        unchanged = not training and self.eval_positions == "arange"
+        self.offsets = None if unchanged else self.draw(length, 1, training, 0).to(device)
 
     def positions(self, pos: Tensor, training: bool, layer: int) -> Tensor:
-        """Positions [T] for those of a sequence, drawn anew."""
-        length = len(along_sequence(pos, "randomized"))
-        if not training and self.evaluation == "arange":
+        """Draw the positions [T] that replace those of a sequence."""
+        length = len(require_sequence(pos, "randomized"))
+        if not training and self.eval_positions == "arange":
             return pos
-        return self.chosen(length, 0, training, layer).to(pos.device)
+        return self.draw(length, 0, training, layer).to(pos.device)
 
-    def moved(self, distance: Tensor) -> Tensor:
-        """What lies r tokens back moved to the r-th offset of this forward pass."""
+    def offset(self, distance: Tensor) -> Tensor:
+        """Replace a distance of r tokens by the r-th offset of this forward pass."""
         if self.offsets is None:
             return distance
         return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
-    def chosen(self, length: int, fixed: int, training: bool, layer: int) -> Tensor:
-        """`length` sorted positions, the first `fixed` of them (0 or 1) being 0."""
-        if length > self.longest:
-            raise ValueError(f"{length} positions, but there are only longest={self.longest}")
-        if not training and self.evaluation == "spaced":
-            return torch.arange(length) * self.longest // length
+    def draw(self, length: int, zeros: int, training: bool, layer: int) -> Tensor:
+        """Return `length` sorted positions, of which the first `zeros` (0 or 1) are 0."""
+        if length > self.max_length:
+            raise ValueError(f"{length} positions, but max_length={self.max_length}")
+        if not training and self.eval_positions == "spaced":
+            return torch.arange(length) * self.max_length // length
         generator = None if training else torch.Generator().manual_seed(length * 1_000 + layer)
-        free = torch.randperm(self.longest - fixed, generator=generator)[: length - fixed]
-        return torch.cat([torch.zeros(fixed, dtype=torch.long), free.sort().values + fixed])
+        free = torch.randperm(self.max_length - zeros, generator=generator)[: length - zeros]
+        return torch.cat([torch.zeros(zeros, dtype=torch.long), free.sort().values + zeros])
 
 
-def refuse(inner: Encoding, longest: int, train_length: int) -> None:
-    """ValueError for a range that is too short or too long, or an encoding it cannot serve."""
+def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
+    """Raise ValueError for a range that is too short or too long, or an unsuitable encoding."""
     name, limit = type(inner).__name__, inner.max_length()
-    if not train_length <= longest <= LONGEST:
+    if not train_length <= max_length <= LONGEST_RANGE:
         raise ValueError(
-            f"longest={longest} must lie from train_length={train_length} to {LONGEST}"
+            f"max_length={max_length} must be from train_length={train_length} to {LONGEST_RANGE}"
         )
-    if limit is not None and limit < longest:
+    if limit is not None and limit < max_length:
         raise ValueError(
-            f"longest={longest} is past the {limit} positions of inner={name};"
-            f" give longest={limit} or less, or an inner encoding that reaches further"
+            f"max_length={max_length} exceeds the {limit} positions of inner={name};"
+            f" choose {limit} or less, or an inner encoding with more positions"
         )
-    acting = ("embed", "rotate", "bias", "content_bias", "value_bias")
     if inner.overrides("positions") or isinstance(inner, Randomized):
-        raise ValueError(f"inner={name} has positions of its own; give another, such as rope")
-    if not any(inner.overrides(hook) for hook in acting):
-        raise ValueError(f"inner={name} has no positions to draw; give another, such as rope")
+        raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")
+    if not reads_positions(inner, min(2, max_length)):
+        raise ValueError(
+            f"inner={name} does not use positions, only token content and order at most, so"
+            f" randomizing them has no effect; choose another, such as rope"
+        )
+
+
+def reads_positions(encoding: Encoding, length: int) -> bool:
+    """Return whether any hook of the encoding, in any layer, reads the positions it receives.
+
+    Calls the hooks on `length` tokens and watches the tensors of positions and distances. That a
+    hook is overridden is not enough: those of FoX, CABLE and CoPE ignore positions.
+    """
+    geometry = encoding.geometry
+    x = torch.zeros(1, length, geometry.width)
+    heads = torch.zeros(1, geometry.heads, length, geometry.head_width)
+    head = torch.arange(geometry.heads)[:, None, None]
+    pos = torch.arange(length)
+    pos_q = pos[:, None].float()
+    distance = pos_q - pos
+    weights = torch.ones(1, geometry.heads, length, length)
+    with torch.no_grad(), _ReadDetector(pos, pos_q, distance) as detector:
+        encoding.embed(x, pos)
+        for layer in (encoding.at_layer(index) for index in range(geometry.layers)):
+            q, k = layer.rotate(x, heads, heads, pos)
+            layer.bias(head, distance, pos_q)
+            layer.content_bias(x, q, k, distance, pos_q)
+            layer.value_bias(weights, distance)
+            if detector.read:
+                break
+    return detector.read
+
+
+class _ReadDetector(TorchFunctionMode):
+    """Notes whether a function of PyTorch reads the values of certain tensors."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        super().__init__()
+        self.tensors, self.read = tensors, False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        attribute = getattr(func, "__name__", "") in ("__get__", "__len__", "size", "dim")
+        if not attribute and self._contains((*args, *(kwargs or {}).values())):
+            self.read = True
+        return func(*args, **(kwargs or {}))
+
+    def _contains(self, arguments: tuple[Any, ...] | list[Any]) -> bool:
+        return any(
+            any(argument is tensor for tensor in self.tensors)
+            or (isinstance(argument, tuple | list) and self._contains(argument))
+            for argument in arguments
+        )

@@ -1,12 +1,12 @@
-"""Rotary position embedding (Su et al. 2021, 2104.09864, eq. 14-15 and 34).
+"""RoPE, rotary position embedding (Su et al. 2021, 2104.09864, eq. 14-15 and 34).
 
-q_m -> R(m) q_m,  k_n -> R(n) k_n,  R(m) turns the i-th pair of channels by m f_i,
-so that the score (R(m) q_m) . (R(n) k_n) depends on positions through m - n alone.
+q_m -> R(m) q_m,  k_n -> R(n) k_n,  where R(m) rotates the i-th pair of channels by m f_i,
+so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - n.
 
-Coordinates of several axes (Heo et al. 2024, 2403.13298, axial form) share the channels: the
-first width/axes of them turn with the first axis, and so on, so that axes do not mix.
+With coordinates of several axes (Heo et al. 2024, 2403.13298, axial form) the first width/axes
+channels rotate with the first axis, the next ones with the second, and so on.
 
-q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2], or d/2/axes of them for each axis.
+q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2], or d/2/axes of them per axis.
 """
 
 from typing import Literal
@@ -18,14 +18,15 @@ from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import Spectrum
 
-Layout = Literal["interleaved", "concatenated"]
+Layout = Literal["interleaved", "half"]
 
 
 class Rope(Encoding):
-    """Pairs are neighbours (`interleaved`, as in the paper) or i and i + d/2 (`concatenated`).
+    """Rotates pairs of channels: neighbours (`interleaved`) or i and i + d/2 (`half`).
 
-    Only the first `share` of the channels turns, with a spectrum of that width (GPT-NeoX's partial
-    rotation; `spectrum=highest` is the other way to leave channels alone).
+    `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
+    Only the first `rotary_fraction` of a head's channels rotates, with a spectrum of that width, as
+    in GPT-NeoX; `spectrum=p_rope` is the other way to leave channels unrotated.
     """
 
     def __init__(
@@ -33,53 +34,53 @@ class Rope(Encoding):
         geometry: Geometry,
         *,
         spectrum: Spectrum,
-        layout: Layout = "concatenated",
-        share: float = 1.0,
+        layout: Layout = "half",
+        rotary_fraction: float = 1.0,
         trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
         self.layout = layout
-        self.turned = rotary_dim(geometry, share)
-        self.waves = SinusoidalFrequencies(
-            spectrum, self.turned, geometry.train_length, trainable=trainable
+        self.rotary_dim = _rotary_dim(geometry, rotary_fraction)
+        self.sinusoids = SinusoidalFrequencies(
+            spectrum, self.rotary_dim, geometry.train_length, trainable=trainable
         )
-        self.limitations = {**self.limitations, **self.waves.limitations}
+        self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        cos, sin = self.waves(pos, wide)
-        return self._turn(q, cos, sin), self._turn(k, cos, sin)
+        cos, sin = self.sinusoids(pos, wide)
+        return self._rotate(q, cos, sin), self._rotate(k, cos, sin)
 
-    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        moving, rest = x[..., : self.turned], x[..., self.turned :]
-        turned = turn(moving, cos, sin, self.layout).to(x.dtype)
-        return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned
+    def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        rotary, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
+        rotated = rotate_pairs(rotary, cos, sin, self.layout).to(x.dtype)
+        return torch.cat([rotated, rest], dim=-1) if rest.shape[-1] else rotated
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """x [B, H, T, d], its pairs turned by the angles of cos and sin ([B,] T, axes, d/2/axes)."""
-    if cos.ndim == 4:  # coordinates of a batch; heads come between
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Rotate the pairs of x [B, H, T, d] by the angles of cos and sin ([B,] T, axes, d/2/axes)."""
+    if cos.ndim == 4:  # coordinates of a batch: insert the axis of heads
         cos, sin = cos[:, None], sin[:, None]
     parts = x.unflatten(-1, (cos.shape[-2], -1))
-    if layout == "concatenated":
+    if layout == "half":
         a, b = parts.chunk(2, dim=-1)
-        return torch.cat(_turned(a, b, cos, sin), dim=-1).flatten(-2)
+        return torch.cat(_rotated(a, b, cos, sin), dim=-1).flatten(-2)
     a, b = parts.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack(_turned(a, b, cos, sin), dim=-1).flatten(-3)
+    return torch.stack(_rotated(a, b, cos, sin), dim=-1).flatten(-3)
 
 
-def _turned(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """a cos - b sin and b cos + a sin."""
+def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a cos - b sin and b cos + a sin."""
     return torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)
 
 
-def rotary_dim(geometry: Geometry, share: float) -> int:
-    """How many of a head's channels turn; ValueError where they make no pairs."""
-    width = int(share * geometry.head_width)
-    if not 0 < share <= 1 or width < 2 or width % 2:
+def _rotary_dim(geometry: Geometry, fraction: float) -> int:
+    """Return the number of channels that rotate; raises ValueError unless they form pairs."""
+    rotary_dim = int(fraction * geometry.head_width)
+    if not 0 < fraction <= 1 or rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(
-            f"rotary pairs need an even number of channels, but share={share} of a head's width"
-            f" {geometry.width} / {geometry.heads} = {geometry.head_width} is {width};"
-            f" change encoding.share, model.width or model.heads"
+            f"RoPE rotates an even number of channels, but rotary_fraction={fraction} of a head's"
+            f" width {geometry.width} / {geometry.heads} = {geometry.head_width} is {rotary_dim};"
+            f" change encoding.rotary_fraction, model.width or model.heads"
         )
-    return width
+    return rotary_dim

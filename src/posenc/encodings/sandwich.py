@@ -1,10 +1,9 @@
-"""Sandwich (Chi et al. 2023, 2212.10356): the inner product of sinusoids as a bias.
+"""Sandwich (Chi et al. 2023, 2212.10356): the inner product of sinusoidal embeddings as a bias.
 
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
 The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. Constants as in
-NVIDIA NeMo's implementation; w = 128 is the paper's by report. A bias [H, R, K] of
-distances [R, K].
+NVIDIA NeMo's implementation, with w = 128 (`bias_width`). A bias [H, R, K] from distances [R, K].
 """
 
 import torch
@@ -14,7 +13,7 @@ from posenc.encodings.base import Encoding, Factors, Geometry
 
 
 class Sandwich(Encoding):
-    """A penalty that grows about as the logarithm of distance, slower in later heads."""
+    """A penalty that grows about logarithmically with distance, more slowly in later heads."""
 
     def __init__(self, geometry: Geometry, *, bias_width: int = 128, base: float = 10000.0) -> None:
         super().__init__(geometry)
@@ -34,10 +33,10 @@ class Sandwich(Encoding):
         return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
-        if pos.ndim > 1:  # a distance between coordinates has no factors
+        if pos.ndim > 1:  # the distance between coordinates does not factorise
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
-        waves = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
-        of_query = self.rates.to(x.device)[:, None, None] * waves
+        sinusoids = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
+        queries = self.rates.to(x.device)[:, None, None] * sinusoids
         dtype = torch.promote_types(x.dtype, torch.float32)
-        return [(of_query[None].to(dtype), waves.expand_as(of_query)[None].to(dtype))]
+        return [(queries[None].to(dtype), sinusoids.expand_as(queries)[None].to(dtype))]

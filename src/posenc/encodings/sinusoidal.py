@@ -1,4 +1,4 @@
-"""Sinusoidal absolute positions (Vaswani et al. 2017, 1706.03762, section 3.5).
+"""Sinusoidal absolute position embeddings (Vaswani et al. 2017, 1706.03762, section 3.5).
 
 p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
 
@@ -17,7 +17,7 @@ from posenc.encodings.spectra import Spectrum
 
 
 class Sinusoidal(Encoding):
-    """Sines and cosines of the model's width, `interleaved` as in the paper or `concatenated`."""
+    """Sines and cosines, `interleaved` as in the paper, or `concatenated` as in tensor2tensor."""
 
     def __init__(
         self,
@@ -29,17 +29,17 @@ class Sinusoidal(Encoding):
     ) -> None:
         super().__init__(geometry)
         self.layout = layout
-        self.waves = SinusoidalFrequencies(
+        self.sinusoids = SinusoidalFrequencies(
             spectrum, geometry.width, geometry.train_length, trainable=trainable
         )
-        self.limitations = {**self.limitations, **self.waves.limitations}
+        self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
-    def code(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
-        """p [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""
-        cos, sin = self.waves(pos, dtype)
+    def position_embedding(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return p: [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""
+        cos, sin = self.sinusoids(pos, dtype)
         if self.layout == "concatenated":
             return torch.cat([sin, cos], dim=-1).flatten(-2)
         return torch.stack([sin, cos], dim=-1).flatten(-3)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        return x + self.code(pos, x.dtype)
+        return x + self.position_embedding(pos, x.dtype)

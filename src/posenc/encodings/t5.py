@@ -2,9 +2,10 @@
 
     score_h(i, j) += B[bucket(i - j), h]
 
-Buckets, as in mesh_tensorflow's `_relative_position_bucket` for a causal model: one for each
-distance below half of them, then logarithmic up to `max_distance`, then the last for all beyond.
-One table, shared by all layers. (T5 itself leaves out the 1/sqrt(d) on q . k; the host keeps it.)
+Buckets as in mesh_tensorflow's `_relative_position_bucket` for a causal model: one per distance in
+the first half, then logarithmically wider ones up to `max_distance`; the last bucket holds all
+longer distances. One table is shared by all layers. (T5 itself omits the 1/sqrt(d) on q . k; here
+the model keeps it.) A bias [H, R, K] from distances [R, K].
 """
 
 import math
@@ -16,26 +17,29 @@ from posenc.encodings.base import Encoding, Geometry
 
 
 class T5(Encoding):
-    """A trained bias for each bucket of distances and each head; B ~ N(0, 1/D)."""
+    """A learned bias for each bucket of distances and each head; B ~ N(0, 1/D)."""
 
-    def __init__(self, geometry: Geometry, *, buckets: int = 32, max_distance: int = 128) -> None:
+    def __init__(
+        self, geometry: Geometry, *, num_buckets: int = 32, max_distance: int = 128
+    ) -> None:
         super().__init__(geometry)
-        if buckets < 2 or max_distance <= buckets // 2:
+        if num_buckets < 2 or max_distance <= num_buckets // 2:
             raise ValueError(
-                f"buckets={buckets} and max_distance={max_distance}: give 2 buckets or more,"
-                f" and a max_distance above half of them"
+                f"num_buckets={num_buckets} must be 2 or more, and max_distance={max_distance}"
+                f" more than half of it"
             )
-        self.buckets, self.max_distance = buckets, max_distance
-        self.table = nn.Parameter(torch.empty(buckets, geometry.heads))
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.table = nn.Parameter(torch.empty(num_buckets, geometry.heads))
         nn.init.normal_(self.table, std=geometry.width**-0.5)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of each distance of 0 or more, in whole numbers."""
-        exact = self.buckets // 2
+        """Return the bucket of each distance; distances below 0 count as 0."""
+        exact = self.num_buckets // 2
         ratio = (distance.double().clamp(min=exact) / exact).log()
-        far = exact + (ratio / math.log(self.max_distance / exact) * (self.buckets - exact)).long()
+        scale = ratio / math.log(self.max_distance / exact)
+        far = exact + (scale * (self.num_buckets - exact)).long()
         near = distance.clamp(min=0).long()
-        return torch.where(near < exact, near, far.clamp(max=self.buckets - 1))
+        return torch.where(near < exact, near, far.clamp(max=self.num_buckets - 1))
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return self.table.to(distance.dtype)[self.bucket(distance), head]

@@ -1,46 +1,59 @@
-"""Weights of its own for an encoding in every layer, where its paper shares one set.
+"""Separate parameters in every layer for an encoding whose paper shares one set.
 
-The hooks of layer i are those of the i-th of `layers` instances, each with its own initial
-weights; which encodings differ by layer by definition is said in their files.
+Layer i uses the i-th of `layers` instances of the inner encoding, each with its own initial
+parameters. Encodings whose definition has separate parameters per layer do so without this.
 """
 
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, inside_layers
+from posenc.encodings.wrapper import Inner, require_attention_only
 
 
 class Untied(Encoding):
-    """One instance of the inner encoding for each layer, made for a model of that layer alone."""
+    """One instance of the inner encoding per layer, built for a model of one layer."""
 
     def __init__(self, geometry: Geometry, *, inner: Inner) -> None:
         super().__init__(geometry)
-        one = replace(geometry, layers=1)
-        self.levels = nn.ModuleList(
-            inside_layers(inner(one), "its weights cannot differ by layer")
+        single = replace(geometry, layers=1)
+        self.instances = nn.ModuleList(
+            require_attention_only(inner(single), "its parameters cannot differ by layer")
             for _ in range(geometry.layers)
         )
-        self.limitations = self.level(0).limitations
-        if not any(True for _ in self.parameters()):
+        first = self.instance(0)
+        self.limitations = first.limitations
+        if _parameter_count(first) == 0:
             raise ValueError(
-                f"inner={type(self.level(0)).__name__} has no weights that could differ by layer;"
-                f" give one that has, such as t5, kerple_log or fire"
+                f"inner={type(first).__name__} has no learnable parameters that could differ by"
+                f" layer; choose another, such as t5, kerple_log or fire"
+            )
+        with torch.random.fork_rng(devices=[]):
+            tied = inner(geometry)
+        if _parameter_count(tied) == _parameter_count(self):
+            raise ValueError(
+                f"inner={type(first).__name__} already has separate parameters in every layer, so"
+                f" untied has no effect with layers={geometry.layers}"
             )
 
-    def level(self, index: int) -> Encoding:
-        """The instance of a layer."""
-        found = self.levels[index]
-        assert isinstance(found, Encoding)
-        return found
+    def instance(self, index: int) -> Encoding:
+        """Return the inner encoding of a layer."""
+        encoding = self.instances[index]
+        assert isinstance(encoding, Encoding)
+        return encoding
 
     def at_layer(self, index: int) -> Encoding:
-        return self.level(index).at_layer(0)
+        return self.instance(index).at_layer(0)
 
     def max_length(self) -> int | None:
-        return self.level(0).max_length()
+        return self.instance(0).max_length()
 
     def set_training_progress(self, fraction: float) -> None:
-        for index in range(len(self.levels)):
-            self.level(index).set_training_progress(fraction)
+        for index in range(len(self.instances)):
+            self.instance(index).set_training_progress(fraction)
+
+
+def _parameter_count(encoding: Encoding) -> int:
+    return sum(parameter.numel() for parameter in encoding.parameters())

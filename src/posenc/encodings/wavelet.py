@@ -1,19 +1,20 @@
 """Wavelets of distance as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
 
-    score(i, j) += q_i . p / sqrt(d),   p = (psi((t - b) / a)) for a in smallest 2^(0 .. scales-1),
-                                            b in 0 .. d/scales - 1, all shifts of a scale together
+    score(i, j) += q_i . p / sqrt(d),   p = (psi((t - b) / a)) for a in min_scale 2^(0 .. scales-1),
+                                        b in 0 .. d/scales - 1, all shifts of a scale together
     ricker    psi(u) = (1 - u^2) exp(-u^2 / 2)
     haar      psi(u) = -1 for -1 <= u < -1/2, 1 for -1/2 <= u < 0, 0 elsewhere
     gaussian  psi(u) = exp(-u^2)
 
-A score [B, H, R, K] from q [B, H, R, d] and distances t [R, K], with p [d] for each of them.
-Nothing is trained; all heads and layers are alike. The smallest scale is 1 for short training
-lengths, 4 in the paper's for 4,096 tokens.
+A score [B, H, R, K] from q [B, H, R, d] and relative positions t [R, K], with a p [d] for each.
+There are no learnable parameters; all heads and layers are alike. `min_scale` is 1 for short
+training lengths and 4 in the paper for 4,096 tokens.
 
-The paper contradicts itself on t: eq. 11-14 say query minus key, t >= 0 in a decoder; footnote 8
-says that a decoder uses t < 0 alone and mirrors the Haar wavelet for that, and appendix A.6
-counts 0, -1, -2, .. . Read the first way, haar is 0 beyond distance d/scales - 1, whatever the
-scale, which does not fit the paper's results with it. So `time` is key_minus_query unless told.
+The paper contradicts itself on the sign of t: eq. 11-14 say query minus key, t >= 0 in a causal
+model; footnote 8 says that a causal model uses only t < 0 and mirrors the Haar wavelet for that
+reason, and appendix A.6 counts 0, -1, -2, ... In the first reading haar is 0 beyond distance
+d/scales - 1 whatever the scale, which does not fit the paper's results with it. The default of
+`relative_position` is therefore key_minus_query.
 """
 
 from typing import Literal
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.relative import scores_with
+from posenc.encodings.relative_scores import relative_scores
 
 
 def ricker(u: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ FUNCTIONS = {"ricker": ricker, "haar": haar, "gaussian": gaussian}
 
 
 class Wavelet(Encoding):
-    """Each channel of a key one wavelet: `scales` of them, each twice as wide as the last."""
+    """One wavelet per channel of a key: `scales` scales, each twice the previous one."""
 
     def __init__(
         self,
@@ -49,28 +50,29 @@ class Wavelet(Encoding):
         *,
         function: Literal["ricker", "haar", "gaussian"] = "ricker",
         scales: int = 8,
-        smallest: float = 1.0,
-        time: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
+        min_scale: float = 1.0,
+        relative_position: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
     ) -> None:
         super().__init__(geometry)
         width = geometry.head_width
-        if scales < 1 or width % scales or smallest <= 0:
+        if scales < 1 or width % scales or min_scale <= 0:
             raise ValueError(
-                f"scales={scales} must divide a head's width of {width}, and smallest={smallest}"
+                f"scales={scales} must divide the head width of {width}, and min_scale={min_scale}"
                 f" be above 0; change encoding.scales, model.width or model.heads"
             )
-        self.function, self.sign = FUNCTIONS[function], -1 if time == "key_minus_query" else 1
-        scale = smallest * 2.0 ** torch.arange(scales, dtype=torch.float64)
-        self.scale = scale.repeat_interleave(width // scales)  # of each channel
+        self.function = FUNCTIONS[function]
+        self.sign = -1 if relative_position == "key_minus_query" else 1
+        scale = min_scale * 2.0 ** torch.arange(scales, dtype=torch.float64)
+        self.scale = scale.repeat_interleave(width // scales)  # one per channel
         self.shift = torch.arange(width // scales).repeat(scales)
 
     def vectors(self, distance: Tensor) -> Tensor:
-        """p [U, d] of distances [U]."""
-        time = self.sign * distance.double()[:, None]
-        scaled = (time - self.shift.to(time.device)) / self.scale.to(time.device)
-        return self.function(scaled).to(distance.dtype)
+        """Return p [U, d] of distances [U]."""
+        t = self.sign * distance.double()[:, None]
+        u = (t - self.shift.to(t.device)) / self.scale.to(t.device)
+        return self.function(u).to(distance.dtype)
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
-        return scores_with(q, distance, self.vectors) * q.shape[-1] ** -0.5
+        return relative_scores(q, distance, self.vectors) * q.shape[-1] ** -0.5

@@ -1,4 +1,4 @@
-"""An encoding around another."""
+"""Base class of encodings that modify another encoding."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Inner = Callable[[Geometry], Encoding]
 
 
 class Wrapper(PerLayer):
-    """Does as its inner encoding does, wherever a subclass does not override it."""
+    """Delegates every hook to the inner encoding, unless a subclass overrides it."""
 
     def __init__(self, geometry: Geometry, inner: Inner) -> None:
         super().__init__(geometry)
@@ -19,35 +19,35 @@ class Wrapper(PerLayer):
         self.limitations = {**self.inner.limitations, **self.limitations}
 
     @property
-    def here(self) -> Encoding:
-        """The inner encoding of this layer."""
+    def active(self) -> Encoding:
+        """The encoding that the hooks of this layer delegate to."""
         return self.inner.at_layer(self.layer)
 
     def positions(self, length: int, device: torch.device) -> Tensor:
         return self.inner.positions(length, device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        return self.here.embed(x, pos)
+        return self.active.embed(x, pos)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        return self.here.rotate(x, q, k, pos)
+        return self.active.rotate(x, q, k, pos)
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
-        return self.here.bias(head, distance, pos_q)
+        return self.active.bias(head, distance, pos_q)
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor | None:
-        return self.here.content_bias(x, q, k, distance, pos_q)
+        return self.active.content_bias(x, q, k, distance, pos_q)
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
-        return self.here.bias_factors(x, pos)
+        return self.active.bias_factors(x, pos)
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        return self.here.value_bias(weights, distance)
+        return self.active.value_bias(weights, distance)
 
     def window(self) -> int | None:
-        return self.here.window()
+        return self.active.window()
 
     def max_length(self) -> int | None:
         return self.inner.max_length()
@@ -56,14 +56,22 @@ class Wrapper(PerLayer):
         self.inner.set_training_progress(fraction)
 
     def overrides(self, hook: str) -> bool:
-        return getattr(type(self), hook) is not getattr(Wrapper, hook) or self.here.overrides(hook)
+        subclass_overrides = getattr(type(self), hook) is not getattr(Wrapper, hook)
+        return subclass_overrides or self.active.overrides(hook)
 
 
-def inside_layers(encoding: Encoding, why: str) -> Encoding:
-    """The encoding, if it acts inside layers alone; ValueError for one that adds to the stream."""
+def encodes_nothing(encoding: Encoding) -> bool:
+    """Return whether the encoding equals NoPE in every layer."""
+    hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window")
+    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    return not any(layer.overrides(hook) for layer in layers for hook in hooks)
+
+
+def require_attention_only(encoding: Encoding, reason: str) -> Encoding:
+    """Return the encoding; raises ValueError if it changes the hidden states before layer 0."""
     if encoding.overrides("embed"):
         raise ValueError(
-            f"{type(encoding).__name__} acts before the first layer, so {why};"
-            f" give one that acts in attention alone, such as rope, alibi or t5"
+            f"{type(encoding).__name__} is added to the hidden states before the first layer, so"
+            f" {reason}; choose one that acts in attention only, such as rope, alibi or t5"
         )
     return encoding

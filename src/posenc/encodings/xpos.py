@@ -2,9 +2,9 @@
 
 q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  B = 512, g = 0.4
 
-for the i-th pair, so that the score decays as z_i^((m-n)/B). The exponents of both are taken from
-the middle of the sequence (torchscale's ceil(T/2)), which cancels in the score and keeps the scale
-of keys within float32 up to a distance that is named and refused past it.
+for the i-th pair, so that the score decays as z_i^((m-n)/B). The exponents of both are counted from
+the middle of the sequence (torchscale's ceil(T/2)); the offset cancels in the score and keeps the
+scale of keys within float32 up to a certain distance, past which positions are refused.
 q, k [B, H, T, d]; pos [T]; z [d/2].
 """
 
@@ -14,16 +14,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, along_sequence
+from posenc.encodings.base import Geometry, require_sequence
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
-LARGEST = 1e36  # of float32, with room for q and k
+LARGEST_SCALE = 1e36  # leaves room for q and k below the largest float32
 LARGEST_GAMMA = 1e6  # past 1e16 nothing would decay in float64
 
 
 class Xpos(Rope):
-    """Rotation with a decay of its own for each pair, slower for the lower frequencies."""
+    """RoPE with a decay per pair of channels, slower for the lower frequencies."""
 
     limitations: Mapping[str, str] = {
         "extrapolates": "the scale of keys leaves float32 at a distance of many times scale_base"
@@ -45,25 +45,25 @@ class Xpos(Rope):
                 f" gamma={gamma} above 0 and at most {LARGEST_GAMMA:.0f}"
             )
         width = geometry.head_width
-        bands = torch.arange(width // 2, dtype=torch.float64)
-        self.scale_base, self.decay = scale_base, (2 * bands / width + gamma) / (1 + gamma)
+        pairs = torch.arange(width // 2, dtype=torch.float64)
+        self.scale_base, self.decay = scale_base, (2 * pairs / width + gamma) / (1 + gamma)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        first, last = (int(end) for end in along_sequence(pos, "xpos").aminmax())
+        first, last = (int(end) for end in require_sequence(pos, "xpos").aminmax())
         if last - first >= self.max_length():
             raise ValueError(
-                f"positions {first} to {last} lie further apart than the {self.max_length()} tokens"
-                f" that scale_base={self.scale_base} allows in float32; give a larger one"
+                f"positions {first} to {last} are further apart than the {self.max_length()} tokens"
+                f" that scale_base={self.scale_base} allows in float32; choose a larger one"
             )
         q, k = super().rotate(x, q, k, pos)
         middle = first + math.ceil((last - first + 1) / 2)
         exponents = (pos.double() - middle)[:, None] / self.scale_base
         scale = self.decay.to(pos.device) ** exponents  # [T, d/2]
-        if self.layout == "concatenated":
+        if self.layout == "half":
             scale = torch.cat([scale, scale], dim=-1)
         else:
             scale = scale.repeat_interleave(2, dim=-1)
         return (q * scale).to(q.dtype), (k / scale).to(k.dtype)
 
     def max_length(self) -> int:
-        return int(2 * self.scale_base * math.log(LARGEST) / -math.log(self.decay[0]))
+        return int(2 * self.scale_base * math.log(LARGEST_SCALE) / -math.log(self.decay[0]))

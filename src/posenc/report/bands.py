@@ -20,7 +20,7 @@ class Band:
     seeds: int
 
     @property
-    def description(self) -> str:
+    def told(self) -> str:
         """What `low` and `high` are, for a reader; nothing of a single seed."""
         if self.seeds <= 1:
             return ""

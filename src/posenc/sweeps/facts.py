@@ -29,7 +29,7 @@ COMPONENTS = {
 }
 """Config group -> how many arguments the host gives what it builds."""
 
-REACH = "length", "longest"
+REACH = ("max_length",)
 """Knobs of an encoding that set how far it reaches, where they hold its limit."""
 
 

@@ -1,47 +1,51 @@
 """Spectra: the frequencies of sinusoidal and rotary encodings.
 
-A spectrum is a pure function `(width, train_length, length, *, knobs) -> (frequencies [width/2] in
-float64, radians per token; magnitude)`. `train_length` is the L of training and `length` that of
-the sequence at hand, in tokens; the magnitude multiplies cosine and sine. Most look at the width
-alone. The wavelength of a frequency f is 2 pi / f tokens.
+A spectrum is a pure function
+
+    (width, train_length, length, *, parameters) -> (frequencies [width/2], magnitude)
+
+of the number of channels, the training length L and the length of the current sequence in tokens.
+Frequencies are float64, in radians per token (a wavelength is 2 pi / f tokens); the magnitude
+multiplies cosine and sine. Most spectra depend on the width only.
 """
 
-from posenc.encodings.spectra.base import Frequencies, Spectrum
-from posenc.encodings.spectra.longrope import longrope
-from posenc.encodings.spectra.plain import (
+from posenc.encodings.spectra.context_extension import (
+    dynamic_ntk,
+    dynamic_ntk_hf,
+    ntk,
+    ntk_by_parts,
+    position_interpolation,
+)
+from posenc.encodings.spectra.geometric import (
+    Frequencies,
+    Spectrum,
     geometric,
     geometric_d1,
     geometric_t2t,
     power,
     powers_of_two,
+    resonance,
 )
-from posenc.encodings.spectra.resonance import resonance
-from posenc.encodings.spectra.scaled import (
-    by_parts,
-    dynamic_ntk,
-    dynamic_ntk_hf,
-    interpolated,
-    ntk,
-)
-from posenc.encodings.spectra.truncated import half_truncated, highest, hope, lowest
+from posenc.encodings.spectra.longrope import longrope
+from posenc.encodings.spectra.truncated import half_truncated, hope, p_rope, p_rope_reversed
 from posenc.encodings.spectra.yarn import yarn, yarn_paper
 
 __all__ = [
     "Frequencies",
     "Spectrum",
-    "by_parts",
     "dynamic_ntk",
     "dynamic_ntk_hf",
     "geometric",
     "geometric_d1",
     "geometric_t2t",
     "half_truncated",
-    "highest",
     "hope",
-    "interpolated",
     "longrope",
-    "lowest",
     "ntk",
+    "ntk_by_parts",
+    "p_rope",
+    "p_rope_reversed",
+    "position_interpolation",
     "power",
     "powers_of_two",
     "resonance",

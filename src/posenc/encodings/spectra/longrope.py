@@ -1,6 +1,6 @@
-"""LongRoPE in the form of Hugging Face (Ding et al. 2024, 2402.13753; modeling_rope_utils).
+"""LongRoPE in Hugging Face's form (Ding et al. 2024, 2402.13753; modeling_rope_utils).
 
-    f_i / l_i,   l_i a factor for each pair
+    f_i / l_i,   with a factor l_i for each pair
 
 (width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
 """
@@ -9,9 +9,8 @@ import math
 
 import torch
 
-from posenc.encodings.spectra.base import Frequencies
-from posenc.encodings.spectra.plain import geometric
-from posenc.encodings.spectra.scaled import growth
+from posenc.encodings.spectra.context_extension import scaling_factor
+from posenc.encodings.spectra.geometric import Frequencies, geometric
 
 
 def longrope(
@@ -21,39 +20,42 @@ def longrope(
     *,
     base: float = 10000.0,
     factor: float | None = 2.0,
-    short: list[float] | None = None,
-    long: list[float] | None = None,
+    short_factor: list[float] | None = None,
+    long_factor: list[float] | None = None,
 ) -> Frequencies:
-    """Every frequency over a factor of its own: `long` past the training length, `short` up to it.
+    """Every frequency divided by a factor of its own, another one past the training length.
 
-    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which the paper does not have. None
-    for `short` is 1 for all, None for `long` the NTK-aware s^(2i/(width-2)), from which the paper's
-    search sets out. The paper's own form, with its first tokens left alone, is `encoding=longrope`.
+    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper. A
+    `short_factor` of None means 1 for all pairs, a `long_factor` of None the NTK-aware
+    s^(2i/(width-2)), where the paper's search starts. The paper's own form, which leaves the first
+    tokens unchanged, is `encoding=longrope`.
     """
     frequencies, _ = geometric(width, train_length, length, base=base)
     if train_length < 2:
-        raise ValueError("train_length=1 has no logarithm to divide by; give 2 or more")
-    grown = growth(factor, train_length, length)
-    magnitude = math.sqrt(1 + math.log(grown) / math.log(train_length)) if grown > 1 else 1.0
-    if length > train_length:
-        slowed = ntk_factors(width, grown) if long is None else checked("long", long, width)
-    else:
-        slowed = torch.ones(()) if short is None else checked("short", short, width)
-    return frequencies / slowed, magnitude
+        raise ValueError("train_length=1 has logarithm 0; choose 2 or more")
+    s = scaling_factor(factor, train_length, length)
+    magnitude = math.sqrt(1 + math.log(s) / math.log(train_length)) if s > 1 else 1.0
+    if length <= train_length:
+        if short_factor is None:
+            return frequencies, magnitude
+        return frequencies / checked_factors("short_factor", short_factor, width), magnitude
+    if long_factor is None:
+        return frequencies / ntk_factors(width, s), magnitude
+    return frequencies / checked_factors("long_factor", long_factor, width), magnitude
 
 
 def ntk_factors(width: int, factor: float) -> torch.Tensor:
-    """What NTK-aware scaling divides each frequency by: from 1 for the highest to `factor`."""
-    bands = torch.arange(width // 2, dtype=torch.float64)
-    return float(factor) ** (2 * bands / max(1, width - 2))
+    """Return the factors of NTK-aware scaling: from 1 for the highest frequency to `factor`."""
+    pairs = torch.arange(width // 2, dtype=torch.float64)
+    return float(factor) ** (2 * pairs / max(1, width - 2))
 
 
-def checked(name: str, factors: list[float], width: int) -> torch.Tensor:
-    """One factor above 0 for each band."""
-    found = torch.tensor(factors, dtype=torch.float64)
-    if len(found) != width // 2 or (found <= 0).any():
+def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor:
+    """Return the factors as a tensor; raises ValueError unless each pair has one above 0."""
+    values = torch.tensor(factors, dtype=torch.float64)
+    if len(values) != width // 2 or (values <= 0).any():
         raise ValueError(
-            f"{name}={factors} holds {len(found)} factors; give {width // 2} above 0, one for each"
-            f" pair of the {width} channels that turn"
+            f"{name}={factors} has {len(values)} factors; give {width // 2} of them above 0, one"
+            f" for each pair of the {width} rotary channels"
         )
-    return found
+    return values

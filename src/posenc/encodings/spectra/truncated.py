@@ -1,4 +1,4 @@
-"""Spectra of which a part stands still, its pairs carrying no position.
+"""Spectra in which some frequencies are zero, so that their pairs carry no position.
 
 (width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
 """
@@ -7,35 +7,34 @@ import math
 
 import torch
 
-from posenc.encodings.spectra.base import Frequencies
-from posenc.encodings.spectra.plain import falling, geometric
+from posenc.encodings.spectra.geometric import Frequencies, geometric, negative_powers
 
 
-def highest(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, share: float = 0.75
+def p_rope(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, fraction: float = 0.75
 ) -> Frequencies:
-    """p-RoPE: the int(share width/2) highest frequencies stay, the others become 0.
+    """p-RoPE: keeps the int(fraction width/2) highest frequencies and sets the others to 0.
 
-    The spacing is unchanged (Barbero et al. 2024, 2410.06205, appendix D).
+    The spacing is that of the full spectrum (Barbero et al. 2024, 2410.06205, appendix D).
     """
     frequencies, magnitude = geometric(width, train_length, length, base=base)
-    kept = _kept(width, share)
+    kept = _kept_pairs(width, fraction)
     return frequencies.where(torch.arange(width // 2) < kept, 0.0), magnitude
 
 
-def lowest(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, share: float = 0.75
+def p_rope_reversed(
+    width: int, train_length: int, length: int, *, base: float = 10000.0, fraction: float = 0.75
 ) -> Frequencies:
-    """p-RoPE reversed: the int(share width/2) lowest frequencies stay, the others become 0."""
+    """Keeps the int(fraction width/2) lowest frequencies and sets the others to 0."""
     frequencies, magnitude = geometric(width, train_length, length, base=base)
-    dropped = width // 2 - _kept(width, share)
+    dropped = width // 2 - _kept_pairs(width, fraction)
     return frequencies.where(torch.arange(width // 2) >= dropped, 0.0), magnitude
 
 
 def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """HoPE: what completes no turn within the training length becomes 0 (Chen et al. 2410.21216).
+    """HoPE: frequencies that complete no rotation within L are 0 (Chen et al. 2024, 2410.21216).
 
-    Kept are the frequencies of 2 pi / L and above; the rule is attested through DaRoPE's eq. 2.
+    Those of 2 pi / L and above are kept, according to eq. 2 of DaRoPE, which describes the rule.
     """
     frequencies, magnitude = geometric(width, train_length, length, base=base)
     return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), magnitude
@@ -44,17 +43,17 @@ def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -
 def half_truncated(
     width: int, train_length: int, length: int, *, base: float = 1024.0
 ) -> Frequencies:
-    """base^-t for t in width/4 even steps from 0 to 1, then as many zeros.
+    """base^-t for width/4 evenly spaced t from 0 to 1, then as many zeros.
 
-    (modded-nanogpt's half-truncated rotation, with base 1024; its frequencies end at 1/base.)
+    (The half-truncated RoPE of modded-nanogpt, base 1024; the lowest frequency is 1/base.)
     """
     if width % 4:
-        raise ValueError(f"width={width} must be a multiple of 4, so that half of the pairs turn")
-    kept = falling(base, torch.linspace(0, 1, width // 4, dtype=torch.float64))
+        raise ValueError(f"width={width} must be a multiple of 4 for half of the pairs to rotate")
+    kept = negative_powers(base, torch.linspace(0, 1, width // 4, dtype=torch.float64))
     return torch.cat([kept, torch.zeros_like(kept)]), 1.0
 
 
-def _kept(width: int, share: float) -> int:
-    if not 0 <= share <= 1:
-        raise ValueError(f"share={share} must be from 0 to 1")
-    return int(share * width / 2)
+def _kept_pairs(width: int, fraction: float) -> int:
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction={fraction} must be from 0 to 1")
+    return int(fraction * width / 2)

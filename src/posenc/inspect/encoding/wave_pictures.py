@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from posenc.encodings.frequencies import SinusoidalFrequencies
-from posenc.encodings.spectra.bound import smallest_base
+from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.curves import CHOICES, Choice, mean_wave
 from posenc.inspect.encoding.decay import LONGER
 from posenc.inspect.encoding.hooks import waves_of

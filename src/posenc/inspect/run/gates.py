@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from posenc.encodings.fox import Forgetting
+from posenc.encodings.fox import CumulativeBias
 from posenc.inspect.run.rotary import innermost
 from posenc.inspect.run.watch import Rows
 
@@ -25,10 +25,10 @@ class Gates:
         if (
             rows.layer.index != self.layer
             or rows.rows.start
-            or not isinstance(encoding, Forgetting)
+            or not isinstance(encoding, CumulativeBias)
         ):
             return
-        _, sums = encoding.terms(rows.layer.x)
+        _, sums = encoding.weights_and_sums(rows.layer.x)
         logs = sums.squeeze(-1).diff(dim=-1).cpu()  # [B, H, T - 1]; the first token's has no effect
         self.count += logs.shape[0] * logs.shape[2]
         self.sum += logs.sum((0, 2))

@@ -32,7 +32,7 @@ class Turning(NamedTuple):
 def innermost(encoding: Encoding) -> Encoding:
     """What acts in a layer, out of whatever is around it."""
     while isinstance(encoding, Wrapper):
-        encoding = encoding.here
+        encoding = encoding.active
     return encoding
 
 
@@ -41,14 +41,14 @@ def turning(encoding: Encoding, length: int) -> Turning | None:
     found = innermost(encoding)
     if not isinstance(found, Rope | Pope):
         return None
-    angles, _ = found.waves.angles(torch.arange(length))
+    angles, _ = found.sinusoids.angles(torch.arange(length))
     frequencies = (angles[-1] - angles[-2])[0].detach()
     pair = torch.arange(len(frequencies))
-    if isinstance(found, Pope) or found.layout == "concatenated":
+    if isinstance(found, Pope) or found.layout == "half":
         group = pair.repeat(2)
     else:
         group = pair.repeat_interleave(2)
-    resting = found.geometry.head_width - found.turned if isinstance(found, Rope) else 0
+    resting = found.geometry.head_width - found.rotary_dim if isinstance(found, Rope) else 0
     if resting:
         group = torch.cat([group, torch.full((resting,), len(frequencies))])
         frequencies = torch.cat([frequencies, torch.zeros(1)])

@@ -89,7 +89,7 @@ def _some(lengths: list[int]) -> list[int]:
 
 def _bounds(head_width: int, train_length: int) -> tuple[Mark, ...]:
     """The smallest bases for L and for 2L, as far as there are any."""
-    from posenc.encodings.spectra.bound import smallest_base  # brings torch
+    from posenc.encodings.spectra.base_bound import smallest_base  # brings torch
 
     marks = []
     for drop, (name, length) in enumerate((("L", train_length), ("2L", 2 * train_length))):

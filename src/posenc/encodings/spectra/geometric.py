@@ -1,0 +1,69 @@
+"""The geometric spectrum, its variants, and other spectra that depend on the width only.
+
+(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Frequencies = tuple[Tensor, float]
+Spectrum = Callable[[int, int, int], Frequencies]
+
+
+def pair_indices(width: int) -> Tensor:
+    """Return 0 .. width/2 - 1, one per pair, in float64; raises ValueError for an odd width."""
+    if width % 2:
+        raise ValueError(f"a spectrum needs an even number of channels, not {width}")
+    return torch.arange(width // 2, dtype=torch.float64)
+
+
+def geometric(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
+    return negative_powers(base, 2 * pair_indices(width) / width), 1.0
+
+
+def geometric_d1(
+    width: int, train_length: int, length: int, *, base: float = 10000.0
+) -> Frequencies:
+    """base^(-i/(width-1)): half of the geometric spectrum's range, as in some derivations."""
+    return negative_powers(base, pair_indices(width) / (width - 1)), 1.0
+
+
+def geometric_t2t(
+    width: int, train_length: int, length: int, *, base: float = 10000.0
+) -> Frequencies:
+    """base^(-i/(width/2-1)): the lowest frequency is exactly 1/base, as in tensor2tensor."""
+    return negative_powers(base, pair_indices(width) / max(1, width // 2 - 1)), 1.0
+
+
+def negative_powers(base: float, exponents: Tensor) -> Tensor:
+    """Return base^-exponent for each exponent; raises ValueError unless base is above 0."""
+    if base <= 0:
+        raise ValueError(f"base={base} must be above 0")
+    return float(base) ** -exponents
+
+
+def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
+    """((width/2 - i) / (width/2))^exponent: a power of evenly spaced values from 1 down."""
+    return ((pair_indices(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
+
+
+def powers_of_two(width: int, train_length: int, length: int) -> Frequencies:
+    """2^-i: each frequency is half the previous one, as in a binary counter."""
+    return 2.0 ** -pair_indices(width), 1.0
+
+
+def resonance(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """Resonance RoPE: 2 pi / round(2 pi / f) for every geometric frequency f.
+
+    Wavelengths are whole numbers of tokens, including those longer than L (Wang et al. 2024,
+    2403.00071).
+    """
+    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    wavelengths = (2 * math.pi / frequencies).round()
+    if (wavelengths < 1).any():
+        raise ValueError(f"base={base} rounds a wavelength to 0 tokens; choose a base of 1 or more")
+    return 2 * math.pi / wavelengths, magnitude
