@@ -32,7 +32,7 @@ def test_three_seeds_have_students_interval_and_two_their_ends() -> None:
         (np.mean(values) - half, np.mean(values) + half)
     )
     assert (band([3.0, 3.4]).low, band([3.0, 3.4]).high) == (3.0, 3.4)
-    assert "interval" not in band([3.0, 3.4]).told
+    assert "interval" not in band([3.0, 3.4]).description
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Band:
     seeds: int
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What `low` and `high` are, for a reader; nothing of a single seed."""
         if self.seeds <= 1:
             return ""

@@ -59,7 +59,7 @@ def points_csv(panels: Sequence[Panel], at: str) -> str:
         for series in panel.series:
             for p in series.points:
                 loss = (f"{x:.6f}" for x in (p.mean, p.band.low, p.band.high))
-                end = (p.band.told or None, f"{p.perplexity:.6f}", len(p.seeds), p.count)
+                end = (p.band.description or None, f"{p.perplexity:.6f}", len(p.seeds), p.count)
                 lines.append([*panel_key(panel), series.label, f"{p.at:.6g}", *loss, *end])
     return csv_text(lines)
 
@@ -80,7 +80,7 @@ def dots_csv(
 def _dot(dot: Dot) -> list[object]:
     ends = (dot.across.low, dot.across.high) if dot.across else (dot.at, dot.at)
     numbers = (dot.at, *ends, dot.band.mean, dot.band.low, dot.band.high)
-    return [*(f"{number:.6g}" for number in numbers), dot.band.told or None]
+    return [*(f"{number:.6g}" for number in numbers), dot.band.description or None]
 
 
 def panel_key(panel: Panel) -> list[object]:

@@ -84,6 +84,6 @@ def _tooltip(point: Point | None, name: str) -> str:
     if point is None:
         return ""
     text = f"mean {name} {point.mean:.4f} over {point.count:,} tokens"
-    if point.band.told:
-        text += f"; {point.band.low:.4f} to {point.band.high:.4f}, {point.band.told}"
+    if point.band.description:
+        text += f"; {point.band.low:.4f} to {point.band.high:.4f}, {point.band.description}"
     return f' title="{text}"'

@@ -13,6 +13,12 @@ def render(template: str, **values: Any) -> str:
     return ENVIRONMENT.get_template(template).render(**values)
 
 
+def render_block(block: Any) -> Markup:
+    """Return a part of a page by the macro of blocks.html.j2 that has the name of its class."""
+    macros = ENVIRONMENT.get_template("blocks.html.j2").module
+    return Markup(getattr(macros, type(block).__name__.lower())(block))
+
+
 def code(text: str) -> Markup:
     """Return `text` as HTML in which what stands between backticks is code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
@@ -25,4 +31,4 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"code": code, "path": quote}
+ENVIRONMENT.filters |= {"code": code, "path": quote, "html": render_block}

@@ -86,8 +86,8 @@ def _crosses(dot: Dot) -> dict[str, Any]:
 
 def _hover(chart: Chart, dot: Dot) -> str:
     lines = [f"{chart.x_name}: {dot.at:.6g}", f"{chart.y_name}: {dot.band.mean:.6g}"]
-    if dot.band.told:
-        lines += [f"{dot.band.low:.6g} to {dot.band.high:.6g}, {dot.band.told}"]
+    if dot.band.description:
+        lines += [f"{dot.band.low:.6g} to {dot.band.high:.6g}, {dot.band.description}"]
     return "<br>".join([*lines, *([dot.note] if dot.note else [])])
 
 

@@ -1,37 +1,83 @@
-"""The page of an experiment."""
+"""A page: one HTML file with tables and interactive figures that needs no network.
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from html import escape
-
-from posenc.report import html
-from posenc.report.layout import document, figure
-from posenc.report.reading import missing
-from posenc.report.results import Results
-from posenc.report.sections import sections
-
-QUESTION = (
-    "What does a positional encoding do to a Transformer language model, at the length that it was"
-    " trained on and beyond it?"
-)
-
-
-def page(results: Results, made: Mapping[str, str | bytes]) -> str:
-    """The page of an experiment; `made` are the other files of the report, by name."""
-    figures: defaultdict[str, str] = defaultdict(str)
-    for picture in results.pictures:
-        title = f"<h3>{escape(picture.title)}</h3>\n" if figures[picture.section] else ""
-        figures[picture.section] += title + figure(picture, made)
-    experiment = results.experiment
-    return document(
-        experiment.about.get("title") or experiment.name,
-        experiment.about.get("question") or QUESTION,
-        sections(results, figures, made),
-        _notice(missing(experiment)),
+    page = Page(
+        title="Benchmark",
+        question="How long does a step take?",
+        sections=[Section("cost", "Time and memory", [Paragraph("One GPU."), table, figure])],
     )
+    page.html()
+
+Its parts are a `Table`, a `Figure` or one of the classes below; `templates/` has their HTML. Text
+between backticks is shown as code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from posenc.report.html_templates import render
+from posenc.report.table import Table
+from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
 
 
-def _notice(lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    return f'<div class="notice"><p>{escape(lines[0])}</p>{html.bullets(lines[1:])}</div>'
+@dataclass(frozen=True)
+class Paragraph:
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    items: Sequence[str]
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Links:
+    """A list of (name, address, description)."""
+
+    items: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """A list of (term, description)."""
+
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Commands:
+    lines: Sequence[str]
+
+
+Block = Table | Figure | Paragraph | Bullets | Links | Definitions | Commands
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading; `id` ends its address, `link` is its name in the navigation."""
+
+    id: str
+    heading: str
+    blocks: Sequence[Block]
+    link: str = ""
+    columns: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """Sections that have blocks, in order; the first line of `notice` introduces the others."""
+
+    title: str
+    question: str
+    sections: Sequence[Section]
+    notice: Sequence[str] = ()
+
+    @property
+    def has_figures(self) -> bool:
+        return any(isinstance(block, Figure) for part in self.sections for block in part.blocks)
+
+    def html(self) -> str:
+        vega = Markup(javascript()) if self.has_figures else ""
+        return render("page.html.j2", page=self, vega=vega, theme=PAGE_THEME)

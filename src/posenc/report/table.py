@@ -34,7 +34,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from posenc.report.html_templates import render
+from posenc.report.html_templates import render_block
 
 MISSING = "-"
 Value = str | float | None
@@ -98,8 +98,10 @@ class Table:
     keys: int = 1
 
     @cached_property
-    def cells(self) -> list[list[Cell]]:
-        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
+    def grid(self) -> list[list[tuple[Column, Cell]]]:
+        """Every row as pairs of a column and the cell below it."""
+        cells = ([c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows)
+        return [list(zip(self.columns, row, strict=True)) for row in cells]
 
     def text(self, cell: Cell, column: Column) -> str:
         """Return the value as it is read, in every form but csv."""
@@ -118,7 +120,7 @@ class Table:
         return csv_text(
             [
                 [column.name for column in self.columns],
-                *([cell.value for cell in row] for row in self.cells),
+                *([cell.value for _, cell in row] for row in self.grid),
             ]
         )
 
@@ -126,7 +128,7 @@ class Table:
         """Return a GitHub table with title and notes as paragraphs around it."""
         rule = ["---" if column.align == "left" else "---:" for column in self.columns]
         heads = [escape_markdown(column.heading) for column in self.columns]
-        rows = [self._texts(row, _markdown_cell) for row in self.cells]
+        rows = [[_markdown_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
         grid = "\n".join(f"| {' | '.join(row)} |" for row in [heads, rule, *rows])
         title = [f"**{escape_markdown(self.title)}**"] if self.title else []
         return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
@@ -137,7 +139,7 @@ class Table:
         name, width = ("tabularx", "{\\linewidth}") if wraps else ("tabular", "")
         sides = "".join("X" if c.wrap else c.align[0] for c in self.columns)
         heads = [escape_latex(column.heading) for column in self.columns]
-        rows = [self._texts(row, _latex_cell) for row in self.cells]
+        rows = [[_latex_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
         head, *body = (f"{' & '.join(row)} \\\\\n" for row in [heads, *rows])
         sentences = [f"{self.title}." if self.title else "", *self.notes]
         return (
@@ -147,7 +149,7 @@ class Table:
         )
 
     def to_html(self) -> str:
-        return render("table.html.j2", table=self, zip=zip)
+        return render_block(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title:
@@ -156,10 +158,6 @@ class Table:
             yield from [Text(), piece] if i else [piece]
         for note in self.notes:
             yield Text(note, "dim")
-
-    def _texts(self, row: Sequence[Cell], write: Callable[[Cell, str], str]) -> list[str]:
-        pairs = zip(row, self.columns, strict=True)
-        return [write(cell, self.text(cell, column)) for cell, column in pairs]
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
         """Return as few tables as fit into the width, each with the key columns."""
@@ -190,11 +188,11 @@ class Table:
                 no_wrap=not column.wrap,
                 overflow="fold",
             )
-        for row in self.cells:
-            piece.add_row(*(self._rich_cell(row[i], self.columns[i]) for i in indices))
+        for row in self.grid:
+            piece.add_row(*(self._rich_cell(*row[i]) for i in indices))
         return piece
 
-    def _rich_cell(self, cell: Cell, column: Column) -> Text:
+    def _rich_cell(self, column: Column, cell: Cell) -> Text:
         text = self.text(cell, column)
         if cell.best:
             return Text(f"*{text}", "bold green")

@@ -9,11 +9,11 @@ from posenc.claims.verdict import Verdict
 from posenc.config.errors import RunError
 from posenc.report import formats, latex, verdict_formats
 from posenc.report.collect import read_experiment
-from posenc.report.page import page
 from posenc.report.panels import length_panels, position_panels, task_panels
 from posenc.report.pictures import pictures
 from posenc.report.published import beside
 from posenc.report.reading import missing
+from posenc.report.report_page import page
 from posenc.report.results import Results
 from posenc.report.tables import Table, accuracy_table, table_of
 from posenc.report.terminal import show

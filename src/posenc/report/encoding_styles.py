@@ -1,0 +1,95 @@
+"""The colour, marker and dash of each encoding: the same in every figure and on every page.
+
+The settings of one encoding in a sweep share its hue, from light to dark, and differ in marker.
+Encodings that are not listed here get a style that follows from their name.
+"""
+
+from collections.abc import Mapping, Sequence
+from colorsys import hls_to_rgb, rgb_to_hls
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+COLOURS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark grey
+    *("#0072B2", "#D55E00", "#009E73", "#808080", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#7A5CC4", "#9C6B3C"),
+)
+MARKERS = {  # SVG paths from -1 to 1, for Vega and for the legend of a page
+    "circle": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
+    "square": "M-.85,-.85L.85,-.85L.85,.85L-.85,.85Z",
+    "triangle": "M0,-1L1,.75L-1,.75Z",
+    "diamond": "M0,-1.15L.9,0L0,1.15L-.9,0Z",
+    "triangle-down": "M0,1L1,-.75L-1,-.75Z",
+    "plus": "M-.35,-1L.35,-1L.35,-.35L1,-.35L1,.35L.35,.35L.35,1L-.35,1L-.35,.35L-1,.35"
+    "L-1,-.35L-.35,-.35Z",
+    "cross": "M-1,-.55L-.55,-1L0,-.45L.55,-1L1,-.55L.45,0L1,.55L.55,1L0,.45L-.55,1L-1,.55L-.45,0Z",
+    "star": "M0,-1.2L.3,-.42L1.14,-.37L.48,.16L.7,.97L0,.5L-.7,.97L-.48,.16L-1.14,-.37L-.3,-.42Z",
+}
+DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
+PUBLISHED_DASH = (3, 3)
+ENCODINGS = (  # those that are compared most come first and have solid lines
+    *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
+    *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
+    *("window", "rnope", "rnope_swa", "drope", "longrope", "randomized", "log_n", "untied"),
+    *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
+    *("integers", "scaled_integers", "binary", "degree", "random_walk"),
+)
+LIGHTEST, DARKEST = 0.63, 0.24
+HUE_RANGE, VIVID = 0.09, 0.85  # of the hue from light to dark, and of the saturation
+
+
+@dataclass(frozen=True)
+class Style:
+    """A colour, the name of a marker, and a dash pattern in pixels."""
+
+    colour: str
+    marker: str
+    dash: tuple[int, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return MARKERS[self.marker]
+
+
+def style_at(index: int) -> Style:
+    """Return the style with a number from 0; the first nine differ in colour."""
+    names, turn = list(MARKERS), index // len(COLOURS)
+    dash = DASHES[turn % len(DASHES)]
+    return Style(COLOURS[index % len(COLOURS)], names[index % len(names)], dash)
+
+
+def encoding_style(encoding: str) -> Style:
+    """Return the style of an encoding, whatever it is compared with."""
+    if encoding in ENCODINGS:
+        return style_at(ENCODINGS.index(encoding))
+    return style_at(len(COLOURS) + crc32(encoding.encode()) % (9 * len(COLOURS)))
+
+
+def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
+    """Return a style for each label, given the encoding that it belongs to."""
+    styles = {}
+    for encoding in dict.fromkeys(encodings.values()):
+        labels = [label for label in encodings if encodings[label] == encoding]
+        style = encoding_style(encoding)
+        styles.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
+    return styles
+
+
+def sweep_styles(style: Style, count: int) -> Sequence[Style]:
+    """Return `count` styles in the hue of `style`, from light to dark."""
+    if count == 1:
+        return [style]
+    names = list(MARKERS)
+    first = names.index(style.marker)
+    return [
+        replace(style, colour=_shade(style.colour, i / (count - 1)), marker=names[(first + i) % 8])
+        for i in range(count)
+    ]
+
+
+def _shade(colour: str, position: float) -> str:
+    """Return a shade of a colour, light at position 0 and dark at 1."""
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, _, saturation = rgb_to_hls(red, green, blue)
+    lightness = LIGHTEST + (DARKEST - LIGHTEST) * position
+    shade = hls_to_rgb((hue + HUE_RANGE * (0.5 - position)) % 1, lightness, saturation * VIVID)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in shade)

@@ -1,0 +1,208 @@
+"""Figures of lines: bands over seeds, markers, vertical lines, and labels where lines end."""
+
+from collections.abc import Iterator, Sequence
+from math import exp, log
+from typing import Any
+
+import altair as alt
+
+from posenc.report.axes import TICK, linear_ticks, log_ticks
+from posenc.report.chart import Chart, Line, VerticalLine
+from posenc.report.encoding_styles import PUBLISHED_DASH
+from posenc.report.vega_figure import (
+    END_LABELS,
+    GREY,
+    HEIGHT,
+    HIDDEN,
+    WIDTH,
+    Figure,
+    Layers,
+    LegendEntry,
+    Panel,
+    rounded,
+)
+
+LABEL_GAP = 15  # pixels from the label of one line to that of the next
+LABEL_X = WIDTH + 28  # pixels from the left end of the x axis
+MAX_MARKERS = 12  # of a line
+
+
+def line_figure(section: str, chart: Chart) -> Figure:
+    """Return the figure of a chart; a page offers both scales of y where y may be logarithmic."""
+    panels = [_panel(chart, i) for i in range(len(chart.subplots))]
+    legend = [LegendEntry(line.name, line.style, line.published) for line in chart.lines]
+    texts = (chart.title, chart.subtitle, chart.reading, chart.csv)
+    return Figure(section, chart.file, *texts, panels, legend)
+
+
+def spread(heights: Sequence[float], gap: float, top: float) -> list[float]:
+    """Return ascending heights moved apart to at least `gap`, downwards where they would pass
+    `top`."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + gap) if placed else height)
+    ceiling = max(top, gap * (len(placed) - 1))
+    for i in reversed(range(len(placed))):
+        placed[i] = min(placed[i], ceiling)
+        ceiling = placed[i] - gap
+    return placed
+
+
+def _panel(chart: Chart, index: int) -> Panel:
+    subplot = chart.subplots[index]
+    first = chart.log_y(subplot)
+    charts, data = {}, {}
+    for log_y in (first, not first) if chart.ratio else (first,):
+        plot = _Plot(chart, index, log_y)
+        charts["log y" if log_y else "linear y"] = plot.layers()
+        data |= plot.data
+    return Panel(subplot.title, charts, data)
+
+
+class _Plot:
+    """One subplot of a chart, with y on a log axis or a linear one."""
+
+    def __init__(self, chart: Chart, index: int, log_y: bool) -> None:
+        self.chart, self.subplot, self.log_y = chart, chart.subplots[index], log_y
+        subplot = self.subplot
+        self.height = max(HEIGHT, LABEL_GAP * len(subplot.lines))
+        self.x_range = chart.x_range(subplot)
+        self.y_range = chart.y_range(subplot, log=log_y)
+        self.x, self.y = self._x("x"), self._y("y")
+        self.data = {
+            f"lines-{index}": [row for line in subplot.lines for row in _rows(line)],
+            f"labels-{index}-{'log' if log_y else 'linear'}": list(self._end_label_rows()),
+        }
+        self.lines, self.labels = map(self._of_lines, self.data)
+
+    def layers(self) -> Layers:
+        """Return all layers, those at the back first."""
+        layers = [
+            *self._vertical_lines(),
+            *self._intervals(),
+            *self._lines(),
+            *self._markers(),
+            *self._end_labels(),
+        ]
+        return alt.layer(*layers).properties(width=WIDTH, height=self.height)
+
+    def _x(self, field: str) -> alt.X:
+        return alt.X(
+            f"{field}:Q",
+            title=self.chart.x_title,
+            scale=alt.Scale(type="log", domain=self.x_range, nice=False),
+            axis=alt.Axis(
+                values=self.chart.x_ticks(self.subplot), labelExpr=TICK, labelOverlap="greedy"
+            ),
+        )
+
+    def _y(self, field: str) -> alt.Y:
+        kind = "log" if self.log_y else "linear"
+        ticks = log_ticks if self.log_y else linear_ticks
+        return alt.Y(
+            f"{field}:Q",
+            title=self.chart.y_title,
+            scale=alt.Scale(type=kind, domain=self.y_range, nice=False),
+            axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK),
+        )
+
+    def _by_line(self, channel: Any, attribute: str) -> Any:
+        """Return a channel that shows an attribute of each line's style."""
+        values: list[Any] = [getattr(line.style, attribute) for line in self.chart.lines]
+        values = [list(value) if isinstance(value, tuple) else value for value in values]
+        names = [line.name for line in self.chart.lines]
+        return channel("line:N", scale=alt.Scale(domain=names, range=values), legend=None)
+
+    def _of_lines(self, data: str) -> alt.Chart:
+        """Return a chart of rows that name a line, each in the colour of its line."""
+        chart = alt.Chart(alt.NamedData(data))
+        chart = chart.transform_filter(f"indexof({HIDDEN}, datum.line) < 0")
+        return chart.encode(x=self.x, y=self.y, color=self._by_line(alt.Color, "colour"))
+
+    def _vertical_lines(self) -> Iterator[alt.Chart]:
+        """Lines from bottom to top, then their texts on a white outline."""
+        for line in self.subplot.vertical_lines:
+            rule = self._vertical(line).mark_rule(color=GREY)
+            yield rule.encode(strokeDash=alt.value([1, 3] if line.dotted else [5, 4]))
+        for line in self.subplot.vertical_lines:
+            text = self._vertical(line).encode(y=alt.value(0), text="text:N")
+            left, right = self.x_range
+            on_the_left = log(line.x / left) < 0.6 * log(right / left)
+            place: dict[str, Any] = {"align": "left", "dx": 5}
+            if not on_the_left:
+                place = {"align": "right", "dx": -5}
+            place.update(dy=8 + 13 * line.row, lineBreak="\n")
+            yield text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", **place)
+            yield text.mark_text(color=GREY, **place)
+
+    def _vertical(self, line: VerticalLine) -> alt.Chart:
+        data = alt.Data(values=[{"x": line.x, "text": line.text}])
+        return alt.Chart(data).encode(x=self.x)
+
+    def _intervals(self) -> Iterator[alt.Chart]:
+        """Bands of lines; bars of lines that are a single dot."""
+        banded = self.lines.transform_filter("isValid(datum.low)")
+        banded = banded.encode(y=self._y("low"), y2="high:Q")
+        if any(len(line.dots) > 1 for line in self.subplot.lines):
+            yield banded.transform_filter("!datum.alone").mark_area(opacity=0.16)
+        if any(len(line.dots) == 1 for line in self.subplot.lines):
+            yield banded.transform_filter("datum.alone").mark_rule(strokeWidth=1.5)
+            across = self.lines.transform_filter("isValid(datum.x_low)")
+            yield across.mark_rule(strokeWidth=1.5).encode(x=self._x("x_low"), x2="x_high:Q")
+
+    def _lines(self) -> Iterator[alt.Chart]:
+        measured = self.lines.transform_filter("!datum.published").mark_line(strokeWidth=2)
+        yield measured.encode(strokeDash=self._by_line(alt.StrokeDash, "dash"))
+        published = self.lines.transform_filter("datum.published")
+        yield published.mark_line(strokeWidth=1.3, strokeDash=list(PUBLISHED_DASH))
+
+    def _markers(self) -> Iterator[alt.Chart]:
+        """Markers, hollow where published; on a page every dot answers to the pointer."""
+        shaped = self.lines.encode(shape=self._by_line(alt.Shape, "path"))
+        measured = shaped.transform_filter("datum.marker && !datum.published")
+        yield measured.mark_point(filled=True, size=60, stroke="white", strokeWidth=0.7, opacity=1)
+        published = shaped.transform_filter("datum.marker && datum.published")
+        yield published.mark_point(filled=False, size=50, fill="white", strokeWidth=1.2, opacity=1)
+        tooltip = [
+            alt.Tooltip("line:N", title="title"),  # which Vega shows as a heading
+            alt.Tooltip("x:Q", title=self.chart.x_title, format=".6~r"),
+            alt.Tooltip("y:Q", title=self.chart.y_title, format=".5~r"),
+            alt.Tooltip("details:N", title="details"),
+        ]
+        targets = self.lines.transform_filter(f"!{END_LABELS}").mark_circle(size=250, opacity=0)
+        yield targets.encode(tooltip=tooltip)
+
+    def _end_labels(self) -> Iterator[alt.Chart]:
+        """The name of each line right of the plot, with a leader from the line's end."""
+        labels = self.labels.transform_filter(END_LABELS)
+        leaders = labels.mark_rule(strokeWidth=0.7, xOffset=5, x2Offset=-4)
+        yield leaders.encode(x2=alt.value(LABEL_X), y2="at:Q")
+        names = labels.mark_text(align="left", fontSize=11)
+        yield names.encode(x=alt.value(LABEL_X), y=self._y("at"), text="line:N")
+
+    def _end_label_rows(self) -> Iterator[dict[str, Any]]:
+        """Where each line ends, and the y at which its label keeps clear of the others."""
+        low, high = map(log, self.y_range) if self.log_y else self.y_range
+        scale = (high - low) / self.height
+        ends = [(line.dots[-1].y.mean, line.dots[-1].x, line.name) for line in self.subplot.lines]
+        pixels = [((log(y) if self.log_y else y) - low) / scale for y, _, _ in sorted(ends)]
+        places = spread(pixels, LABEL_GAP, self.height)
+        for (y, x, name), place in zip(sorted(ends), places, strict=True):
+            at = low + place * scale
+            yield rounded({"line": name, "x": x, "y": y, "at": exp(at) if self.log_y else at})
+
+
+def _rows(line: Line) -> Iterator[dict[str, Any]]:
+    """Return a row for each dot; a dot without an interval has no keys for its ends."""
+    step, alone = max(1, len(line.dots) // MAX_MARKERS), len(line.dots) == 1
+    banded = not line.published and any(dot.y.seeds > 1 for dot in line.dots)
+    for i, dot in enumerate(line.dots):
+        row: dict[str, Any] = {"line": line.name, "x": dot.x, "y": dot.y.mean}
+        row |= {"published": True} if line.published else {}
+        row |= {"marker": True} if i % step == 0 else {}
+        row |= {"low": dot.y.low, "high": dot.y.high} if banded else {}
+        row |= {"alone": True} if alone else {}
+        row |= {"x_low": dot.x_band.low, "x_high": dot.x_band.high} if dot.x_band else {}
+        interval = f"{dot.y.low:.6g} to {dot.y.high:.6g}, {dot.y.description}"
+        details = ". ".join(filter(None, (dot.y.description and interval, dot.note)))
+        yield rounded(row | ({"details": details} if details else {}))

@@ -1,0 +1,200 @@
+"""A figure made of Vega-Lite charts: its files, and what a page needs to show it.
+
+A figure has one or more panels. A panel is an altair chart of layers, WIDTH by HEIGHT pixels,
+without a title. `line_plot.py` and `heat_map.py` make most of posenc's; any other will do:
+
+    chart = alt.layer(bars, points).properties(width=WIDTH, height=HEIGHT)
+    panel = Panel("forward pass", {"": chart}, {})
+    figure = Figure("cost", "ratios", "Time per step", subtitle, reading, csv, [panel])
+    figure.files()          # {"ratios.csv": ..., "ratios.png": ..., "ratios.svg": ...}
+    figure.specification    # Vega-Lite, as for a custom chart of W&B
+
+In the files the panels stand side by side. On a page each is as wide as its column, and the legend
+hides and shows lines, where charts keep only rows whose `line` is not in the parameter HIDDEN. The
+parameter END_LABELS is false on a page, whose legend names the lines.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from textwrap import wrap
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from posenc.report.encoding_styles import PUBLISHED_DASH, Style
+
+Layers = alt.LayerChart | alt.FacetChart
+WIDTH, HEIGHT = 400, 300
+COLUMNS = 2
+PIXELS_PER_INCH = 120
+CHARACTER = 5.6  # pixels of a letter of the subtitle
+GREY = "#767676"  # legible on white and on dark grey
+HIDDEN = "hidden"
+END_LABELS = "end_labels"
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert brings the first one
+VEGALITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+THEME: dict[str, Any] = {
+    "font": FONT,
+    "aria": False,  # a label for every mark doubles an SVG
+    "view": {"stroke": None},
+    "axis": {
+        "gridColor": "#e6e6e6",
+        "domainColor": "#888888",
+        "tickColor": "#888888",
+        "labelColor": "#222222",
+        "titleColor": "#222222",
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+    },
+    "title": {
+        "anchor": "start",
+        "fontSize": 12,
+        "fontWeight": "normal",
+        "offset": 8,
+        "subtitleColor": GREY,
+    },
+    "legend": {"titleFontWeight": "normal", "titleFontSize": 11, "labelFontSize": 11},
+}
+INK = "currentColor"  # of the page, light or dark
+PAGE_THEME: dict[str, Any] = {
+    **THEME,
+    "font": "inherit",
+    "aria": True,
+    "background": "transparent",
+    "axis": {**THEME["axis"], "labelColor": INK, "titleColor": INK, "gridColor": "#80808038"},
+    "legend": {**THEME["legend"], "labelColor": INK, "titleColor": INK},
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart under a title, its rows by the name under which the chart refers to them.
+
+    `charts` has it by the scale of y where there is a choice; the first is that of the files.
+    """
+
+    title: str
+    charts: Mapping[str, Layers]
+    data: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """How a line looks; a published one is thin and dashed, with hollow markers."""
+
+    name: str
+    style: Style
+    published: bool = False
+
+    @property
+    def dash(self) -> tuple[int, ...]:
+        return PUBLISHED_DASH if self.published else self.style.dash
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels under one title; `file` is the stem of its files, `section` its place on the page.
+
+    `subtitle` says what is shown, `reading` how to read it; `csv` has every point.
+    """
+
+    section: str
+    file: str
+    title: str
+    subtitle: str
+    reading: str
+    csv: str
+    panels: Sequence[Panel]
+    legend: Sequence[LegendEntry] = ()
+
+    @property
+    def caption(self) -> str:
+        return ". ".join(filter(None, (self.subtitle, self.reading)))
+
+    @property
+    def scales(self) -> list[str]:
+        """The scales of y between which a page offers a choice, that of the files first."""
+        return list(dict.fromkeys(scale for panel in self.panels for scale in panel.charts))
+
+    @cached_property
+    def specification(self) -> dict[str, Any]:
+        """The whole figure as Vega-Lite, with its data."""
+        panels = [
+            next(iter(panel.charts.values())).properties(title=panel.title.split("\n"))
+            for panel in self.panels
+        ]
+        columns = min(COLUMNS, len(panels))
+        lines = wrap(self.subtitle, int(columns * WIDTH * 1.2 / CHARACTER))
+        title = alt.TitleParams(self.title, subtitle=lines, fontSize=15, fontWeight="bold")
+        whole = alt.concat(*panels, columns=COLUMNS, spacing=28).resolve_scale(color="independent")
+        whole = whole.properties(title=title, padding=12, description=self.title)
+        whole = whole.add_params(*_parameters(end_labels=True))
+        data = {name: rows for panel in self.panels for name, rows in panel.data.items()}
+        return {**whole.configure(**THEME).to_dict(), "datasets": data}
+
+    @cached_property
+    def png(self) -> bytes:
+        return vl_convert.svg_to_png(self.svg, ppi=PIXELS_PER_INCH)
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as SVG, the same whatever was drawn before it."""
+        text = vl_convert.vegalite_to_svg(self.specification, VEGALITE)
+        text = re.sub(r' (d|transform)="[^"]*"', _round_coordinates, text)
+        names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', text)))
+        number = {name: f"{self.file}-{i}" for i, name in enumerate(names)}
+        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + number[m[2]], text)
+
+    @property
+    def data_url(self) -> str:
+        return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
+
+    def page_data(self) -> list[dict[str, Any]]:
+        """Return the rows of each panel and its charts, in the order of `scales`."""
+        return [
+            {
+                "data": panel.data,
+                "charts": [
+                    panel.charts[scale]
+                    .properties(width="container")
+                    .add_params(*_parameters(end_labels=False))
+                    .to_dict()
+                    for scale in self.scales
+                ],
+            }
+            for panel in self.panels
+        ]
+
+    def files(self) -> dict[str, str | bytes]:
+        """Return the content of each file by name."""
+        return {
+            f"{self.file}.csv": self.csv,
+            f"{self.file}.png": self.png,
+            f"{self.file}.svg": self.svg,
+        }
+
+
+def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with six digits of its numbers: more cannot be seen and make pages large."""
+    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _parameters(end_labels: bool) -> list[alt.Parameter]:
+    return [alt.param(HIDDEN, value=[]), alt.param(END_LABELS, value=end_labels)]
+
+
+def _round_coordinates(attribute: re.Match[str]) -> str:
+    """Hundredths of a pixel cannot be seen."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
+
+
+@cache
+def javascript() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script without addresses to load from."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGALITE)

@@ -1,0 +1,60 @@
+"""Every encoding looks the same in every figure; settings of one share its hue."""
+
+from colorsys import rgb_to_hls
+from pathlib import Path
+
+from posenc.report.encoding_styles import (
+    COLOURS,
+    ENCODINGS,
+    MARKERS,
+    Style,
+    encoding_style,
+    line_styles,
+)
+
+OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
+
+
+def hue_and_lightness(style: Style) -> tuple[float, float]:
+    parts = [int(style.colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    hue, lightness, _ = rgb_to_hls(*parts)
+    return hue, lightness
+
+
+def test_the_style_of_an_encoding_does_not_depend_on_the_others() -> None:
+    alone = line_styles({"rope": "rope"})["rope"]
+    beside = line_styles({"mine": "mine", "alibi": "alibi", "rope": "rope"})["rope"]
+    assert alone == beside == encoding_style("rope")
+
+
+def test_every_shipped_encoding_has_a_style_of_its_own() -> None:
+    shipped = [file.stem for file in OPTIONS.glob("*.yaml")]
+    assert set(shipped) <= set(ENCODINGS)
+    assert len({encoding_style(name) for name in shipped}) == len(shipped)
+
+
+def test_the_most_compared_encodings_have_solid_lines_in_different_colours() -> None:
+    styles = [encoding_style(name) for name in ENCODINGS[: len(COLOURS)]]
+    assert len({style.colour for style in styles}) == len(COLOURS)
+    assert not any(style.dash for style in styles)
+
+
+def test_encodings_differ_without_colour() -> None:
+    styles = [encoding_style(name) for name in ENCODINGS[: len(MARKERS)]]
+    assert len({(style.marker, style.dash) for style in styles}) == len(MARKERS)
+
+
+def test_an_encoding_of_the_users_own_keeps_a_style_that_follows_from_its_name() -> None:
+    assert encoding_style("square_root") == encoding_style("square_root")
+    assert encoding_style("square_root").dash
+
+
+def test_a_sweep_runs_from_light_to_dark_near_the_hue_of_its_encoding() -> None:
+    sweep = [f"rope base={10**n}" for n in range(2, 8)]
+    styles = line_styles({**dict.fromkeys(sweep, "rope"), "alibi": "alibi"})
+    hues, lightness = zip(*(hue_and_lightness(styles[label]) for label in sweep), strict=True)
+    assert list(lightness) == sorted(lightness, reverse=True)
+    own, _ = hue_and_lightness(encoding_style("rope"))
+    assert all(abs(hue - own) < 0.06 for hue in hues)
+    assert len({styles[label].marker for label in sweep}) == len(sweep)
+    assert styles["alibi"] == encoding_style("alibi")

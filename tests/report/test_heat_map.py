@@ -1,0 +1,75 @@
+"""Heat maps as Vega-Lite: cells with their values, images where there are many."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from posenc.report.heat_map import MAX_CELLS, HeatMap, HeatPanel, heat_figure
+from posenc.report.vega_figure import Figure
+
+
+def figure(*panels: HeatPanel, **options: Any) -> Figure:
+    texts = ("trial", "A title", "column", "row", "value")
+    return heat_figure("s", HeatMap(*texts, panels, "Reading.", "", **options))
+
+
+def cells(made: Figure, index: int = 0) -> list[dict[str, Any]]:
+    return [dict(row) for row in made.panels[index].data[f"cells-{index}"]]
+
+
+def test_a_cell_has_its_value_and_its_edges_and_a_missing_one_is_left_out() -> None:
+    values = np.array([[1.0, np.nan], [0.0, 4.0]])
+    loss = {"loss": values + 3}
+    panel = HeatPanel("p", values, ["alibi", "rope"], [2, 8], [1, 4, 16], 1, 4, loss)
+    rows = cells(figure(panel))
+    keys = ("row", "column", "value", "loss", "x", "x2")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("alibi", 2, 1.0, 4.0, 1, 4),
+        ("rope", 2, 0.0, 3.0, 1, 4),
+        ("rope", 8, 4.0, 7.0, 4, 16),
+    ]
+
+
+def test_numbered_rows_and_columns_are_centred_on_their_numbers() -> None:
+    (first, *_, last) = cells(figure(HeatPanel("p", np.eye(3), range(3), range(0, 6, 2))))
+    assert [first[key] for key in ("x", "x2", "y", "y2")] == [-1, 1, -0.5, 0.5]
+    assert [last[key] for key in ("x", "x2", "y", "y2")] == [3, 5, 1.5, 2.5]
+
+
+def test_panels_share_the_range_of_colours_unless_it_diverges() -> None:
+    panels = [HeatPanel("p", np.full((2, 2), n), range(2), range(2)) for n in (1.0, -3.0, 2.0)]
+    shared, diverging = figure(*panels), figure(*panels, diverging=True)
+    domains = [
+        [
+            panel["charts"][0]["layer"][0]["encoding"]["color"]["scale"]["domain"]
+            for panel in made.page_data()
+        ]
+        for made in (shared, diverging)
+    ]
+    assert [(d[0], d[-1]) for d in domains[0]] == [(0, 2)] * 3
+    assert [(d[0], d[-1]) for d in domains[1]] == [(-1, 1), (-3, 3), (-2, 2)]
+
+
+def test_many_cells_are_one_image_in_the_colours_of_the_scale() -> None:
+    side = int(MAX_CELLS**0.5) + 1
+    values = np.zeros((side, side))
+    values[0, 0], values[-1, 0] = 1.0, -1.0
+    (row,) = cells(figure(HeatPanel("p", values, range(side), range(side)), diverging=True))
+    image = Image.open(io.BytesIO(base64.b64decode(row["url"].partition(",")[2])))
+    width, height = image.size
+    assert width % side == height % side == 0
+    corners = [image.getpixel(at) for at in ((0, 0), (width - 1, 0), (0, height - 1))]
+    assert corners == [(0x67, 0x00, 0x1F), (0xF7, 0xF6, 0xF6), (0x05, 0x30, 0x61)]
+
+
+@pytest.mark.parametrize("side", [3, 60])
+def test_files_do_not_vary_and_show_their_titles(side: int) -> None:
+    panel = HeatPanel("the panel", np.eye(side), range(side), range(side))
+    first, second = (figure(panel, subtitle="what it is").files() for _ in range(2))
+    assert first == second
+    for text in ("A title", "what it is", "the panel", "column", "row", "value"):
+        assert text in str(first["trial.svg"])
