@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 .venv/bin/python -m pytest -m gpu "$@"
 
 bench() {
-    .venv/bin/posenc bench trainer=gpu precision=bf16 model=gpt2_124m vocabulary=50257 grids=null "$@"
+    .venv/bin/posenc bench trainer=gpu precision=bf16 model=gpt2_124m vocab_size=50257 grids=null "$@"
 }
 step="passes=[step] batch_tokens=32768 train_length=1024"
 bench name=gpu $step encoding=nope,rope,alibi,t5,kerple_log,fire,fox

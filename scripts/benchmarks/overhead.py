@@ -20,18 +20,20 @@ from torch import Tensor, nn
 
 from posenc.config.compose import compose
 from posenc.config.settings import steps_of
-from posenc.data.token_array import TokenArray
-from posenc.data.windows import TrainingWindows
+from posenc.data.dataset import TokenArray
+from posenc.data.tokenized import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.runs.progress import Progress
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import ResolvedSettings
 from posenc.tracking.tracker import NullTracker
 from posenc.training.batches import loader
-from posenc.training.fit import language_model, trainer_of
+from posenc.training.fit import build_module
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
-from posenc.training.stop import Stop
+from posenc.training.stop import StopRequest
+from posenc.training.trainer import build_trainer
 
 VOCABULARY, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
 
@@ -90,18 +92,18 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     config.modules = []
     total = steps_of(config)
     drawn = torch.randint(0, VOCABULARY, (2_000_000,), generator=torch.Generator().manual_seed(0))
-    stream = TokenArray(
-        drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0
-    )
+    tokens = TokenArray(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
     run = RunDirectory(folder)
     by_hand = PlainStep(build_model(config, VOCABULARY), drawn, length, size)
     interleave = Interleave(by_hand, steps)
     data: Any = None  # the recorder needs none without validation
-    session = Session(run, config, data, Progress(run), Stop(os.getppid()), NullTracker())
+    resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
+    stop, sink = StopRequest(os.getppid()), NullTracker()
+    session = Session(run, config, resolved, data, Progress(run), stop, sink)
     recorder = Recorder(session, total, training_fraction=1.0, validate=None)
-    trainer = trainer_of(config, total, [recorder, interleave])
-    batches = loader(TrainingWindows(stream, length, 1), total, 0)
-    trainer.fit(language_model(config, VOCABULARY, total), batches)
+    trainer = build_trainer(config, "cpu", total, [recorder, interleave])
+    batches = loader(TrainingWindows(tokens, length, 1), total, 0)
+    trainer.fit(build_module(config, VOCABULARY, total), batches)
     return interleave.pairs[1:]
 
 

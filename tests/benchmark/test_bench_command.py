@@ -70,7 +70,7 @@ def test_an_evaluation_with_a_bias_takes_at_most_twice_the_memory_of_one_without
 ) -> None:
     asked = [
         *("model.width=256", "model.layers=4", "model.heads=8", "model.feed_forward=1024"),
-        *("vocabulary=4096", "batch_tokens=8192", "train_length=8192", "passes=[forward]"),
+        *("vocab_size=4096", "batch_tokens=8192", "train_length=8192", "passes=[forward]"),
     ]
 
     def peak(name: str) -> float:

@@ -18,7 +18,7 @@ from posenc.benchmark.vocab_size import vocabulary_of
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.settings import steps_of
-from posenc.data.build import build_data
+from posenc.data.build_data import build_data
 from posenc.model.build import build_model
 from posenc.sweeps.grids import jobs_of
 from posenc.sweeps.plan import resolved
@@ -160,7 +160,7 @@ def test_a_vocabulary_is_known_without_the_data(
 ) -> None:
     of_words = resolved([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
     assert vocabulary_of(of_words) == (267735, None)
-    assert vocabulary_of(planned("tokenizer=bpe", "tokenizer.vocabulary=300")) == (300, None)
+    assert vocabulary_of(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
         vocabulary_of(planned("tokenizer=word"))
     data = build_data(planned("tokenizer=word"), print)

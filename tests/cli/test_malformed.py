@@ -137,13 +137,13 @@ def test_malformed_checkpoints(
     shutil.copytree(finished.checkpoints, sound)
     before = finished.evaluation_file.read_bytes()
     try:
-        newest = checkpoint.found(finished.checkpoints)[0]
+        newest = checkpoint.list_checkpoints(finished.checkpoints)[0]
         data = damaged(newest.path.read_bytes(), [(place**3, piece) for place, piece in cuts])
 
         def write(path: Path) -> None:
             path.write_bytes(data)
 
-        checkpoint.save(finished.checkpoints, newest.step, write)
+        checkpoint.save_checkpoint(finished.checkpoints, newest.step, write)
         # A few bytes of weights may be others, which nothing can tell: then it is measured.
         if told(["evaluate", f"run={finished.path}"], may=True) != 0:
             assert finished.evaluation_file.read_bytes() == before

@@ -36,7 +36,7 @@ def test_a_sweep_is_planned_and_nothing_is_written(
 
 
 def test_a_task_needs_no_preparation(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["data=task_copy", "data.letters=5", "evaluation.factors=[1]", "tokens=1e5"]
+    words = ["data=task_copy", "data.alphabet_size=5", "evaluation.factors=[1]", "tokens=1e5"]
     assert main(["plan", *words, "machine=h100", "--json"]) == 0
     run = json.loads(capsys.readouterr().out)["runs"][0]
     assert run["vocabulary"] == 7 and run["evaluated"]

@@ -1,11 +1,11 @@
-"""Corpora small enough to know by heart."""
+"""A corpus held in memory."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from posenc.data.corpus import SPLITS, Corpus
-from posenc.data.digest import digest_of
+from posenc.config.settings import SPLITS
+from posenc.data.corpus import Corpus, digest_of
 
 
 class ListCorpus(Corpus):
@@ -30,5 +30,5 @@ class ListCorpus(Corpus):
 
 @pytest.fixture
 def list_corpus() -> Callable[..., ListCorpus]:
-    """Makes a corpus of lists of documents, one per split."""
+    """Return a corpus of lists of documents, one per split."""
     return ListCorpus

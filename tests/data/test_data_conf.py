@@ -1,4 +1,4 @@
-"""Every YAML of a corpus or tokenizer describes what its target takes."""
+"""Every YAML of a corpus, task or tokenizer lists the parameters of its target."""
 
 import inspect
 from pathlib import Path
@@ -13,7 +13,7 @@ from tokenizers import models
 from posenc.config.components import build
 from posenc.data.corpus import Corpus
 from posenc.data.tasks.task import Task
-from posenc.data.tokenizers import Tokenizer, Trainer
+from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = [*sorted((CONF / "data").glob("*.yaml")), *sorted((CONF / "tokenizer").glob("*.yaml"))]
@@ -21,8 +21,8 @@ OPTIONS = [file for file in FILES if file.stem != "symbols"]
 
 
 @pytest.fixture
-def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """What those options need that cannot be left at their defaults."""
+def required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    """The parameters that have no usable default, by option."""
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a")
     Model(models.WordLevel({"<|endoftext|>": 0})).save("tokenizer.json")
@@ -32,25 +32,27 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[st
 def _load(file: Path) -> DictConfig:
     config = OmegaConf.load(file)
     assert isinstance(config, DictConfig)
-    config.pop("defaults", None)  # what a task brings along
+    config.pop("defaults", None)  # the tokenizer and evaluation of a task
     return config
 
 
-def test_symbols_wait_for_the_task_that_names_them() -> None:
+def test_the_symbol_tokenizer_is_completed_by_a_task() -> None:
     config = _load(CONF / "tokenizer" / "symbols.yaml")
     assert build(config, name="tokenizer")(["<begin>", "a"]).vocab_size == 2
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
-def test_an_option_builds(file: Path, needed: dict[str, dict[str, Any]]) -> None:
+def test_an_option_builds(file: Path, required: dict[str, dict[str, Any]]) -> None:
     config = _load(file)
-    config.update(needed.get(file.stem, {}))
+    config.update(required.get(file.stem, {}))
     built = build(config, name=file.parent.name)
-    assert isinstance(built, Corpus | Task if file.parent.name == "data" else Tokenizer | Trainer)
+    assert isinstance(
+        built, Corpus | Task if file.parent.name == "data" else Tokenizer | TokenizerTrainer
+    )
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
-def test_an_option_shows_every_knob(file: Path) -> None:
+def test_an_option_lists_every_parameter(file: Path) -> None:
     config = _load(file)
     parameters = inspect.signature(get_object(config.pop("_target_"))).parameters
     assert list(config) == list(parameters)

@@ -1,4 +1,4 @@
-"""The real hub library against a cache laid out as it lays it out, and against no hub at all."""
+"""The real Hub library with a cache in its own layout, and without any hub."""
 
 import json
 import os
@@ -35,24 +35,25 @@ corpus = HubCorpus(**json.loads(sys.argv[1]))
 started = time.monotonic()
 try:
     data = prepare(corpus, WordTrainer(), Path(sys.argv[2]), print)
-    counts = {s: [len(data.stream(s).tokens), data.stream(s).documents] for s in data.splits}
-    text = data.tokenizer.decode(data.stream("train").tokens.tolist())
+    arrays = {split: data.token_array(split) for split in data.splits}
+    counts = {split: [len(array.tokens), array.documents] for split, array in arrays.items()}
+    text = data.tokenizer.decode(data.token_array("train").tokens.tolist())
     print(json.dumps({"counts": counts, "train": text}))
 except ConfigError as error:
     print(json.dumps({"error": str(error), "seconds": time.monotonic() - started}))
 """
-KNOBS: dict[str, Any] = {
+PARAMETERS: dict[str, Any] = {
     "path": "Salesforce/wikitext",
-    "config": "wikitext-103-v1",
+    "name": "wikitext-103-v1",
     "revision": COMMIT,
     "column": "text",
     "document_start": "^ = [^=].* = $",
 }
 
 
-def _prepare(home: Path, **knobs: str | None) -> dict:
+def _prepare(home: Path, **parameters: str | None) -> dict:
     environment = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:1"}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(KNOBS | knobs)]
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(PARAMETERS | parameters)]
     run = subprocess.run(
         [*command, str(home / "prepared")], env=environment, capture_output=True, text=True
     )
@@ -73,7 +74,7 @@ def _cache(home: Path, **splits: list[str]) -> None:
 
 
 def _row(line: str) -> str:
-    """A line as the hub holds it: blank ones are empty, the others keep their newline."""
+    """A line as stored on the Hub: blank lines are empty, the others keep their newline."""
     return f"{line}\n" if line.strip() else ""
 
 
@@ -81,10 +82,10 @@ def test_a_cached_commit_is_read_without_a_hub(tmp_path: Path, wikitext: Path) -
     train = ["", " = One = \n", "", " a b a \n", " = = Part = = \n", "", " = Two = \n", " c \n"]
     lines = (wikitext / "validation.txt").read_text().split("\n")
     _cache(tmp_path, train=train, validation=[_row(line) for line in lines[:-1]])
-    found = _prepare(tmp_path)
-    assert found["train"] == "\n= One =\n\na b a\n= = Part = =\n\n= Two =\nc\n"
-    assert found["counts"]["train"] == [23, 2]
-    tokens, documents = found["counts"]["validation"]
+    result = _prepare(tmp_path)
+    assert result["train"] == "\n= One =\n\na b a\n= = Part = =\n\n= Two =\nc\n"
+    assert result["counts"]["train"] == [23, 2]
+    tokens, documents = result["counts"]["validation"]
     assert tokens == 217_646
     assert documents == 60
 
@@ -94,33 +95,36 @@ def test_rows_can_be_documents(tmp_path: Path) -> None:
     assert _prepare(tmp_path, document_start=None)["counts"]["train"] == [5, 2]
 
 
-def test_without_a_hub_there_is_one_prompt_error(tmp_path: Path) -> None:
-    found = _prepare(tmp_path)
-    assert "Salesforce/wikitext (wikitext-103-v1)" in found["error"]
+def test_without_a_hub_there_is_one_error_message(tmp_path: Path) -> None:
+    result = _prepare(tmp_path)
+    assert "Salesforce/wikitext (wikitext-103-v1)" in result["error"]
     for word in ("Hugging Face hub", "data=python_stdlib", "data=text data.train=", "HF_HOME"):
-        assert word in found["error"]
-    assert "\n" not in found["error"]
+        assert word in result["error"]
+    assert "\n" not in result["error"]
     assert not (tmp_path / "prepared").is_dir() or not list((tmp_path / "prepared").glob("[!.]*"))
 
 
-def test_what_the_cached_commit_lacks_is_named(tmp_path: Path) -> None:
+def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     _cache(tmp_path, train=["a\n"], validation=["a\n"])
-    assert "data.config: 'wikitext-2-v1'" in _prepare(tmp_path, config="wikitext-2-v1")["error"]
+    assert "data.name: 'wikitext-2-v1'" in _prepare(tmp_path, name="wikitext-2-v1")["error"]
     error = _prepare(tmp_path, column="body")["error"]
-    assert error == "data.column: 'body' is not a column of Salesforce/wikitext; it has text"
+    assert "data.column" in error and "'body'" in error and "(available: text)" in error
 
 
 @pytest.mark.parametrize("revision", ["main", COMMIT[:7], COMMIT.upper()])
-def test_a_revision_that_can_move_is_refused(revision: str) -> None:
+def test_a_revision_that_can_change_is_an_error(revision: str) -> None:
     with pytest.raises(ConfigError, match=rf"data.revision: '{revision}' can change"):
-        HubCorpus(**(KNOBS | {"revision": revision}))
+        HubCorpus(**(PARAMETERS | {"revision": revision}))
 
 
-def test_a_broken_expression_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data.document_start: '\(': "):
-        HubCorpus(**(KNOBS | {"document_start": "("}))
+def test_an_invalid_regular_expression_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"data.document_start: '\('"):
+        HubCorpus(**(PARAMETERS | {"document_start": "("}))
 
 
-@pytest.mark.parametrize("knob", ["path", "config", "column", "document_start"])
-def test_every_knob_counts_in_the_digest(knob: str) -> None:
-    assert HubCorpus(**(KNOBS | {knob: "other"})).digest() != HubCorpus(**KNOBS).digest()
+@pytest.mark.parametrize("parameter", ["path", "name", "column", "document_start"])
+def test_every_parameter_changes_the_digest(parameter: str) -> None:
+    assert (
+        HubCorpus(**(PARAMETERS | {parameter: "other"})).digest()
+        != HubCorpus(**PARAMETERS).digest()
+    )

@@ -19,12 +19,11 @@ from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
 
 Make = Callable[..., Any]
 
-# Prepares lists of bytes; between two documents it waits until it is told to go on.
+# Prepares two documents as bytes and waits for a line of input between them.
 SLOW = """
 import sys
 from pathlib import Path
-from posenc.data.corpus import Corpus
-from posenc.data.digest import digest_of
+from posenc.data.corpus import Corpus, digest_of
 from posenc.data.prepare import prepare
 from posenc.data.tokenizers.byte import ByteTokenizer
 
@@ -41,7 +40,7 @@ class Slow(Corpus):
         yield "second"
 
 data = prepare(Slow(), ByteTokenizer(), Path(sys.argv[1]), lambda line: print(line, flush=True))
-print("tokens", len(data.stream("train").tokens), flush=True)
+print("tokens", len(data.token_array("train").tokens), flush=True)
 """
 
 
@@ -63,9 +62,9 @@ def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> No
     corpus = list_corpus(test=["é b\n c"], train=["ab", "c  d"])
     data = prepare(corpus, ByteTokenizer(), tmp_path, _silent)
     assert (data.name, data.splits, data.vocab_size) == ("lists", ("train", "test"), 257)
-    train, test = data.stream("train"), data.stream("test")
+    train, test = data.token_array("train"), data.token_array("test")
     assert bytes(min(id, 255) for id in train.tokens) == b"ab\xffc  d\xff"
-    assert (train.words, train.bytes, train.documents, train.end_of_text) == (3, 6, 2, 256)
+    assert (train.words, train.bytes, train.documents, train.eos_id) == (3, 6, 2, 256)
     assert (test.words, test.bytes, test.documents) == (3, 7, 1)
     assert len(data.fingerprint) == 12
     assert data.folder == tmp_path / data.fingerprint
@@ -76,18 +75,18 @@ def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> No
 def test_large_vocabularies_take_wider_tokens(list_corpus: Make, tmp_path: Path) -> None:
     words = [*(f"w{number}" for number in range(70_000)), "<unk>", "<eos>"]
     data = prepare(list_corpus(test=["w69999"]), WordTokenizer(words), tmp_path, _silent)
-    assert data.stream("test").tokens.tolist() == [69_999, 70_001]
-    assert data.stream("test").tokens.dtype == np.uint32
+    assert data.token_array("test").tokens.tolist() == [69_999, 70_001]
+    assert data.token_array("test").tokens.dtype == np.uint32
 
 
-def test_a_trainer_learns_from_the_train_split(list_corpus: Make, tmp_path: Path) -> None:
+def test_a_tokenizer_is_trained_on_the_train_split(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(train=["b b a"], validation=["a c"])
     data = prepare(corpus, WordTrainer(), tmp_path, _silent)
     assert data.tokenizer.state() == {"words": ["b", "<eos>", "a", "<unk>"]}
-    assert data.stream("validation").tokens.tolist() == [2, 3, 1]
+    assert data.token_array("validation").tokens.tolist() == [2, 3, 1]
 
 
-def test_the_second_time_nothing_is_read(list_corpus: Make, tmp_path: Path) -> None:
+def test_a_prepared_corpus_is_not_read_again(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(train=["a"])
     first = prepare(corpus, WordTrainer(), tmp_path, _silent)
     read, written = corpus.readings, sorted(tmp_path.rglob("*"))
@@ -97,7 +96,7 @@ def test_the_second_time_nothing_is_read(list_corpus: Make, tmp_path: Path) -> N
     assert second.folder == first.folder
 
 
-def test_the_fingerprint_follows_all_that_made_the_tokens(list_corpus: Make) -> None:
+def test_the_fingerprint_changes_with_corpus_and_tokenizer(list_corpus: Make) -> None:
     fingerprints = {
         fingerprint(corpus, tokenizer)
         for corpus in (
@@ -120,13 +119,13 @@ def test_the_fingerprint_follows_all_that_made_the_tokens(list_corpus: Make) -> 
     assert twice[0] == twice[1]
 
 
-def test_an_empty_split_leaves_nothing(list_corpus: Make, tmp_path: Path) -> None:
+def test_an_empty_split_is_an_error_and_leaves_nothing(list_corpus: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the test split of 'lists' has no text"):
         prepare(list_corpus(train=["a"], test=[]), ByteTokenizer(), tmp_path, _silent)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_an_unreadable_corpus_writes_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_corpus_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"a\xff")
     with pytest.raises(ConfigError, match="not UTF-8 at byte 1"):
         prepare(
@@ -135,19 +134,21 @@ def test_an_unreadable_corpus_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
-def test_learning_needs_a_train_split(list_corpus: Make, tmp_path: Path) -> None:
+def test_training_a_tokenizer_needs_a_train_split(list_corpus: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has only test; give data.train"):
         prepare(list_corpus(test=["a"]), BPETrainer(300, 1000), tmp_path / "c", _silent)
     assert not (tmp_path / "c").exists()
 
 
-def test_an_unknown_split_names_those_there_are(list_corpus: Make, tmp_path: Path) -> None:
+def test_an_unknown_split_is_an_error_with_those_available(
+    list_corpus: Make, tmp_path: Path
+) -> None:
     data = prepare(list_corpus(train=["a"], test=["a"]), ByteTokenizer(), tmp_path, _silent)
-    with pytest.raises(ConfigError, match=r"'tests' is not in .*\(nearest: test\).*train, test"):
-        data.stream("tests")
+    with pytest.raises(ConfigError, match=r"'tests'.*\(nearest: test\).*train, test"):
+        data.token_array("tests")
 
 
-def test_a_killed_preparation_leaves_nothing_half_made(list_corpus: Make, tmp_path: Path) -> None:
+def test_a_killed_preparation_leaves_nothing_incomplete(list_corpus: Make, tmp_path: Path) -> None:
     with _start(tmp_path) as process:
         _read_until(process, "waiting")
         os.kill(process.pid, signal.SIGKILL)
@@ -157,12 +158,12 @@ def test_a_killed_preparation_leaves_nothing_half_made(list_corpus: Make, tmp_pa
     assert list(tmp_path.glob(".*.partial")) == []
     with _start(tmp_path) as process:
         process.communicate("\n")
-    made = [TokenizedData(path) for path in tmp_path.glob("[!.]*") if path != other.folder]
-    assert [len(data.stream("train").tokens) for data in made] == [13]
+    complete = [TokenizedData(path) for path in tmp_path.glob("[!.]*") if path != other.folder]
+    assert [len(data.token_array("train").tokens) for data in complete] == [13]
 
 
-def test_two_processes_prepare_once(list_corpus: Make, tmp_path: Path) -> None:
-    with _start(tmp_path) as first, _start_after(first, tmp_path) as second:
+def test_concurrent_processes_prepare_a_corpus_once(list_corpus: Make, tmp_path: Path) -> None:
+    with _start(tmp_path) as first, _start_waiting(first, tmp_path) as second:
         prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
         done, _ = first.communicate("\n")
         same, _ = second.communicate()
@@ -170,9 +171,9 @@ def test_two_processes_prepare_once(list_corpus: Make, tmp_path: Path) -> None:
     assert same == "tokens 13\n"
 
 
-def _start_after(first: subprocess.Popen[str], cache: Path) -> subprocess.Popen[str]:
-    """Start a process that finds the first one at work."""
+def _start_waiting(first: subprocess.Popen[str], cache: Path) -> subprocess.Popen[str]:
+    """Start a process that waits for the first one."""
     _read_until(first, "waiting")
     second = _start(cache)
-    _read_until(second, "data: another process prepares")
+    _read_until(second, "data: waiting for another process")
     return second

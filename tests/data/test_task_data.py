@@ -1,4 +1,4 @@
-"""A task as a dataset: what is trained on, what is measured, and what is refused."""
+"""A task as a dataset: training batches, evaluation examples, and what is an error."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.settings import Steps
-from posenc.data.build import build_data, data_of_a_run
-from posenc.data.dataset import IGNORED, Dataset
+from posenc.data.build_data import build_data, evaluation_data
+from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
-from posenc.data.tasks.data import TaskData
 from posenc.data.tasks.passkey import Passkey
+from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
@@ -27,16 +27,16 @@ CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
 TASKS = ["copy", "mqar", "flip_flop", "passkey"]
 
 
-def data_of(name: str, **knobs: int) -> TaskData:
+def data_of(name: str, **parameters: int) -> TaskData:
     config = OmegaConf.load(CONF / f"task_{name}.yaml")
     assert isinstance(config, DictConfig)
     del config["defaults"]
-    config.update(knobs)
+    config.update(parameters)
     task = build(config, name="data")
     return TaskData(task, SymbolTokenizer(task.symbols))
 
 
-def test_a_task_brings_its_symbols_and_its_evaluation_along() -> None:
+def test_a_task_selects_its_tokenizer_and_its_evaluation() -> None:
     config = compose("train", ["data=task_copy"])
     data = build_data(config, print)
     assert data.vocab_size == 18 and data.fingerprint == data_of("copy").fingerprint
@@ -44,57 +44,59 @@ def test_a_task_brings_its_symbols_and_its_evaluation_along() -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_answers_alone_are_targets_and_padding_is_none(name: str) -> None:
+def test_only_answers_are_targets(name: str) -> None:
     data = data_of(name)
-    inputs, targets = data.training(48, seed=3).batch(0, 40)
+    inputs, targets = data.training_batches(48, seed=3).batch(0, 40)
     assert inputs.shape == targets.shape == (40, 48)
     lengths = {data.task.tokens(size) for size in range(1, 49)}
     for row_inputs, row_targets in zip(inputs.tolist(), targets.tolist(), strict=True):
-        assert row_inputs[0] == 0 and set(row_targets) != {IGNORED}
-        for place, target in enumerate(row_targets[:-1]):
-            assert target in (IGNORED, row_inputs[place + 1])
+        assert row_inputs[0] == 0 and set(row_targets) != {IGNORE_INDEX}
+        for position, target in enumerate(row_targets[:-1]):
+            assert target in (IGNORE_INDEX, row_inputs[position + 1])
         if 0 in row_inputs[1:]:
             end = row_inputs.index(0, 1)
             assert end - 1 in lengths and set(row_inputs[end:]) == {0}
-            assert set(row_targets[end - 1 :]) == {IGNORED}
+            assert set(row_targets[end - 1 :]) == {IGNORE_INDEX}
 
 
 @pytest.mark.parametrize(("name", "length"), [("copy", 24), ("even_pairs", 12), ("passkey", 20)])
 def test_sizes_are_uniform_from_one_to_the_largest(name: str, length: int) -> None:
     data = data_of(name)
-    _, targets = data.training(length, seed=1).batch(0, 3000)
-    ends = [int(row.nonzero()[-1]) + 1 for row in (targets != IGNORED)]
-    largest = data.task.largest(length)
+    _, targets = data.training_batches(length, seed=1).batch(0, 3000)
+    ends = [int(row.nonzero()[-1]) + 1 for row in (targets != IGNORE_INDEX)]
+    largest = data.task.largest_size(length)
     assert set(ends) == {data.task.tokens(size) for size in range(1, largest + 1)}
     expected = 3000 / largest
     assert all(abs(count - expected) < 5 * expected**0.5 for count in Counter(ends).values())
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_batch_depends_on_seed_and_number_alone(name: str) -> None:
+def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
     data = data_of(name)
-    whole = data.training(40, seed=1).batch(0, 12)
-    parts = [data_of(name).training(40, seed=1).batch(step, 4) for step in (2, 1, 0)]
+    whole = data.training_batches(40, seed=1).batch(0, 12)
+    parts = [data_of(name).training_batches(40, seed=1).batch(step, 4) for step in (2, 1, 0)]
     for side in (0, 1):
         assert torch.equal(torch.cat([part[side] for part in reversed(parts)]), whole[side])
-    assert not torch.equal(data.training(40, seed=2).batch(0, 12)[0], whole[0])
-    assert not torch.equal(data.training(40, seed=1).batch(1, 12)[0], whole[0])
+    assert not torch.equal(data.training_batches(40, seed=2).batch(0, 12)[0], whole[0])
+    assert not torch.equal(data.training_batches(40, seed=1).batch(1, 12)[0], whole[0])
 
 
-def test_resuming_goes_on_with_the_same_micro_batches() -> None:
-    batches, steps = data_of("copy").training(24, seed=5), Steps(4, sequences=6, micro_sequences=2)
+def test_resuming_continues_with_the_same_micro_batches() -> None:
+    batches = data_of("copy").training_batches(24, seed=5)
+    steps = Steps(4, sequences=6, micro_sequences=2)
     whole, rest = list(loader(batches, steps, 0)), list(loader(batches, steps, 3))
     assert (len(whole), len(rest)) == (12, 3)
-    for one, other in zip(whole[-3:], rest, strict=True):
-        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    for expected, resumed in zip(whole[-3:], rest, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(expected, resumed, strict=True))
     for first in range(0, 12, 3):
-        scored = sum(int((targets != IGNORED).sum()) for _, targets, _ in whole[first : first + 3])
-        assert {count for *_, count in whole[first : first + 3]} == {scored / 3}
+        micro_batches = whole[first : first + 3]
+        scored = sum(int((targets != IGNORE_INDEX).sum()) for _, targets, _ in micro_batches)
+        assert {count for *_, count in micro_batches} == {scored / 3}
 
 
-def test_what_is_measured_is_fixed_of_the_largest_size_and_of_no_other_split() -> None:
+def test_evaluation_examples_are_fixed_and_of_the_largest_size_and_of_one_split() -> None:
     data = data_of("copy", examples=50)
-    seen = {tuple(row) for row in data.training(33, seed=1).batch(0, 3000)[0].tolist()}
+    trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     splits = []
     for split in ("train", "validation", "test"):
         tokens, scored, begin = data.examples(split, 34)
@@ -102,27 +104,28 @@ def test_what_is_measured_is_fixed_of_the_largest_size_and_of_no_other_split() -
         assert np.array_equal(tokens, data_of("copy", examples=50).examples(split, 34)[0])
         splits.append({tuple(row) for row in tokens.tolist()})
     assert len(splits[0] | splits[1] | splits[2]) == 150
-    measured = splits[1] | splits[2]
-    assert not measured & {(*row[1:], 0) for row in seen}
-    assert not {row[:16] for row in measured} & {row[1:17] for row in seen}
+    evaluated = splits[1] | splits[2]
+    assert not evaluated & {(*row[1:], 0) for row in trained}
+    assert not {row[:16] for row in evaluated} & {row[1:17] for row in trained}
 
 
-def test_a_longer_length_is_measured_on_longer_sequences() -> None:
+def test_longer_lengths_have_longer_sequences() -> None:
     data = data_of("reverse")
     assert [data.examples("validation", n).tokens.shape[1] for n in (9, 10, 36)] == [9, 9, 35]
 
 
-def test_validation_along_training_is_the_same_for_every_seed_and_not_trained_on() -> None:
+def test_the_validation_batch_is_fixed_and_not_trained_on() -> None:
     data = data_of("copy")
-    inputs, targets = data.validation(33, 3300)
-    assert len(inputs) == 100 and torch.equal(inputs, data_of("copy").validation(33, 3300)[0])
-    trained = {tuple(row) for row in data.training(33, seed=1).batch(0, 3000)[0].tolist()}
+    inputs, targets = data.validation_batch(33, 3300)
+    assert len(inputs) == 100
+    assert torch.equal(inputs, data_of("copy").validation_batch(33, 3300)[0])
+    trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     long = [tuple(row) for row in inputs.tolist() if row[18] != 0]
     assert long and not trained & set(long)
-    assert (targets != IGNORED).any(dim=1).all()
+    assert (targets != IGNORE_INDEX).any(dim=1).all()
 
 
-def test_symbols_are_read_back(tmp_path: Path) -> None:
+def test_a_saved_symbol_tokenizer_loads_as_the_same(tmp_path: Path) -> None:
     data = data_of("indirect_indexing")
     data.tokenizer.save(tmp_path / "tokenizer.json")
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
@@ -131,28 +134,28 @@ def test_symbols_are_read_back(tmp_path: Path) -> None:
     (ids,) = tokenizer.encode([text])
     assert ids.tolist() == [5, 2, 4, 7, 1, 7, 34, 2, 0]
     assert tokenizer.decode(ids.tolist()) == text
-    with pytest.raises(ValueError, match="x: no symbols"):
+    with pytest.raises(ValueError, match="unknown symbols x"):
         list(tokenizer.encode(["3 x"]))
 
 
-def test_a_passkey_is_asked_in_the_tokens_of_a_model_of_text() -> None:
-    task = Passkey(examples=40, vocabulary=None, filler=8, marker=2, key=3)
-    data = data_of_a_run(_node(task), ByteTokenizer(), _run_config(), print)
+def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens() -> None:
+    task = Passkey(examples=40, vocab_size=None, filler_length=8, marker_length=2, key_length=3)
+    data = evaluation_data(_node(task), ByteTokenizer(), _run_config(), print)
     tokens, _, begin = data.examples("validation", 40)
     assert begin == 256 and tokens.min() >= 0 and tokens.max() <= 255
     assert len(np.unique(tokens)) > 150
-    other = data_of_a_run(_node(task), SubsetTokenizer(), _run_config(), print)
+    other = evaluation_data(_node(task), ShiftedByteTokenizer(), _run_config(), print)
     shifted = other.examples("validation", 40)
     assert shifted.begin == 0
     assert np.array_equal(shifted.tokens - 1, tokens)
     assert other.fingerprint != data.fingerprint
 
 
-class SubsetTokenizer(ByteTokenizer):
-    """Bytes one id up, the end of text first."""
+class ShiftedByteTokenizer(ByteTokenizer):
+    """Bytes with ids from 1 to 256, after the end of text."""
 
-    kind = "subset"
-    end_of_text = 0
+    kind = "shifted"
+    eos_id = 0
 
 
 def _node(task: Passkey | Copy) -> DictConfig:
@@ -167,31 +170,31 @@ def _run_config() -> DictConfig:
 @pytest.mark.parametrize(
     ("task", "tokenizer", "message"),
     [
-        (Copy(examples=1, letters=4), ByteTokenizer(), "symbols of its own.*task_passkey"),
+        (Copy(examples=1, alphabet_size=4), ByteTokenizer(), "its own symbols.*task_passkey"),
         (
-            Passkey(examples=1, vocabulary=64, filler=8, marker=2, key=3),
+            Passkey(examples=1, vocab_size=64, filler_length=8, marker_length=2, key_length=3),
             ByteTokenizer(),
-            r"data\.vocabulary=64.*null",
+            r"data\.vocab_size=64.*null",
         ),
-        (Copy(examples=1, letters=4), SymbolTokenizer("abc"), "6 symbols.*the 3"),
+        (Copy(examples=1, alphabet_size=4), SymbolTokenizer("abc"), "6 symbols.*on 3"),
     ],
 )
-def test_a_task_that_a_run_has_no_tokens_for_is_refused(
+def test_a_task_with_other_tokens_than_the_run_is_an_error(
     task: Passkey | Copy, tokenizer: Tokenizer, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        data_of_a_run(_node(task), tokenizer, _run_config(), print)
+        evaluation_data(_node(task), tokenizer, _run_config(), print)
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data=task_copy", "tokenizer=byte"], "symbols of its own.*tokenizer=symbols"),
+        (["data=task_copy", "tokenizer=byte"], "its own symbols.*tokenizer=symbols"),
         (["tokenizer=symbols"], "python_stdlib.*text"),
-        (["data=task_passkey", "data.vocabulary=null"], r"data\.vocabulary=64"),
+        (["data=task_passkey", "data.vocab_size=null"], r"data\.vocab_size=64"),
     ],
 )
-def test_data_and_tokenizer_that_do_not_go_together_are_refused(
+def test_data_and_tokenizer_that_do_not_fit_are_an_error(
     overrides: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -199,13 +202,15 @@ def test_data_and_tokenizer_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("call", "message"),
     [
-        (lambda data: data.stream("validation"), "no text.*evaluation=tasks"),
-        (lambda data: data.check("validation", 2), "length 2 is too short.*3 tokens"),
-        (lambda data: data.training(2, 1), "length 2 is too short.*3 tokens"),
+        (lambda data: data.token_array("validation"), "'copy'.*evaluation=tasks"),
+        (lambda data: data.check_length("validation", 2), "length 2 is too short.*3 tokens"),
+        (lambda data: data.training_batches(2, 1), "length 2 is too short.*3 tokens"),
     ],
 )
-def test_what_a_task_has_not_is_refused(ask: Callable[[Dataset], object], message: str) -> None:
+def test_tokens_and_too_short_lengths_of_a_task_are_an_error(
+    call: Callable[[Dataset], object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        ask(data_of("copy"))
+        call(data_of("copy"))

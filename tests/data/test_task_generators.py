@@ -1,4 +1,4 @@
-"""Every answer follows from what stands before it: a solver that reads symbols finds the same."""
+"""Every answer follows from its prompt: an independent solver that reads symbols finds the same."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,58 +11,57 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
-from posenc.data.tasks.draws import Draws
-from posenc.data.tasks.recall import AssociativeRecall
-from posenc.data.tasks.task import BEGIN, Task
+from posenc.data.tasks.mqar import AssociativeRecall
+from posenc.data.tasks.task import BEGIN, SeededRandom, Task
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
 Words = Sequence[str]
 
 
 def split(words: Words) -> tuple[list[str], list[str]]:
-    """What stands before the separator, and what after it."""
-    place = list(words).index("=")
-    return list(words[:place]), list(words[place + 1 :])
+    """The words before the separator, and those after it."""
+    separator = list(words).index("=")
+    return list(words[:separator]), list(words[separator + 1 :])
 
 
-def copied(words: Words) -> str:
-    string, said = split(words)
-    return string[len(said)]
+def solve_copy(words: Words) -> str:
+    string, answered = split(words)
+    return string[len(answered)]
 
 
-def reversed_(words: Words) -> str:
-    string, said = split(words)
-    for _ in said:
+def solve_reverse(words: Words) -> str:
+    string, answered = split(words)
+    for _ in answered:
         string.pop()
     return string.pop()
 
 
-def twice(words: Words) -> str:
-    string, said = split(words)
-    return string[len(said)] if len(said) < len(string) else string[len(said) - len(string)]
+def solve_duplicate(words: Words) -> str:
+    string, answered = split(words)
+    return string[len(answered) % len(string)]
 
 
-def parity_of_changes(words: Words) -> str:
+def solve_even_pairs(words: Words) -> str:
     string, _ = split(words)
     pairs = [a + b for a, b in pairwise(string)]
     return "0" if (pairs.count("01") + pairs.count("10")) % 2 == 0 else "1"
 
 
-def missing(words: Words) -> str:
+def solve_missing_duplicate(words: Words) -> str:
     string, _ = split(words)
     half = len(string) // 2
-    place = string.index("_")
-    return string[place + half] if place < half else string[place - half]
+    blank = string.index("_")
+    return string[blank + half] if blank < half else string[blank - half]
 
 
-def indexed(words: Words) -> str:
+def solve_indirect_indexing(words: Words) -> str:
     string, (letter, shift) = split(words)
     assert string.count(letter) == 1
     assert int(shift) != 0 and string.index(letter) + int(shift) >= 0
     return string[string.index(letter) + int(shift)]
 
 
-def memory(words: Words) -> str:
+def solve_flip_flop(words: Words) -> str:
     bit = ""
     for instruction, value in zip(words[0:-1:2], words[1::2], strict=True):
         bit = value if instruction == "w" else bit
@@ -70,39 +69,39 @@ def memory(words: Words) -> str:
     return bit
 
 
-def recalled(words: Words) -> str:
+def solve_mqar(words: Words) -> str:
     values = dict(zip(words[0::2], words[1::2], strict=False))
     return values[words[-1]]
 
 
-def passed(words: Words) -> str:
-    """The token that followed what is at the end, of at least two tokens, where it first stood."""
+def solve_passkey(words: Words) -> str:
+    """The token after the first occurrence of the last tokens, at least two of them."""
     for size in range(6, 1, -1):
         question = list(words[-size:])
-        for place in range(len(words) - size):
-            if list(words[place : place + size]) == question:
-                return words[place + size]
+        for start in range(len(words) - size):
+            if list(words[start : start + size]) == question:
+                return words[start + size]
     raise AssertionError("no marker")
 
 
 SOLVERS: dict[str, Callable[[Words], str]] = {
-    "task_copy": copied,
-    "task_reverse": reversed_,
-    "task_duplicate": twice,
-    "task_even_pairs": parity_of_changes,
-    "task_missing_duplicate": missing,
-    "task_indirect_indexing": indexed,
-    "task_flip_flop": memory,
-    "task_mqar": recalled,
-    "task_passkey": passed,
+    "task_copy": solve_copy,
+    "task_reverse": solve_reverse,
+    "task_duplicate": solve_duplicate,
+    "task_even_pairs": solve_even_pairs,
+    "task_missing_duplicate": solve_missing_duplicate,
+    "task_indirect_indexing": solve_indirect_indexing,
+    "task_flip_flop": solve_flip_flop,
+    "task_mqar": solve_mqar,
+    "task_passkey": solve_passkey,
 }
 
 
-def task(name: str, **knobs: Any) -> Task:
+def build_task(name: str, **parameters: Any) -> Task:
     config = OmegaConf.load(CONF / f"{name}.yaml")
     assert isinstance(config, DictConfig)
     del config["defaults"]
-    config.update(knobs)
+    config.update(parameters)
     return build(config, name="data")
 
 
@@ -111,75 +110,76 @@ def test_every_task_has_a_solver() -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_every_answer_follows_from_what_stands_before_it(name: str) -> None:
-    of = task(name)
+def test_every_answer_follows_from_the_tokens_before_it(name: str) -> None:
+    task = build_task(name)
     for size in [*range(1, 13), 40]:
         for number in range(20):
-            tokens, scored = of.draw(Draws(number), size)
-            words = [of.symbols[token] for token in tokens]
-            assert len(words) == of.tokens(size)
+            tokens, scored = task.generate(SeededRandom(number), size)
+            words = [task.symbols[token] for token in tokens]
+            assert len(words) == task.tokens(size)
             assert scored.any() and BEGIN not in tokens
-            for place in np.flatnonzero(scored):
-                assert SOLVERS[name](words[:place]) == words[place]
+            for position in np.flatnonzero(scored):
+                assert SOLVERS[name](words[:position]) == words[position]
 
 
 @pytest.mark.parametrize(
     "name", [name for name in SOLVERS if name not in ("task_flip_flop", "task_mqar")]
 )
-def test_the_answer_is_the_end_and_nothing_else_is_scored(name: str) -> None:
-    of = task(name)
+def test_only_the_answer_at_the_end_is_scored(name: str) -> None:
+    task = build_task(name)
     for size in (1, 2, 9):
-        scored = of.draw(Draws(size), size).scored
+        scored = task.generate(SeededRandom(size), size).scored
         assert scored.tolist() == sorted(scored.tolist())
 
 
-def test_what_is_scored_of_reads_and_queries() -> None:
-    of = task("task_flip_flop")
-    words, scored = decoded(of, 200)
+def test_flip_flop_scores_the_bits_of_reads() -> None:
+    words, scored = generated_words(build_task("task_flip_flop"), 200)
     assert words[0] == "w" and words[-2] == "r"
-    reads = [place for place, word in enumerate(words) if word == "r"]
+    reads = [position for position, word in enumerate(words) if word == "r"]
     assert reads == (np.flatnonzero(scored) - 1).tolist()
     ignored = words.count("i") / 199
     assert 0.7 < ignored < 0.9
 
-    of = task("task_mqar")
-    words, scored = decoded(of, 30)
+
+def test_mqar_scores_the_values_of_queries() -> None:
+    words, scored = generated_words(build_task("task_mqar"), 30)
     queries = [words[i - 1] for i in np.flatnonzero(scored)]
     assert set(queries) < set(words[0:60:2]) and len(set(words[0:60:2])) == len(queries) == 30
     blanks = [word for word, answer in zip(words[60:], scored[60:], strict=True) if not answer]
     assert blanks.count(".") == len(blanks) - 30
 
 
-def decoded(of: Task, size: int) -> tuple[list[str], list[bool]]:
-    tokens, scored = of.draw(Draws("decoded"), size)
-    return [of.symbols[token] for token in tokens], scored.tolist()
+def generated_words(task: Task, size: int) -> tuple[list[str], list[bool]]:
+    tokens, scored = task.generate(SeededRandom("words"), size)
+    return [task.symbols[token] for token in tokens], scored.tolist()
 
 
 @pytest.mark.parametrize(("name", "answers"), [("task_even_pairs", 2), ("task_copy", 16)])
-def test_answers_are_as_likely_as_each_other(name: str, answers: int) -> None:
-    of = task(name)
-    drawn = [of.draw(Draws(number), 7).tokens[-1] for number in range(2000)]
-    counts = np.unique(drawn, return_counts=True)[1]
+def test_all_answers_are_equally_likely(name: str, answers: int) -> None:
+    task = build_task(name)
+    last = [task.generate(SeededRandom(number), 7).tokens[-1] for number in range(2000)]
+    counts = np.unique(last, return_counts=True)[1]
     expected = 2000 / answers
     assert len(counts) == answers
     assert (abs(counts - expected) < 5 * expected**0.5).all()
 
 
 def test_a_passkey_is_hidden_at_every_depth() -> None:
-    of = task("task_passkey")
+    task = build_task("task_passkey")
     depths = []
     for number in range(2000):
-        tokens = of.draw(Draws(number), 9).tokens.tolist()
+        tokens = task.generate(SeededRandom(number), 9).tokens.tolist()
         depths.append(tokens.index(tokens[-7]))
     counts = np.bincount(depths, minlength=10)
     assert (abs(counts - 200) < 5 * 200**0.5).all()
 
 
-def test_queries_come_by_the_power_law() -> None:
-    """One key of one pair: the slot of its query has p(slot) ~ slot^(power - 1)."""
-    of = task("task_mqar", pair_tokens=12, power=0.5)
-    assert isinstance(of, AssociativeRecall)
-    slots = [int(np.flatnonzero(of.draw(Draws(n), 1).scored)[0] - 3) // 2 for n in range(2000)]
+def test_queries_follow_the_power_law() -> None:
+    """With a single pair, the slot of its query has p(slot) ~ slot^(power - 1)."""
+    task = build_task("task_mqar", pair_tokens=12, power=0.5)
+    assert isinstance(task, AssociativeRecall)
+    examples = [task.generate(SeededRandom(number), 1) for number in range(2000)]
+    slots = [int(np.flatnonzero(example.scored)[0] - 3) // 2 for example in examples]
     expected = np.arange(1, 6) ** -0.5
     expected *= 2000 / expected.sum()
     assert (abs(np.bincount(slots, minlength=5) - expected) < 5 * expected**0.5).all()
@@ -187,72 +187,80 @@ def test_queries_come_by_the_power_law() -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_sequences_grow_with_their_size_and_fill_a_length(name: str) -> None:
-    of = task(name)
-    lengths = [of.tokens(size) for size in range(1, 8)]
+    task = build_task(name)
+    lengths = [task.tokens(size) for size in range(1, 8)]
     assert lengths == sorted(set(lengths))
     for size, length in enumerate(lengths, start=1):
-        assert of.largest(length) == of.largest(lengths[size] - 1 if size < 7 else length) == size
+        longest = lengths[size] - 1 if size < 7 else length
+        assert task.largest_size(length) == task.largest_size(longest) == size
     with pytest.raises(ConfigError, match=rf"length {lengths[0] - 1}.*{lengths[0]} tokens"):
-        of.largest(lengths[0] - 1)
+        task.largest_size(lengths[0] - 1)
 
 
-def test_a_length_with_more_pairs_than_keys_is_refused() -> None:
+def test_more_pairs_than_keys_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"length 80 has 5 pairs.*data\.keys=4.*keys=5"):
-        task("task_mqar", keys=4).largest(80)
-    assert task("task_mqar", keys=5).largest(80) == 5
+        build_task("task_mqar", keys=4).largest_size(80)
+    assert build_task("task_mqar", keys=5).largest_size(80) == 5
 
 
 @pytest.mark.parametrize(
-    ("name", "knobs", "message"),
+    ("name", "parameters", "message"),
     [
         ("task_copy", {"examples": 0}, "examples=0"),
-        ("task_copy", {"letters": 1}, "letters=1"),
-        ("task_missing_duplicate", {"letters": 1}, "letters=1"),
+        ("task_copy", {"alphabet_size": 1}, "alphabet_size=1"),
+        ("task_missing_duplicate", {"alphabet_size": 1}, "alphabet_size=1"),
         ("task_indirect_indexing", {"shift": 0}, "shift=0"),
         ("task_flip_flop", {"ignore": 1.5}, r"ignore=1\.5"),
         ("task_mqar", {"pair_tokens": 5}, "pair_tokens=5"),
         ("task_mqar", {"power": 0}, "power=0"),
-        ("task_passkey", {"vocabulary": 22}, "vocabulary=22.*23"),
-        ("task_passkey", {"key": 0}, "key=0"),
+        ("task_passkey", {"vocab_size": 22}, "vocab_size=22.*23"),
+        ("task_passkey", {"key_length": 0}, "key_length=0"),
     ],
 )
-def test_a_knob_that_cannot_be_is_refused(name: str, knobs: dict[str, Any], message: str) -> None:
+def test_an_invalid_parameter_is_an_error(
+    name: str, parameters: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        task(name, **knobs)
+        build_task(name, **parameters)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_every_knob_makes_another_task(name: str) -> None:
+def test_every_parameter_changes_the_task(name: str) -> None:
     config = OmegaConf.load(CONF / f"{name}.yaml")
-    knobs = [key for key in config if key not in ("defaults", "_target_")]
-    digests = {task(name).digest(), *(task(name, **{k: _other(config[k])}).digest() for k in knobs)}
-    assert len(digests) == 1 + len(knobs)
-    for knob in knobs:
-        if knob != "examples":
-            one, other = task(name), task(name, **{knob: _other(config[knob])})
-            assert sample(one) != sample(other)
+    assert isinstance(config, DictConfig)
+    changes = {
+        str(key): _changed(value)
+        for key, value in config.items()
+        if key not in ("defaults", "_target_")
+    }
+    task = build_task(name)
+    tasks = {key: build_task(name, **{key: value}) for key, value in changes.items()}
+    digests = {task.digest(), *(other.digest() for other in tasks.values())}
+    assert len(digests) == 1 + len(changes)
+    for key, other in tasks.items():
+        assert key == "examples" or sample(task) != sample(other)
 
 
-def sample(of: Task) -> list[list[int]]:
-    return [of.draw(Draws(number), 8).tokens.tolist() for number in range(30)]
+def sample(task: Task) -> list[list[int]]:
+    return [task.generate(SeededRandom(number), 8).tokens.tolist() for number in range(30)]
 
 
-def _other(value: Any) -> Any:
+def _changed(value: Any) -> Any:
     return value / 2 if isinstance(value, float) else value + 2
 
 
-def test_what_is_drawn_never_changes() -> None:
-    """A generator that draws other sequences makes another dataset: the digest says so."""
-    assert Draws("a", 1).below(10, 6).tolist() == [0, 8, 9, 2, 2, 2]
-    assert Draws("a", 1).distinct(6, 6).tolist() == [0, 5, 3, 4, 1, 2]
-    assert {name: task(name).digest()[:8] for name in SOLVERS} == {
-        "task_copy": "7fdcf4b6",
-        "task_reverse": "a3196c8b",
-        "task_duplicate": "ee54f1f7",
+def test_generated_sequences_never_change() -> None:
+    """A generator that yields other sequences is another dataset, so the digest changes."""
+    assert SeededRandom("a", 1).integers(10, 6).tolist() == [0, 8, 9, 2, 2, 2]
+    assert SeededRandom("a", 1).choice(6, 6).tolist() == [0, 5, 3, 4, 1, 2]
+    assert {name: build_task(name).digest()[:8] for name in SOLVERS} == {
+        "task_copy": "cd3c9aaa",
+        "task_reverse": "4726b4b4",
+        "task_duplicate": "fe0fa4d8",
         "task_even_pairs": "2fa8cb8d",
-        "task_missing_duplicate": "cb4c2944",
-        "task_indirect_indexing": "e4025b0c",
+        "task_missing_duplicate": "4f3a974c",
+        "task_indirect_indexing": "b8553ad8",
         "task_flip_flop": "48d05e9d",
         "task_mqar": "12cd8aac",
-        "task_passkey": "2fcb5cb4",
+        "task_passkey": "91d27665",
     }

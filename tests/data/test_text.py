@@ -9,9 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
+from posenc.config.settings import SPLITS
 from posenc.data.text import TextCorpus
-
-SPLITS = ("train", "validation", "test")
 
 
 @pytest.fixture
@@ -32,8 +31,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_formats(folder: Path) -> None:
     corpus = TextCorpus(train="a.txt", validation="c.jsonl", test="d.parquet")
-    found = {split: list(corpus.documents(split)) for split in corpus.splits()}
-    assert found == {"train": ["first é\n"], "validation": ["one", "two"], "test": ["un", "deux"]}
+    documents = {split: list(corpus.documents(split)) for split in corpus.splits()}
+    assert documents == {
+        "train": ["first é\n"],
+        "validation": ["one", "two"],
+        "test": ["un", "deux"],
+    }
 
 
 def test_another_column(folder: Path) -> None:
@@ -42,11 +45,11 @@ def test_another_column(folder: Path) -> None:
     assert corpus.digest() != TextCorpus(test="d.parquet").digest()
 
 
-def test_a_split_alone_is_enough(folder: Path) -> None:
+def test_a_single_split_is_enough(folder: Path) -> None:
     assert TextCorpus(test=str(folder / "a.txt")).splits() == ("test",)
 
 
-def test_lists_globs_and_repetitions_name_each_file_once(folder: Path) -> None:
+def test_a_file_named_several_times_is_read_once(folder: Path) -> None:
     by_glob = TextCorpus(train="*.txt")
     by_list = TextCorpus(train=["b.txt", "./a.txt", "[ab].txt"])
     from_hydra = TextCorpus(train=OmegaConf.create(["a.txt", "b.txt"]))
@@ -55,7 +58,7 @@ def test_lists_globs_and_repetitions_name_each_file_once(folder: Path) -> None:
     assert by_glob.digest() == by_list.digest() == from_hydra.digest()
 
 
-def test_paths_and_names_do_not_count_but_contents_do(folder: Path) -> None:
+def test_the_digest_depends_on_contents_not_on_paths(folder: Path) -> None:
     before = TextCorpus(train="*.txt")
     documents, digest = list(before.documents("train")), before.digest()
     (folder / "elsewhere").mkdir()
@@ -69,59 +72,63 @@ def test_paths_and_names_do_not_count_but_contents_do(folder: Path) -> None:
 def test_a_few_documents_are_each_cut_in_three(folder: Path) -> None:
     text = "".join(f"{number:03}\n" for number in range(100))
     (folder / "long.txt").write_text(text)
-    corpus = TextCorpus(paths="long.txt", validation_share=0.1, test_share=0.2)
+    corpus = TextCorpus(paths="long.txt", validation_fraction=0.1, test_fraction=0.2)
     parts = [list(corpus.documents(split)) for split in SPLITS]
     assert parts == [[text[:280]], [text[280:320]], [text[320:]]]
 
 
-def test_many_documents_are_split_as_they_are(folder: Path) -> None:
+def test_many_documents_are_assigned_whole(folder: Path) -> None:
     texts = [f"document {number}" for number in range(1000)]
     rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (folder / "many.jsonl").write_text(rows)
-    corpus = TextCorpus(paths="many.jsonl", validation_share=0.1, test_share=0.2)
-    found = {split: list(corpus.documents(split)) for split in SPLITS}
-    assert sorted(chain.from_iterable(found.values())) == sorted(texts)
-    assert 60 < len(found["validation"]) < 140
-    assert 140 < len(found["test"]) < 260
-    other = TextCorpus(paths="many.jsonl", validation_share=0.1, test_share=0.1)
+    corpus = TextCorpus(paths="many.jsonl", validation_fraction=0.1, test_fraction=0.2)
+    by_split = {split: list(corpus.documents(split)) for split in SPLITS}
+    assert sorted(chain.from_iterable(by_split.values())) == sorted(texts)
+    assert 60 < len(by_split["validation"]) < 140
+    assert 140 < len(by_split["test"]) < 260
+    other = TextCorpus(paths="many.jsonl", validation_fraction=0.1, test_fraction=0.1)
     assert other.split_digest("validation") != corpus.split_digest("validation")
 
 
-def test_no_share_no_split(folder: Path) -> None:
-    corpus = TextCorpus(paths="a.txt", test_share=0)
+def test_a_fraction_of_zero_is_no_split(folder: Path) -> None:
+    corpus = TextCorpus(paths="a.txt", test_fraction=0)
     assert corpus.splits() == ("train", "validation")
 
 
 CASES: list[tuple[dict[str, Any], str]] = [
     ({}, "data.train, data.validation and data.test"),
-    ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* excludes data.test"),
+    ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* cannot be combined with data.test"),
     ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
     ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist; give a file, a glob"),
     ({"test": "*.rst"}, r"data.test: '\*.rst' matches no file"),
-    ({"train": []}, "data.train: the list is empty"),
+    ({"train": []}, "data.train is an empty list"),
     ({"train": "."}, r"data.train: '.' is a folder; give its files"),
     ({"train": "empty.txt"}, "data.train: 'empty.txt' is empty"),
-    ({"train": "notes.md"}, "'notes.md' ends in '.md', which is not one of .txt, .jsonl, .parquet"),
+    ({"train": "notes.md"}, "'notes.md' has .* '.md' .*.txt, .jsonl, .parquet"),
     ({"train": "d.parquet", "column": "body"}, "no column 'body'.*: text, title, year"),
     ({"train": "c.jsonl", "column": "body"}, "no column 'body'.*: text, title"),
     ({"train": "d.parquet", "column": "year"}, "column 'year' holds int64, not text"),
-    ({"train": "a.txt", "column": "body"}, "data.column: 'body', but .txt files have no columns"),
-    ({"train": "a.txt", "test_share": 0.1}, "only with data.paths"),
+    ({"train": "a.txt", "column": "body"}, "data.column='body' has no effect"),
+    ({"train": "a.txt", "test_fraction": 0.1}, "only apply to data.paths"),
     ({"train": "fake.parquet"}, "'fake.parquet' is not a Parquet file"),
-    ({"train": "broken.jsonl"}, "'broken.jsonl', line 1: is not JSON"),
-    ({"train": "list.jsonl"}, "'list.jsonl', line 1: is list; give one JSON object a line"),
+    ({"train": "broken.jsonl"}, "'broken.jsonl', line 1 is not JSON"),
+    ({"train": "list.jsonl"}, "'list.jsonl', line 1 is a list; give one JSON object"),
 ]
 
 
-@pytest.mark.parametrize(("knobs", "message"), CASES, ids=[message[:40] for _, message in CASES])
-def test_mistakes_are_named_at_once(folder: Path, knobs: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("parameters", "message"), CASES, ids=[message[:40] for _, message in CASES]
+)
+def test_mistakes_are_reported_before_reading(
+    folder: Path, parameters: dict[str, Any], message: str
+) -> None:
     (folder / "empty.txt").touch()
     (folder / "notes.md").write_text("text")
     (folder / "fake.parquet").write_text("text")
     (folder / "broken.jsonl").write_text("{'text': 1}\n")
     (folder / "list.jsonl").write_text("[1]\n")
     with pytest.raises(ConfigError, match=message):
-        TextCorpus(**knobs)
+        TextCorpus(**parameters)
 
 
 MEBIBYTE = "é".encode() * (1 << 19)
@@ -148,10 +155,10 @@ def test_the_first_byte_that_is_not_utf8_is_named(folder: Path, data: bytes, off
     [
         ('{"title": "x"}', "no column 'text'.*: title"),
         ('{"text": 3}', "line 2: 'text' is int, not text"),
-        ('{"text": "\\ud800"}', "line 2: half a surrogate pair"),
+        ('{"text": "\\ud800"}', "line 2: .*unpaired surrogate"),
     ],
 )
-def test_a_later_row_is_named_by_its_line(folder: Path, row: str, message: str) -> None:
+def test_an_invalid_row_is_reported_with_its_line(folder: Path, row: str, message: str) -> None:
     (folder / "rows.jsonl").write_text('{"text": "x"}\n' + row + "\n")
     with pytest.raises(ConfigError, match=message):
         list(TextCorpus(train="rows.jsonl").documents("train"))

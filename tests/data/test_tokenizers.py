@@ -15,11 +15,11 @@ from posenc.config.errors import ConfigError
 from posenc.data.tokenizers import Tokenizer, load_tokenizer, subword
 from posenc.data.tokenizers.bpe import BPETrainer
 from posenc.data.tokenizers.byte import ByteTokenizer
-from posenc.data.tokenizers.pretrained import pretrained
+from posenc.data.tokenizers.subword import pretrained
 from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
 
 SENTENCE = "the cat sat on the mat, didn't it? Über 123 cats\n\n  sat.\n"
-BPE = BPETrainer(vocabulary=280, train_bytes=10_000).train([SENTENCE * 20])
+BPE = BPETrainer(vocab_size=280, train_bytes=10_000).train([SENTENCE * 20])
 TRICKY = "ab 1.'\n\t_é字\x1c\xa0"
 TEXTS = st.lists(st.text(alphabet=st.sampled_from(TRICKY) | st.characters(codec="utf-8")))
 
@@ -30,7 +30,7 @@ def _ids(tokenizer: Tokenizer, *documents: str) -> list[int]:
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_bytes_are_the_bytes(documents: list[str]) -> None:
+def test_byte_ids_are_the_bytes_of_utf8(documents: list[str]) -> None:
     expected = [id for document in documents for id in [*document.encode(), 256]]
     ids = [int(id) for part in ByteTokenizer().encode(documents) for id in part]
     assert ids == expected
@@ -39,42 +39,42 @@ def test_bytes_are_the_bytes(documents: list[str]) -> None:
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_bpe_decodes_to_what_was_encoded(documents: list[str]) -> None:
+def test_bpe_decodes_to_the_encoded_text(documents: list[str]) -> None:
     ids = [int(id) for part in BPE.encode(documents) for id in part]
     assert BPE.decode(ids) == "".join(documents)
-    assert ids.count(BPE.end_of_text) == len(documents)
+    assert ids.count(BPE.eos_id) == len(documents)
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet=TRICKY, max_size=60)))
-def test_pieces_give_the_tokens_of_the_whole(documents: list[str]) -> None:
+def test_encoding_in_pieces_gives_the_same_tokens(documents: list[str]) -> None:
     whole = Model.from_str(json.dumps(BPE.state()["model"]))
-    expected = [id for text in documents for id in [*whole.encode(text).ids, BPE.end_of_text]]
+    expected = [id for text in documents for id in [*whole.encode(text).ids, BPE.eos_id]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subword, "_PIECE", 3)
         patch.setattr(subword, "_BATCH", 7)
         assert [int(id) for part in BPE.encode(documents) for id in part] == expected
 
 
-def test_a_spelled_out_end_of_text_is_text() -> None:
+def test_a_spelled_out_special_token_is_text() -> None:
     ids = _ids(BPE, "a<|endoftext|>b")
-    assert ids.count(BPE.end_of_text) == 1
+    assert ids.count(BPE.eos_id) == 1
     assert BPE.decode(ids) == "a<|endoftext|>b"
 
 
-def test_bpe_has_the_size_asked_for_and_every_byte() -> None:
+def test_bpe_has_the_requested_size_and_every_byte() -> None:
     assert BPE.vocab_size == 280
     characters = set(pre_tokenizers.ByteLevel.alphabet())
     assert characters < set(BPE.state()["model"]["model"]["vocab"])
 
 
 def test_bpe_learns_the_most_frequent_pair_first() -> None:
-    learned = BPETrainer(vocabulary=258, train_bytes=100).train(["abab abab ba", "cdcdcd"])
+    learned = BPETrainer(vocab_size=258, train_bytes=100).train(["abab abab ba", "cdcdcd"])
     assert learned.state()["model"]["model"]["merges"] == [["a", "b"]]
 
 
 def test_bpe_learns_from_the_first_bytes_only() -> None:
-    short = BPETrainer(vocabulary=300, train_bytes=3001)
+    short = BPETrainer(vocab_size=300, train_bytes=3001)
     documents = [SENTENCE * 20, "é" * 1000, "zzzz " * 100]
     size = len(documents[0].encode())
     seen = [documents[0], "é" * ((3001 - size) // 2)]
@@ -83,7 +83,7 @@ def test_bpe_learns_from_the_first_bytes_only() -> None:
 
 
 @pytest.mark.parametrize("threads", [{"RAYON_NUM_THREADS": "3"}, {"TOKENIZERS_PARALLELISM": "0"}])
-def test_threads_change_nothing(threads: dict[str, str]) -> None:
+def test_the_number_of_threads_changes_nothing(threads: dict[str, str]) -> None:
     script = (
         "import sys, numpy; from posenc.data.tokenizers.bpe import BPETrainer;"
         "texts = [' '.join(str(n * n) for n in range(3000)), sys.argv[1] * 3000];"
@@ -91,19 +91,22 @@ def test_threads_change_nothing(threads: dict[str, str]) -> None:
         "print(t.digest(), numpy.concatenate(list(t.encode(texts))).tolist())"
     )
     texts = [" ".join(str(n * n) for n in range(3000)), SENTENCE * 3000]
-    here = BPETrainer(400, 10**6).train(texts)
+    tokenizer = BPETrainer(400, 10**6).train(texts)
     command = [sys.executable, "-c", script, SENTENCE]
-    there = subprocess.run(command, env=os.environ | threads, capture_output=True, text=True)
-    assert there.stdout.split(" ", 1) == [here.digest(), f"{_ids(here, *texts)}\n"]
+    other = subprocess.run(command, env=os.environ | threads, capture_output=True, text=True)
+    expected = [tokenizer.digest(), f"{_ids(tokenizer, *texts)}\n"]
+    assert other.stdout.split(" ", 1) == expected
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "train_bytes", "message"),
-    [(256, 10, "tokenizer.vocabulary: 256 is less than 257"), (300, 0, "tokenizer.train_bytes: 0")],
+    ("vocab_size", "train_bytes", "message"),
+    [(256, 10, "tokenizer.vocab_size=256 must be 257"), (300, 0, "tokenizer.train_bytes=0")],
 )
-def test_impossible_bpe(vocabulary: int, train_bytes: int, message: str) -> None:
+def test_impossible_bpe_parameters_are_an_error(
+    vocab_size: int, train_bytes: int, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        BPETrainer(vocabulary, train_bytes)
+        BPETrainer(vocab_size, train_bytes)
 
 
 def test_words_are_numbered_by_frequency_then_alphabet() -> None:
@@ -113,7 +116,7 @@ def test_words_are_numbered_by_frequency_then_alphabet() -> None:
     assert tokenizer.decode([2, 1, 0, 0, 4, 3, 0]) == "a b\n\n<unk> c\n"
 
 
-def test_words_without_an_unknown_one_have_it_all_the_same() -> None:
+def test_the_unknown_word_is_always_in_the_vocabulary() -> None:
     assert WordTrainer().train(["a a a"]).state() == {"words": ["a", "<eos>", "<unk>"]}
 
 
@@ -133,13 +136,13 @@ def test_wikitext_has_its_published_number_of_tokens(
     [ByteTokenizer(), BPE, WordTokenizer(["a", "<eos>", "<unk>"])],
     ids=lambda tokenizer: tokenizer.kind,
 )
-def test_a_saved_tokenizer_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_loads_as_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = load_tokenizer(tmp_path / "tokenizer.json")
     assert type(loaded) is type(tokenizer)
     assert loaded.digest() == tokenizer.digest()
     assert loaded.vocab_size == tokenizer.vocab_size
-    assert loaded.end_of_text == tokenizer.end_of_text
+    assert loaded.eos_id == tokenizer.eos_id
     assert _ids(loaded, SENTENCE, "a a") == _ids(tokenizer, SENTENCE, "a a")
 
 
@@ -155,14 +158,14 @@ def words_file(tmp_path: Path) -> Path:
 
 def test_a_pretrained_file_encodes_whole_documents(words_file: Path) -> None:
     tokenizer = pretrained(str(words_file), "</s>")
-    assert (tokenizer.vocab_size, tokenizer.end_of_text) == (10, 9)
+    assert (tokenizer.vocab_size, tokenizer.eos_id) == (10, 9)
     assert _ids(tokenizer, "a b a b", "b") == [0, 1, 0, 1, 9, 1, 9]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subword, "_PIECE", 1)
         assert _ids(tokenizer, "a b a b") == [0, 1, 0, 1, 9]
 
 
-def test_pretrained_mistakes(words_file: Path, tmp_path: Path) -> None:
+def test_pretrained_errors(words_file: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer.path is missing"):
         pretrained(None, "</s>")
@@ -170,5 +173,5 @@ def test_pretrained_mistakes(words_file: Path, tmp_path: Path) -> None:
         pretrained("nowhere.json", "</s>")
     with pytest.raises(ConfigError, match=r"other.json' is not a file of the `tokenizers` library"):
         pretrained(str(tmp_path / "other.json"), "</s>")
-    with pytest.raises(ConfigError, match=r"end_of_text: '<s>' is not one of the 4 tokens.*</s>"):
+    with pytest.raises(ConfigError, match=r"eos_token: '<s>' is not one of the 4 tokens.*</s>"):
         pretrained(str(words_file), "<s>")

@@ -1,4 +1,4 @@
-"""A very small run with a short text to be measured on."""
+"""A very small run and the short text that it is evaluated on."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from posenc.sweeps.job import main as job
 from posenc.sweeps.plan import plan
 
 TEXT = 397
-"""Bytes of the text; with the end of text there are 398 tokens, a multiple of no length here."""
+"""Bytes of the text. Its 398 tokens (with the end of text) are no multiple of any length here."""
 
 
 @pytest.fixture(scope="session")
 def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """RoPE trained for 40 steps at 24 tokens, nothing measured yet but one row."""
+    """RoPE trained for 40 steps at 24 tokens, with one row evaluated."""
     folder = tmp_path_factory.mktemp("short")
     (folder / "short.txt").write_bytes((corpus / "validation.txt").read_bytes()[:TEXT])
     model = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
@@ -37,7 +37,7 @@ def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDire
 
 @pytest.fixture
 def short_tokens(short_run: RunDirectory) -> Tensor:
-    """The tokens [398] that the run is measured on, from the file itself."""
+    """The tokens [398] that the run is evaluated on, from the file itself."""
     file = short_run.config().data.validation
     text = np.frombuffer(Path(file).read_bytes(), dtype=np.uint8).astype(np.int64)
     return torch.cat([torch.from_numpy(text), torch.tensor([256])])

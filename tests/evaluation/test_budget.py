@@ -1,64 +1,64 @@
-"""A measurement that a budget, or a person, cuts short."""
+"""A measurement that is cut short, by a budget or by the user."""
 
 import numpy as np
 import pytest
+import torch
 
 from posenc.cli import main
-from posenc.data.build import build_data
-from posenc.data.tokenized import TokenArray
-from posenc.evaluation.budget import Budget
+from posenc.data.build_data import build_data
+from posenc.data.dataset import TokenArray
 from posenc.evaluation.evaluate import evaluate
-from posenc.evaluation.protocols.nonoverlapping import blocks
-from posenc.evaluation.protocols.sliding import slides
-from posenc.evaluation.rows import missing, requested
-from posenc.evaluation.windows import StreamWindows
+from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
+from posenc.evaluation.protocols.sliding import sliding
+from posenc.evaluation.requests import missing_rows, requested_rows
+from posenc.evaluation.windows import Budget, TokenWindows
 from posenc.runs.run_directory import RunDirectory
 
-STREAM = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, end_of_text=0)
+TOKENS = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, eos_id=0)
 
 
 def test_without_a_budget_windows_are_read_in_order() -> None:
-    windows = StreamWindows(STREAM, blocks(1000, 7))
+    windows = TokenWindows(TOKENS, nonoverlapping(1000, 7))
     for budget in (Budget(), Budget(tokens=1000), Budget(tokens=10**9)):
-        assert Budget.order(budget, windows).tolist() == list(range(143))
+        assert budget.order(windows).tolist() == list(range(143))
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 300, 999])
-def test_a_budget_of_tokens_is_kept_with_whole_windows_spread_evenly(tokens: int) -> None:
-    windows = StreamWindows(STREAM, blocks(1000, 10))
-    chosen = Budget(tokens=tokens).order(windows)
-    assert len(chosen) == len(set(chosen.tolist())) == max(1, tokens // 10)
-    assert (np.diff(chosen) > 0).all()
-    gaps = np.diff([-1, *chosen, 100])
-    assert gaps.max() <= 3 * 100 / len(chosen)
+def test_a_budget_of_tokens_leaves_whole_windows_spread_evenly(tokens: int) -> None:
+    windows = TokenWindows(TOKENS, nonoverlapping(1000, 10))
+    order = Budget(tokens=tokens).order(windows)
+    assert len(order) == len(set(order.tolist())) == max(1, tokens // 10)
+    assert (np.diff(order) > 0).all()
+    gaps = np.diff([-1, *order, 100])
+    assert gaps.max() <= 3 * 100 / len(order)
 
 
-def test_whenever_seconds_run_out_the_windows_so_far_are_spread_evenly() -> None:
-    windows = StreamWindows(STREAM, slides(1000, 8, 1))
+def test_windows_are_spread_evenly_whenever_a_budget_of_seconds_runs_out() -> None:
+    windows = TokenWindows(TOKENS, sliding(1000, 8, 1))
     order = Budget(seconds=1.0).order(windows)
     assert sorted(order.tolist()) == list(range(len(windows.lengths)))
-    for so_far in (5, 17, 100, 500):
-        gaps = np.diff([-1, *np.sort(order[:so_far]), len(order)])
-        assert gaps.max() <= 3 * len(order) / so_far
-    assert Budget(seconds=1.0).spent(1.0) and not Budget(seconds=1.0).spent(0.9)
-    assert not Budget().spent(1e9)
+    for read in (5, 17, 100, 500):
+        gaps = np.diff([-1, *np.sort(order[:read]), len(order)])
+        assert gaps.max() <= 3 * len(order) / read
+    assert Budget(seconds=1.0).is_spent(1.0) and not Budget(seconds=1.0).is_spent(0.9)
+    assert not Budget().is_spent(1e9)
 
 
-def test_the_hash_is_of_the_targets_however_they_are_cut() -> None:
-    whole = {
-        windows.digest(np.random.default_rng(0).permutation(len(windows.lengths)))
-        for spans in (blocks(1000, 7), blocks(1000, 1000), slides(1000, 8, 3))
-        if (windows := StreamWindows(STREAM, spans))
-    }
-    assert len(whole) == 1
-    tens = StreamWindows(STREAM, blocks(1000, 10))
-    parts = [tens.digest(np.array(of)) for of in ([0, 1], [1, 0], [0, 2], [1, 2], [0])]
-    assert parts[0] == parts[1] and len({*whole, *parts}) == 5
-    other = TokenArray(np.arange(1000)[::-1], words=1, bytes=1, documents=1, end_of_text=0)
-    assert StreamWindows(other, blocks(1000, 10)).digest(np.arange(100)) not in whole
+def test_the_hash_depends_on_the_targets_not_on_the_windows() -> None:
+    hashes = set()
+    for spans in (nonoverlapping(1000, 7), nonoverlapping(1000, 1000), sliding(1000, 8, 3)):
+        windows = TokenWindows(TOKENS, spans)
+        numbers = np.random.default_rng(0).permutation(len(windows.lengths))
+        hashes.add(windows.digest(numbers))
+    assert len(hashes) == 1
+    windows = TokenWindows(TOKENS, nonoverlapping(1000, 10))
+    parts = [windows.digest(np.array(numbers)) for numbers in ([0, 1], [1, 0], [0, 2], [1, 2], [0])]
+    assert parts[0] == parts[1] and len({*hashes, *parts}) == 5
+    other = TokenArray(np.arange(1000)[::-1], words=1, bytes=1, documents=1, eos_id=0)
+    assert TokenWindows(other, nonoverlapping(1000, 10)).digest(np.arange(100)) not in hashes
 
 
-def test_a_row_that_a_budget_cuts_short_says_so(
+def test_a_row_cut_short_by_a_budget_reports_its_coverage(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [f"run={short_run.path}", "evaluation=sliding", "evaluation.stride=2"]
@@ -70,14 +70,14 @@ def test_a_row_that_a_budget_cuts_short_says_so(
     assert all(row["full_count"] == 398 and row["words"] is None for row in rows)
     assert main(["evaluate", *words, lengths, "evaluation.budget_seconds=1e-9"]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]
-    assert [row["coverage"] < 1 for row in rows] == [False, False]  # one batch is all of it
+    assert [row["coverage"] < 1 for row in rows] == [False, False]  # a single batch is everything
     small = ["evaluation.budget_seconds=1e-9", "evaluation.batch_tokens=1"]
     assert main(["evaluate", *words, lengths, *small]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]
     assert [row["count"] for row in rows] == [2, 2]
 
 
-def test_stopped_in_the_middle_it_goes_on_with_what_is_missing(short_run: RunDirectory) -> None:
+def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunDirectory) -> None:
     config = short_run.config()
     config.evaluation.update(
         {
@@ -90,23 +90,25 @@ def test_stopped_in_the_middle_it_goes_on_with_what_is_missing(short_run: RunDir
         }
     )
     data = build_data(config, print)
-    wanted = requested(config, data.fingerprint)
+    requested = requested_rows(config, data.fingerprint)
     short_run.evaluation_file.unlink()
-    calls: list[float] = []
 
-    def until(limit: int) -> list[float]:
-        def go_on(done: float, rate: float) -> bool:
-            calls.append(done)
-            return len(calls) < limit
+    def evaluate_missing(calls: int) -> list[float]:
+        """Evaluate until the progress was reported `calls` times; return what was reported."""
+        progress: list[float] = []
 
-        evaluate(short_run, config, data, missing(wanted, short_run.rows()), go_on)
-        return calls
+        def on_progress(done: float, rate: float) -> bool:
+            progress.append(done)
+            return len(progress) < calls
 
-    shares = until(15)
-    assert len(shares) == 15 and shares == sorted(shares) and 0 < shares[-1] < 1
-    there = short_run.rows()
-    assert 0 < len(there) < len(wanted)
-    calls.clear()
-    assert until(10**9)[-1] == pytest.approx(1.0)
-    assert missing(wanted, short_run.rows()) == []
-    assert all(row in short_run.rows() for row in there)
+        missing = missing_rows(requested, short_run.rows())
+        evaluate(short_run, config, data, missing, torch.device("cpu"), on_progress)
+        return progress
+
+    progress = evaluate_missing(15)
+    assert len(progress) == 15 and progress == sorted(progress) and 0 < progress[-1] < 1
+    rows = short_run.rows()
+    assert 0 < len(rows) < len(requested)
+    assert evaluate_missing(10**9)[-1] == pytest.approx(1.0)
+    assert missing_rows(requested, short_run.rows()) == []
+    assert all(row in short_run.rows() for row in rows)

@@ -1,25 +1,25 @@
-"""The windows of every protocol, and what of them is refused."""
+"""The windows of every protocol, and settings that are an error."""
 
 import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from posenc.cli import main
-from posenc.evaluation.protocols.fixed_target import fixed
-from posenc.evaluation.protocols.last_k import ends
-from posenc.evaluation.protocols.nonoverlapping import blocks
-from posenc.evaluation.protocols.sliding import slides
-from posenc.evaluation.windows import Spans
+from posenc.evaluation.protocols.fixed_target import fixed_target
+from posenc.evaluation.protocols.last_k import last_k
+from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
+from posenc.evaluation.protocols.sliding import sliding
 from posenc.runs.run_directory import RunDirectory
 
 
-def test_one_command_measures_everything_and_the_same_tokens_have_one_hash(
+def test_one_command_measures_everything_and_equal_targets_have_one_hash(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    knobs = ["stride=3", "k=11", "targets=11", "lengths=[24,61]"]
+    parameters = ["stride=3", "k=11", "targets=11", "lengths=[24,61]"]
     words = [f"run={short_run.path}", "evaluation=everything"]
-    assert main(["evaluate", *words, *(f"evaluation.{knob}" for knob in knobs)]) == 0
+    assert main(["evaluate", *words, *(f"evaluation.{parameter}" for parameter in parameters)]) == 0
     printed = capsys.readouterr().out
     for protocol in ("nonoverlapping", "by_position", "sliding", "last_k", "fixed_target"):
         assert printed.count(protocol) == 2
@@ -35,30 +35,30 @@ def test_one_command_measures_everything_and_the_same_tokens_have_one_hash(
     assert len({*whole, hashes["last_k", 24], hashes["last_k", 61]}) == 3
 
 
-def places(spans: Spans) -> list[int]:
-    return [at for _, first, stop in spans.tolist() for at in range(first, stop)]
+def scored_targets(spans: NDArray[np.int64]) -> list[int]:
+    return [i for _, first, stop in spans.tolist() for i in range(first, stop)]
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 24, 25, 100, 398])
 @pytest.mark.parametrize("length", [1, 5, 24])
-def test_windows_score_each_token_once_and_are_no_longer_than_told(
+def test_windows_score_each_token_once_and_have_at_most_the_length(
     tokens: int, length: int
 ) -> None:
-    """Streams shorter than a window and tails included."""
-    everything = list(range(tokens))
-    assert places(blocks(tokens, length)) == everything
+    """Texts shorter than a window and tails included."""
+    every_token = list(range(tokens))
+    assert scored_targets(nonoverlapping(tokens, length)) == every_token
     for stride in range(1, length + 1):
-        spans = slides(tokens, length, stride)
-        assert places(spans) == everything
+        spans = sliding(tokens, length, stride)
+        assert scored_targets(spans) == every_token
         start, first, stop = spans.T
         assert (stop - start <= length).all() and (start >= 0).all()
         assert (np.minimum(first, length - stride) <= first - start).all()
         assert len(spans) <= 1 + math.ceil(max(0, tokens - length + stride) / stride)
-        assert places(ends(tokens, length, stride)) == [
-            at for at in everything[: tokens - tokens % length] if at % length >= length - stride
+        assert scored_targets(last_k(tokens, length, stride)) == [
+            i for i in every_token[: tokens - tokens % length] if i % length >= length - stride
         ]
-    assert np.array_equal(slides(tokens, length, length), blocks(tokens, length))
-    assert np.array_equal(fixed(tokens, length, length, 1), ends(tokens, length, 1))
+    assert np.array_equal(sliding(tokens, length, length), nonoverlapping(tokens, length))
+    assert np.array_equal(fixed_target(tokens, length, 1, length), last_k(tokens, length, 1))
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,20 @@ def test_windows_score_each_token_once_and_are_no_longer_than_told(
         (["evaluation=sliding", "evaluation.stride=25"], "evaluation.stride=25 is more than the"),
         (["evaluation=last_k", "evaluation.k=25"], "shortest evaluation length 24"),
         (["evaluation=fixed_target", "evaluation.targets=0"], "must be above 0"),
-        (["evaluation.stride=4"], "read by sliding alone"),
+        (["evaluation.stride=4"], "only used by the protocol sliding"),
         (["evaluation=sliding", "evaluation.stride=null"], "evaluation.stride is missing"),
         (["evaluation.protocols=[]"], "evaluation.protocols is empty"),
+        (["evaluation.protocols=[sliding9]"], "unknown protocol sliding9"),
         (["evaluation=last_k", "evaluation.k=2", "evaluation.lengths=[500]"], "398 tokens, fewer"),
         (["evaluation.budget_seconds=-1"], "must be above 0"),
         (["evaluation.budget_tokens=1.5"], "must be a whole number or null"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_one_message(
+def test_invalid_settings_are_one_error_message(
     words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = short_run.evaluation_file.read_bytes()
     assert main(["evaluate", f"run={short_run.path}", *words]) == 2
-    told = capsys.readouterr().err
-    assert message in " ".join(told.split()) and "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert message in " ".join(printed.split()) and "Traceback" not in printed
     assert short_run.evaluation_file.read_bytes() == before

@@ -1,4 +1,4 @@
-"""The rows of an evaluation, at the edges."""
+"""The rows of `evaluation.json`, and which requested rows are missing."""
 
 import math
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posenc.data.token_array import TokenArray
-from posenc.evaluation.measure import Measurement
-from posenc.evaluation.protocols.last_k import ends
-from posenc.evaluation.protocols.nonoverlapping import blocks
-from posenc.evaluation.rows import missing, row
-from posenc.evaluation.windows import StreamWindows
+from posenc.data.dataset import TokenArray
+from posenc.evaluation.evaluate import row
+from posenc.evaluation.protocols.last_k import last_k
+from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
+from posenc.evaluation.requests import missing_rows
+from posenc.evaluation.scoring import Measurement
+from posenc.evaluation.windows import TokenWindows
 
 KEY: dict[str, Any] = {
     "data": "f",
@@ -24,50 +25,50 @@ KEY: dict[str, Any] = {
     "budget_seconds": None,
     "budget_tokens": None,
 }
-STREAM = TokenArray(np.zeros(3000), words=3, bytes=3000, documents=1, end_of_text=0)
+TOKENS = TokenArray(np.zeros(3000), words=3, bytes=3000, documents=1, eos_id=0)
 
 
-def test_a_text_of_hardly_any_words_has_no_perplexity_per_word() -> None:
+def test_a_text_with_hardly_any_words_has_no_perplexity_per_word() -> None:
     result = Measurement(np.full(3, 2000.0), np.full(3, 1000), 1.0, np.arange(1000))
-    made = row(KEY, result, StreamWindows(STREAM, blocks(3000, 3)), "text")
-    assert made["sum"] == 6000.0 and made["count"] == 3000 and made["loss"] == 2.0
-    assert made["perplexity_per_word"] is None
-    assert made["perplexity"] == made["perplexity_per_byte"]
-    assert made["coverage"] == 1 and made["full_count"] == 3000
+    actual = row(KEY, result, TokenWindows(TOKENS, nonoverlapping(3000, 3)), "text")
+    assert actual["sum"] == 6000.0 and actual["count"] == 3000 and actual["loss"] == 2.0
+    assert actual["perplexity_per_word"] is None
+    assert actual["perplexity"] == actual["perplexity_per_byte"]
+    assert actual["coverage"] == 1 and actual["full_count"] == 3000
 
 
-def test_words_and_bytes_are_told_of_a_whole_split_alone() -> None:
+def test_words_and_bytes_are_reported_for_a_whole_split_only() -> None:
     result = Measurement(np.array([0.0, 0.0, 1400.0]), np.array([0, 0, 700]), 1.0, np.arange(700))
-    made = row({**KEY, "stride": 1}, result, StreamWindows(STREAM, ends(3000, 3, 1)), "text")
-    assert made["count"] == 700 and made["full_count"] == 1000
-    assert made["coverage"] == pytest.approx(7 / 30)
-    assert made["perplexity"] == pytest.approx(math.exp(2))
-    assert all(made[name] is None for name in ("words", "bytes", "perplexity_per_byte"))
+    actual = row({**KEY, "stride": 1}, result, TokenWindows(TOKENS, last_k(3000, 3, 1)), "text")
+    assert actual["count"] == 700 and actual["full_count"] == 1000
+    assert actual["coverage"] == pytest.approx(7 / 30)
+    assert actual["perplexity"] == pytest.approx(math.exp(2))
+    assert all(actual[name] is None for name in ("words", "bytes", "perplexity_per_byte"))
 
 
-def test_accuracies_stand_where_a_protocol_asks_for_them() -> None:
-    windows = StreamWindows(STREAM, blocks(3000, 3))
+def test_accuracies_are_reported_if_counted() -> None:
+    windows = TokenWindows(TOKENS, nonoverlapping(3000, 3))
     result = Measurement(np.full(3, 1.0), np.full(3, 1000), 1.0, np.arange(1000), 1500, 250)
-    made = row(KEY, result, windows, "text")
-    assert made["accuracy"] == 0.5 and made["exact"] == 0.25
+    actual = row(KEY, result, windows, "text")
+    assert actual["accuracy"] == 0.5 and actual["exact"] == 0.25
 
 
-def test_missing_rows_are_those_of_another_key() -> None:
-    for other in ({"length": 4}, {"stride": 2}, {"swap": "pi"}, {"longest": 9}):
-        wanted = {**KEY, **other}
-        assert missing([KEY, wanted], [{**KEY, "count": 5, "full_count": 5}]) == [wanted]
+def test_a_row_with_another_key_is_missing() -> None:
+    for change in ({"length": 4}, {"stride": 2}, {"swap": "pi"}, {"longest": 9}):
+        other = {**KEY, **change}
+        assert missing_rows([KEY, other], [{**KEY, "count": 5, "full_count": 5}]) == [other]
 
 
-def test_a_row_that_a_budget_cut_short_serves_that_budget_alone() -> None:
-    cut = {**KEY, "budget_tokens": 5, "count": 5, "full_count": 10}
+def test_a_row_cut_short_by_a_budget_satisfies_the_same_budget_only() -> None:
+    cut_short = {**KEY, "budget_tokens": 5, "count": 5, "full_count": 10}
     same, other = {**KEY, "budget_tokens": 5}, {**KEY, "budget_tokens": 9}
-    assert missing([same], [cut]) == []
-    assert missing([other], [cut]) == [other]
-    assert missing([KEY], [cut]) == [KEY]
-    whole = {**cut, "count": 10}
-    assert missing([KEY], [whole]) == missing([same], [whole]) == []
+    assert missing_rows([same], [cut_short]) == []
+    assert missing_rows([other], [cut_short]) == [other]
+    assert missing_rows([KEY], [cut_short]) == [KEY]
+    complete = {**cut_short, "count": 10}
+    assert missing_rows([KEY], [complete]) == missing_rows([same], [complete]) == []
 
 
-def test_a_row_of_a_version_without_budgets_is_whole() -> None:
+def test_a_row_without_budget_fields_is_complete() -> None:
     old = {name: KEY[name] for name in ("data", "split", "protocol", "length", "stride", "swap")}
-    assert missing([KEY], [{**old, "count": 5}]) == []
+    assert missing_rows([KEY], [{**old, "count": 5}]) == []

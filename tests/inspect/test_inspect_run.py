@@ -152,5 +152,5 @@ def test_a_run_that_is_not_trained_yet(
 ) -> None:
     run = small_run("encoding=nope")
     assert main(["inspect", f"run={run.path}"]) == 1
-    assert "train it to its end first" in " ".join(capsys.readouterr().err.split())
+    assert "finish its training first" in " ".join(capsys.readouterr().err.split())
     assert not (run.path / "inspect").exists()

@@ -54,10 +54,10 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         },
         "encoding": {"_target_": f"posenc.encodings.{choice}", **ENCODINGS.get(choice, {})},
         "data": {"_target_": "posenc.data.python_stdlib"},
-        "tokenizer": {"_target_": "posenc.data.bpe", "vocabulary": 2048},
+        "tokenizer": {"_target_": "posenc.data.bpe", "vocab_size": 2048},
         "model": {"_target_": "posenc.model", "width": 128, "layers": 4, "heads": 4},
         "optimizer": {"_target_": "adamw", "_partial_": True, "learning_rate": 0.002},
-        "schedule": {"_target_": "cosine", "_partial_": True, "warmup": 0.05},
+        "schedule": {"_target_": "cosine", "_partial_": True, "warmup_fraction": 0.05},
         "about": None,
         "outputs_dir": "outputs",
         "frozen": {

@@ -94,7 +94,7 @@ def test_the_page_says_what_was_measured(reported: SimpleNamespace) -> None:
         "1,048,576 parameters",
         "1,500,000 tokens a run",
         "python_stdlib (data f00dfeed)",
-        "bpe (vocabulary 2048)",
+        "bpe (vocab_size 2048)",
         "81,920 tokens scored at each length",
         "every token is scored once",
         "float32",

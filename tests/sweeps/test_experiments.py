@@ -13,7 +13,7 @@ from posenc.claims.evidence import Evidence
 from posenc.claims.judge import judge
 from posenc.claims.parse import parse_claims
 from posenc.config.compose import compose
-from posenc.evaluation.rows import requested
+from posenc.evaluation.requests import requested_rows
 from posenc.sweeps.facts import check_components
 from posenc.sweeps.grids import jobs_of
 from posenc.sweeps.plan import resolved
@@ -36,7 +36,7 @@ class Planned:
         self.timing = [{"tokens_per_second": 100.0 + place + seed, "memory_mb": 90.0 + place}]
         self.rows = [
             row | {"count": 9, "full_count": 9, "tokens_hash": "a", "loss": loss, "accuracy": 0.5}
-            for row in requested(config, "f")
+            for row in requested_rows(config, "f")
             if (loss := 3 + place + 0.1 * log(row["length"]) + 0.01 * len(str(row)) + 0.001 * seed)
         ]
 

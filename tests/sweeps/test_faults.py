@@ -39,8 +39,8 @@ class Greedy(NoPE):
         return x
 
 class Diverging(NoPE):
-    def progress(self, done):
-        self.factor = 1.0 if done <= 0.5 else float("nan")
+    def set_training_progress(self, fraction):
+        self.factor = 1.0 if fraction <= 0.5 else float("nan")
 
     def embed(self, x, pos):
         return x * self.factor
@@ -99,7 +99,7 @@ def test_out_of_memory_in_evaluation_halves_the_batch_and_goes_on(
     run = small_run(*greedy(200), *overrides)
     with caplog.at_level(logging.WARNING):
         assert job([str(run.path), "--module", "own_faults"]) == FINISHED
-    assert "out of memory with evaluation.batch_tokens=984; going on with 480" in caplog.text
+    assert "out of memory with evaluation.batch_tokens=984; continuing with 480" in caplog.text
     roomy = small_run(*greedy(5000), *overrides)
     assert job([str(roomy.path), "--module", "own_faults"]) == FINISHED
     for small, large in zip(run.rows(), roomy.rows(), strict=True):
@@ -143,8 +143,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_state(
     assert job([str(run.path), "--module", "own_faults"]) == FAILED
     error = run.status().error
     assert error is not None and "the loss is not a number at step 21 (nan)" in error
-    assert "the last good state is kept: the checkpoint of step 19" in error
-    assert [c.step for c in checkpoint.found(run.checkpoints) if c.intact()] == [20, 19]
+    assert "the checkpoint of step 19 is kept" in error
+    assert [c.step for c in checkpoint.list_checkpoints(run.checkpoints) if c.is_intact()] == [
+        20,
+        19,
+    ]
     assert [row["step"] for row in run.metrics()] == list(range(1, 21))
 
 
@@ -224,13 +227,13 @@ def test_a_checkpoint_of_others_runs_no_code(
     monkeypatch.chdir(tmp_path)
     run = small_run()
     payload = {"state_dict": {"model.x": Evil()}, "global_step": 7}
-    checkpoint.save(run.checkpoints, 7, lambda path: torch.save(payload, path))
+    checkpoint.save_checkpoint(run.checkpoints, 7, lambda path: torch.save(payload, path))
     assert job([str(run.path)]) == FAILED
-    assert "is no checkpoint of this run" in str(run.status().error)
+    assert "is not a checkpoint of this run" in str(run.status().error)
     for path in run.checkpoints.iterdir():
         path.unlink()
-    checkpoint.save(run.checkpoints, 40, lambda path: torch.save(payload, path))
+    checkpoint.save_checkpoint(run.checkpoints, 40, lambda path: torch.save(payload, path))
     assert posenc(["evaluate", f"run={run.path}"]) == 1
     told = capsys.readouterr().err
-    assert "is no checkpoint of this run" in told and "Traceback" not in told
+    assert "is not a checkpoint of this run" in told and "Traceback" not in told
     assert not (tmp_path / "code_was_run").exists()

@@ -63,7 +63,7 @@ def test_it_interrupts_a_run_that_goes_on_once_there_is_space(
         process = subprocess.Popen(
             [sys.executable, "-m", "posenc.sweeps.job", str(run.path)], stdout=log, stderr=log
         )
-    while not checkpoint.found(run.checkpoints):
+    while not checkpoint.list_checkpoints(run.checkpoints):
         assert process.poll() is None, run.log_file.read_text()
         time.sleep(0.005)
     filler = fill(small_disk)

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import steps_of
-from posenc.data.build import build_data
+from posenc.data.build_data import build_data
 from posenc.model.build import build_model
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, runs_of
@@ -68,7 +68,7 @@ def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
     for job in plan(
         [[*small_job, f"encoding={name}"] for name in ("nope", "t5")], [], "", lambda _: None
     ):
-        batches = job.data.training(job.config.train_length, job.config.seed)
+        batches = job.data.training_batches(job.config.train_length, job.config.seed)
         seen.append(torch.stack([x for x, *_ in loader(batches, steps_of(job.config), 30)]))
     assert len(seen[0]) == 10
     assert torch.equal(*seen)

@@ -16,7 +16,7 @@ from posenc.sweeps.execute import FINISHED
 from posenc.sweeps.exits import BUSY, INTERRUPTED
 from posenc.sweeps.job import main
 from posenc.sweeps.plan import plan
-from posenc.training.checkpoint import found
+from posenc.training.checkpoint import list_checkpoints
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -110,7 +110,7 @@ def test_an_encoding_is_dropped_in_training_and_stays_so_for_evaluation(
     losses = [[row["loss"] for row in r.metrics()] for r in (plain, run)]
     assert losses[0][:20] == losses[1][:20]
     assert all(a != b for a, b in zip(losses[0][20:], losses[1][20:], strict=True))
-    [saved] = [c for c in found(run.checkpoints) if c.step == 40]
+    [saved] = [c for c in list_checkpoints(run.checkpoints) if c.step == 40]
     assert bool(saved.weights()["encoding._extra_state"])
     assert sums(plain) != sums(run)
 
@@ -121,7 +121,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(small_run: SmallR
     wait_for_step(run, 5, process)
     process.kill()
     process.wait()
-    assert not found(run.checkpoints)
+    assert not list_checkpoints(run.checkpoints)
     finish(run)
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
 
@@ -134,7 +134,7 @@ def test_a_corrupt_checkpoint_gives_way_to_the_one_before(small_run: SmallRun) -
     wait_for_step(run, 20, process)
     process.kill()
     process.wait()
-    newest, before = found(run.checkpoints)
+    newest, before = list_checkpoints(run.checkpoints)
     with newest.path.open("r+b") as file:
         file.seek(newest.path.stat().st_size // 2)
         file.write(b"\0\1\2\3garbage")
@@ -147,13 +147,13 @@ def test_a_corrupt_checkpoint_gives_way_to_the_one_before(small_run: SmallRun) -
 
 def test_a_finished_run_lacks_only_what_is_newly_asked_for(small_run: SmallRun) -> None:
     run = finish(small_run())
-    checkpoint = found(run.checkpoints)[0]
+    checkpoint = list_checkpoints(run.checkpoints)[0]
     again = small_run("evaluation.factors=[1,4,8]")
     assert again.path == run.path
     assert run.status().state == "pending"
     finish(run)
     assert sorted({row["length"] for row in run.rows()}) == [24, 96, 192]
-    assert found(run.checkpoints)[0] == checkpoint
+    assert list_checkpoints(run.checkpoints)[0] == checkpoint
     assert len(run.metrics()) == 40
 
 
@@ -195,7 +195,7 @@ def test_a_job_whose_launcher_dies_checkpoints_and_is_interrupted(small_run: Sma
         time.sleep(0.05)
     status = run.status()
     assert (status.state, status.error) == ("interrupted", "its launcher died")
-    assert found(run.checkpoints)[0].step == len(run.metrics())
+    assert list_checkpoints(run.checkpoints)[0].step == len(run.metrics())
 
 
 def test_an_exception_in_the_run_ends_in_its_status(small_run: SmallRun) -> None:

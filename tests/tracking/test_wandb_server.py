@@ -185,12 +185,12 @@ def test_the_figures_of_the_report_are_uploaded_once(server, run, folder, config
 
 
 def test_checkpoints_are_uploaded_as_artifacts_only_on_request(server, run, config):
-    from posenc.training.checkpoint import save
+    from posenc.training.checkpoint import save_checkpoint
 
     def write(path: Path) -> None:
         path.write_bytes(b"weights")
 
-    save(run.checkpoints, 3, write)
+    save_checkpoint(run.checkpoints, 3, write)
     for checkpoints in (False, True):
         tracker = WandbTracker(mode="online", checkpoints=checkpoints)
         tracker.start(run, config)

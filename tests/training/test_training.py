@@ -10,20 +10,19 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from posenc.data.token_array import TokenArray
-from posenc.data.windows import spread
+from posenc.data.dataset import TokenArray
+from posenc.data.tokenized import evenly_spaced_windows
 from posenc.model.build import build_model
-from posenc.training import checkpoint
-from posenc.training.module import LanguageModel
+from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, save_checkpoint
+from posenc.training.module import LanguageModel, validation_loss
 from posenc.training.optimizer import adamw
 from posenc.training.schedule import constant, cosine
-from posenc.training.validation import validation_loss
 
 Configured = Callable[..., DictConfig]
 
 
-def test_cosine_rises_then_falls_to_its_floor() -> None:
-    factors = [cosine(step, 100, warmup=0.1, floor=0.2) for step in range(101)]
+def test_cosine_warms_up_then_falls_to_its_minimum() -> None:
+    factors = [cosine(step, 100, warmup_fraction=0.1, min_lr_ratio=0.2) for step in range(101)]
     assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert factors[10] == 1.0
     assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi / 2)))
@@ -31,11 +30,11 @@ def test_cosine_rises_then_falls_to_its_floor() -> None:
     assert factors[10:] == sorted(factors[10:], reverse=True)
 
 
-def test_constant_rises_and_stays() -> None:
-    assert [constant(step, 10, warmup=0.2) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+def test_constant_warms_up_and_stays() -> None:
+    assert [constant(step, 10, warmup_fraction=0.2) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
 
 
-def test_weight_decay_is_for_matrices() -> None:
+def test_weight_decay_applies_to_matrices_only() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     optimizer = adamw(model, learning_rate=1e-3, betas=[0.9, 0.95], weight_decay=0.1)
     decayed = [group["weight_decay"] for group in optimizer.param_groups for _ in group["params"]]
@@ -48,71 +47,71 @@ def write(value: float) -> Callable[[Path], None]:
     return lambda path: torch.save({"state_dict": {"model.w": torch.tensor(value)}}, path)
 
 
-def test_the_newest_two_checkpoints_are_kept_and_named_by_content(tmp_path: Path) -> None:
+def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
-        checkpoint.save(tmp_path, step, write(step))
-    assert [c.step for c in checkpoint.found(tmp_path)] == [15, 10]
-    newest = checkpoint.latest(tmp_path)
+        save_checkpoint(tmp_path, step, write(step))
+    assert [checkpoint.step for checkpoint in list_checkpoints(tmp_path)] == [15, 10]
+    newest = latest_checkpoint(tmp_path)
     assert newest is not None and newest.weights()["w"].item() == 15.0
 
 
-def test_a_failed_write_leaves_the_checkpoints_there(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, 5, write(5))
+def test_a_failed_write_leaves_existing_checkpoints(tmp_path: Path) -> None:
+    saved = save_checkpoint(tmp_path, 5, write(5))
 
-    def full(path: Path) -> None:
+    def fail(path: Path) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        checkpoint.save(tmp_path, 10, full)
-    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.found(tmp_path)[0].path.name]
+        save_checkpoint(tmp_path, 10, fail)
+    assert list(tmp_path.iterdir()) == [saved.path]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
-def test_a_damaged_checkpoint_is_passed_over_and_named(
+def test_a_damaged_checkpoint_is_logged_and_skipped(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (5, 10):
-        checkpoint.save(tmp_path, step, write(step))
-    newest = checkpoint.found(tmp_path)[0].path
+        save_checkpoint(tmp_path, step, write(step))
+    newest = list_checkpoints(tmp_path)[0].path
     data = newest.read_bytes()
     flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
     newest.write_bytes({"cut": data[:-10], "flip": flipped, "empty": b""}[damage])
     with caplog.at_level(logging.WARNING):
-        found = checkpoint.latest(tmp_path)
-    assert found is not None and found.step == 5
+        checkpoint = latest_checkpoint(tmp_path)
+    assert checkpoint is not None and checkpoint.step == 5
     assert newest.name in caplog.text
 
 
-def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
+def test_loading_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (print, ("code was run",))
 
-    saved = checkpoint.save(tmp_path, 1, lambda path: torch.save({"x": Evil()}, path))
+    saved = save_checkpoint(tmp_path, 1, lambda path: torch.save({"x": Evil()}, path))
     with pytest.raises(Exception, match="Weights only load failed"):
         saved.state()
 
 
-def stream_of(count: int) -> TokenArray:
-    drawn = torch.randint(0, 50, (count,), generator=torch.Generator().manual_seed(4))
-    return TokenArray(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, end_of_text=0)
+def random_tokens(count: int) -> TokenArray:
+    tokens = torch.randint(0, 50, (count,), generator=torch.Generator().manual_seed(4))
+    return TokenArray(tokens.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
 
 
-def test_validation_loss_is_the_mean_over_the_windows_it_took(configured: Configured) -> None:
+def test_validation_loss_is_the_mean_over_its_windows(configured: Configured) -> None:
     model = build_model(configured(), 50).double()
-    stream = stream_of(200)
-    whole = [0, *stream.tokens.astype(int).tolist()]
-    inputs = torch.tensor([whole[n * 24 : n * 24 + 24] for n in range(8)])
-    targets = torch.tensor([whole[n * 24 + 1 : n * 24 + 25] for n in range(8)])
-    wanted = model.losses(inputs, targets).mean().item()
-    windows = spread(stream, 24, tokens=10_000)
-    found = validation_loss(model, *windows, batch_tokens=72, precision="float32")
-    assert found == pytest.approx(wanted, abs=1e-12)
+    array = random_tokens(200)
+    tokens = [0, *array.tokens.astype(int).tolist()]
+    inputs = torch.tensor([tokens[n * 24 : n * 24 + 24] for n in range(8)])
+    targets = torch.tensor([tokens[n * 24 + 1 : n * 24 + 25] for n in range(8)])
+    expected = model.losses(inputs, targets).mean().item()
+    windows = evenly_spaced_windows(array, 24, 10_000)
+    loss = validation_loss(model, *windows, batch_tokens=72, precision="float32")
+    assert loss == pytest.approx(expected, abs=1e-12)
     assert model.training
 
 
-def test_bf16_keeps_weights_and_losses_wide(configured: Configured) -> None:
+def test_bf16_keeps_weights_and_losses_in_float32(configured: Configured) -> None:
     model = build_model(configured("encoding=t5"), 50)
     tokens = torch.randint(0, 50, (2, 24))
     exact = model.losses(tokens, tokens)

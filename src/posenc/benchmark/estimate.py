@@ -11,9 +11,11 @@ from posenc.benchmark.process_memory import process_bytes
 from posenc.benchmark.training_memory import Memory, memory_of
 from posenc.benchmark.vocab_size import vocabulary_of
 from posenc.config.settings import Steps, steps_of
-from posenc.evaluation.request import requests
-from posenc.evaluation.rows import requested
-from posenc.evaluation.work import training_fraction
+from posenc.evaluation.requests import (
+    measurement_requests,
+    requested_rows,
+    training_fraction,
+)
 from posenc.model.build import skeleton
 from posenc.model.decoder import Decoder
 from posenc.model.flops import BACKWARD, model_flops
@@ -79,11 +81,10 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     memory, least = _memory(config, model, vocabulary, steps, machine)
     trained = steps.total * config.batch_tokens
     flops = (1 + BACKWARD) * model_flops(model, config.train_length) * trained
-    config.frozen = {"parameters": model.parameter_count()}  # as planning a run leaves it
     share = 1.0
     if data is not None:
-        asked = requests(config, data, requested(config, data.fingerprint))
-        share = training_fraction(config, asked)
+        requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
+        share = training_fraction(config, requests, model.parameter_count())
     return Estimate(
         encoding=config.choices.encoding,
         train_length=config.train_length,

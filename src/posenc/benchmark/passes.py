@@ -23,13 +23,13 @@ class Passes:
     def __init__(self, config: DictConfig) -> None:
         modules = list(config.modules)
         self.config, self.device = config, device_of(config)
-        self.model = build_model(config, config.vocabulary).to(self.device)
+        self.model = build_model(config, config.vocab_size).to(self.device)
         self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
         self.optimizer = build(config.optimizer, name="optimizer", modules=modules)(self.model)
         sequences, self.micro_sequences = sequences_of(config)
         drawn = torch.Generator().manual_seed(0)
         shape = (sequences, config.train_length)
-        self.tokens = torch.randint(config.vocabulary, shape, generator=drawn).to(self.device)
+        self.tokens = torch.randint(config.vocab_size, shape, generator=drawn).to(self.device)
 
     def run(self, pass_: str, tokens: Tensor) -> None:
         """`forward` or `step` of tokens [B, T], in micro-batches."""

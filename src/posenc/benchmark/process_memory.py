@@ -42,7 +42,8 @@ def _train_nothing() -> None:
     from posenc.config.compose import compose
     from posenc.config.settings import steps_of
     from posenc.runs.memory import peak_megabytes
-    from posenc.training.fit import language_model, trainer_of
+    from posenc.training.fit import build_module
+    from posenc.training.trainer import build_trainer
 
     torch.set_num_threads(1)
     config = compose("train", NOTHING)
@@ -50,7 +51,7 @@ def _train_nothing() -> None:
     tokens = torch.zeros(1, config.train_length, dtype=torch.long)
     given: Any = [(tokens, tokens, tokens.numel())] * steps.total
     batches = DataLoader(given, batch_size=None)
-    trainer_of(config, steps, []).fit(language_model(config, VOCABULARY, steps), batches)
+    build_trainer(config, "cpu", steps, []).fit(build_module(config, VOCABULARY, steps), batches)
     print(peak_megabytes())
 
 

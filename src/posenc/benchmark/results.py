@@ -64,7 +64,7 @@ def _identity(variant: Variant) -> Row:
         "length": variant.length,
         "pass": variant.pass_,
         "batch_tokens": config.batch_tokens,
-        "vocabulary": config.vocabulary,
+        "vocab_size": config.vocab_size,
         "precision": config.precision,
         "compile": config.compile,
     }

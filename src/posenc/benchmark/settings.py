@@ -24,7 +24,7 @@ SHARED = (
 )
 OWN: dict[str, Any] = {
     "passes": list[str],
-    "vocabulary": int,
+    "vocab_size": int,
     "threads": int | None,
     "rounds": int,
     "published_costs": dict | None,
@@ -34,7 +34,7 @@ OWN: dict[str, Any] = {
 def check(config: DictConfig) -> None:
     """ConfigError for a setting that is missing, of a wrong type or past its limit."""
     check_settings(config, {**{key: TYPES[key] for key in SHARED}, **OWN})
-    for key in ("vocabulary", "threads", "rounds"):
+    for key in ("vocab_size", "threads", "rounds"):
         if config[key] is not None and config[key] < 1:
             raise ConfigError(f"{key}={config[key]} must be 1 or more")
     if not config.passes or not set(config.passes) <= set(PASSES):

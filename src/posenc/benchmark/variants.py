@@ -89,7 +89,7 @@ def examine(config: DictConfig) -> Facts:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
-    model = skeleton(config, config.vocabulary)
+    model = skeleton(config, config.vocab_size)
     encoding, device = model.encoding, device_of(config)
     _check_reach(config, encoding)
     name = resolve(config.kernel)

@@ -5,7 +5,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
-from posenc.data.build import chosen_data
+from posenc.data.build_data import data_source
 from posenc.data.dataset import Dataset
 from posenc.data.prepare import fingerprint
 from posenc.data.tokenized import TokenizedData
@@ -17,17 +17,17 @@ def vocabulary_of(config: DictConfig) -> tuple[int, Dataset | None]:
 
     Else the tokenizer's own number, or what the corpus is known to have; ConfigError without any.
     """
-    chosen = chosen_data(config)
-    if isinstance(chosen, Dataset):
-        return chosen.vocab_size, chosen
-    corpus, tokenizer = chosen
+    source = data_source(config)
+    if isinstance(source, Dataset):
+        return source.vocab_size, source
+    corpus, tokenizer = source
     folder = Path(config.cache_dir) / fingerprint(corpus, tokenizer)
     if folder.is_dir():
         data = TokenizedData(folder)
         return data.vocab_size, data
     if isinstance(tokenizer, Tokenizer):
         return tokenizer.vocab_size, None
-    known = tokenizer.vocabulary_of(corpus)
+    known = tokenizer.expected_vocab_size(corpus)
     if known is None:
         raise ConfigError(
             f"the vocabulary of tokenizer={config.choices.tokenizer} on data={config.choices.data}"

@@ -63,7 +63,7 @@ def setting(rows: Sequence[Row]) -> str:
     return (
         f"{first['device']}, {first['threads']} thread{many}, torch {first['torch']},"
         f" {first['date']}: width {model['width']}, {model['layers']} layers, {model['heads']}"
-        f" heads, vocabulary {every('vocabulary')}, {every('batch_tokens')} tokens a pass,"
+        f" heads, vocabulary {every('vocab_size')}, {every('batch_tokens')} tokens a pass,"
         f" {every('precision')}, {first['rounds']} rounds"
     )
 

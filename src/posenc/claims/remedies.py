@@ -7,7 +7,7 @@ from typing import Any
 from posenc.claims.evidence import Evidence, Run
 from posenc.claims.grammar import Value
 from posenc.claims.intervals import FEWEST_SEEDS
-from posenc.config.settings import PROTOCOLS
+from posenc.evaluation.protocols import PROTOCOLS
 
 
 def more_seeds(evidence: Evidence, seeds: Sequence[int]) -> str:
@@ -33,7 +33,7 @@ def such_rows(evidence: Evidence, run: Run, value: Value, length: int | None) ->
         "run": f"{evidence.folder}/{run.name}",
         "evaluation.protocols": f"[{protocol}]",
         "evaluation.lengths": length and f"[{length}]",
-        f"evaluation.{PROTOCOLS[protocol]}": value.rows.get("stride"),
+        f"evaluation.{PROTOCOLS[protocol].parameter}": value.rows.get("stride"),
         "evaluation.split": value.rows.get("split"),
         "evaluation.swaps": value.rows["swap"] and f"['{value.rows['swap']}']",
     }

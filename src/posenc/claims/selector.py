@@ -11,7 +11,8 @@ from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.identity import IDENTITY_FIELDS
 from posenc.config.numbers import canonical
 from posenc.config.paths import groups, options
-from posenc.config.settings import PROTOCOLS, SPLITS
+from posenc.config.settings import SPLITS
+from posenc.evaluation.protocols import PROTOCOLS
 
 OF_ROWS = ("protocol", "stride", "swap", "split", "corpus")
 OF_RUNS = tuple({*IDENTITY_FIELDS, "data", "tokenizer"} - {"seed", "train_length"})

@@ -14,15 +14,16 @@ from posenc.config.errors import ConfigError
 from posenc.config.explain import key_of
 from posenc.config.settings import check_settings
 from posenc.config.values import values_of
-from posenc.data.build import data_of_a_run
+from posenc.data.build_data import evaluation_data
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
-from posenc.evaluation.rows import requested
+from posenc.evaluation.requests import requested_rows
 from posenc.model.build import build_encoding
+from posenc.model.device import device_of
 from posenc.runs.lock import INSTANT, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.facts import check_evaluation, check_protocols
+from posenc.sweeps.facts import check_evaluation, check_evaluation_data
 from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 
@@ -62,7 +63,6 @@ def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> Di
         asked.evaluation.protocols = ["tasks"]
     config.evaluation = asked.evaluation
     config.modules = asked.modules
-    config.kernel = target.status().resolved.get("kernel", config.kernel)
     check_settings(config)
     check_evaluation(config, build_encoding(config, list(config.modules)))
     return config
@@ -76,14 +76,14 @@ def _evaluate(
     torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
     data = _data(target, config, asked, console)
     _choose_split(config, data, overrides)
-    keys = requested(config, data.fingerprint)
+    keys = requested_rows(config, data.fingerprint)
     with console.status("evaluating") as status:
 
-        def go_on(done: float, rate: float) -> bool:
+        def on_progress(done: float, rate: float) -> bool:
             status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
             return True
 
-        rows = evaluate(target, config, data, keys, go_on)
+        rows = evaluate(target, config, data, keys, device_of(config), on_progress)
     tracker.start(target, config)
     tracker.finish(False)
     return rows
@@ -97,7 +97,7 @@ def _data(target: RunDirectory, config: DictConfig, asked: DictConfig, console: 
         )
         return own_data(config, remedy, console.print)
     tokenizer = load_tokenizer(target.tokenizer_file)
-    return data_of_a_run(asked.data, tokenizer, config, console.print)
+    return evaluation_data(asked.data, tokenizer, config, console.print)
 
 
 def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
@@ -105,4 +105,4 @@ def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> No
     named = {key_of(override) for override in overrides}
     if "evaluation.split" not in named and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
-    check_protocols(config, data)
+    check_evaluation_data(config, data)

@@ -193,7 +193,7 @@ TEXTS = {
           kernel, train_length                  of attention; the length that is measured
           passes                                [forward,step] or one of them
           batch_tokens, micro_batch_tokens      tokens of a pass, and of it at once
-          vocabulary, precision, compile, gradient_clip
+          vocab_size, precision, compile, gradient_clip
           threads, rounds                       of a CPU; how often everything is timed
           name, outputs_dir                     the folder is outputs_dir/name/bench
     """,

@@ -21,6 +21,7 @@ from posenc.inspect.run.findings import findings
 from posenc.inspect.run.measure import Subject, measure
 from posenc.inspect.write import mirror, show, write
 from posenc.model.build import build_encoding
+from posenc.model.device import device_of
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
@@ -44,7 +45,6 @@ def run(arguments: Arguments) -> int:
     target = run_directory(asked.run)
     config = target.config()
     config.modules, config.logger = asked.modules, asked.logger
-    config.kernel = target.status().resolved.get("kernel", config.kernel)
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
@@ -75,7 +75,7 @@ def _subject(
 ) -> Subject:
     remedy = "train a run on the corpus as it is now"
     data = own_data(config, remedy, console.print)
-    model = load_model(target, config, data.vocab_size)
+    model = load_model(target, config, data.vocab_size, device_of(config))
     lengths = _lengths(model.encoding, config.train_length, asked.lengths)
     return Subject(
         model=model,
@@ -103,8 +103,8 @@ def _lengths(encoding: Encoding, trained: int, asked: list[int] | None) -> list[
 
 def _windows(data: Dataset, length: int, count: int) -> Tensor:
     """So many windows, or all there are, spread over the validation split."""
-    data.check("validation", length)
-    return data.validation(length, count * length)[0]
+    data.check_length("validation", length)
+    return data.validation_batch(length, count * length)[0]
 
 
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
@@ -112,7 +112,7 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     if isinstance(data.tokenizer, SymbolTokenizer):
         return "The model reads symbols of a task: there is no sentence for it."
     (ids,) = data.tokenizer.encode([sentence])
-    tokens = torch.from_numpy(ids[ids != data.tokenizer.end_of_text].astype(np.int64))
+    tokens = torch.from_numpy(ids[ids != data.tokenizer.eos_id].astype(np.int64))
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
         return f"The sentence has {len(tokens)} tokens, more than the {limit} positions there are."

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
-from posenc.data.build import build_data
+from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 
 

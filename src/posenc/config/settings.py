@@ -13,15 +13,6 @@ from posenc.config.types import fits
 
 PRECISIONS = ("float32", "bf16")
 KERNELS = ("auto", "reference", "sdpa", "causal", "lines", "factored", "blocks", "flex")
-PROTOCOLS = {
-    "nonoverlapping": None,
-    "by_position": None,
-    "sliding": "stride",
-    "last_k": "k",
-    "fixed_target": "targets",
-    "tasks": None,
-}
-"""Protocol -> its knob, the number of targets scored in a window; None: all or as they come."""
 SPLITS = ("train", "validation", "test")
 NAME = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
@@ -114,8 +105,6 @@ def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None
             continue
         value = canonical(_plain(OmegaConf.select(config, key)))
         complaints += _complaints(key, value, annotation)
-    if "evaluation.protocols" in types and not complaints:
-        complaints = _knob_complaints(config)
     if complaints:
         raise ConfigError("; ".join(complaints))
 
@@ -138,10 +127,15 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     return sorted(set(lengths))
 
 
-def steps_of(config: DictConfig) -> Steps:
-    """Optimizer steps of a token budget; ConfigError when the numbers do not divide."""
-    sequences, micro_sequences = sequences_of(config)
-    devices = config.devices
+def steps_of(
+    config: DictConfig, *, devices: int | None = None, micro_batch_tokens: int | None = None
+) -> Steps:
+    """Optimizer steps of a token budget; ConfigError when the numbers do not divide.
+
+    `devices` and `micro_batch_tokens` default to those of `config`.
+    """
+    sequences, micro_sequences = sequences_of(config, micro_batch_tokens)
+    devices = devices or config.devices
     if sequences % devices:
         raise ConfigError(
             f"devices={devices} do not divide batch_tokens={config.batch_tokens}, which are"
@@ -159,9 +153,10 @@ def steps_of(config: DictConfig) -> Steps:
     return Steps(total, sequences, micro_sequences, devices)
 
 
-def sequences_of(config: DictConfig) -> tuple[int, int]:
+def sequences_of(config: DictConfig, micro_batch_tokens: int | None = None) -> tuple[int, int]:
     """Windows of an optimizer step and of a forward pass; ConfigError when they do not divide."""
-    length, batch, micro = config.train_length, config.batch_tokens, config.micro_batch_tokens
+    length, batch = config.train_length, config.batch_tokens
+    micro = micro_batch_tokens or config.micro_batch_tokens
     if batch % length:
         nearest = max(1, round(batch / length)) * length
         raise ConfigError(
@@ -182,8 +177,6 @@ def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
         return [f"{key}={value!r} must be {_in_words(annotation)}"]
     if key in CHOICES and value not in CHOICES[key]:
         return [f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"]
-    if key == "evaluation.protocols" and (unknown := set(value) - set(PROTOCOLS)):
-        return [f"{key}: {', '.join(sorted(unknown))} unknown; there are {', '.join(PROTOCOLS)}"]
     if key == "name" and not NAME.fullmatch(value):
         return [f"{key}={value!r} must be letters, digits, and - _ . + after the first"]
     if key == "seed" and value < 0:
@@ -191,29 +184,6 @@ def _complaints(key: str, value: Any, annotation: Any) -> list[str]:
     if key in POSITIVE and value is not None and value <= 0:
         return [f"{key}={value!r} must be above 0"]
     return []
-
-
-def _knob_complaints(config: DictConfig) -> list[str]:
-    """A protocol without its knob or with one too large, a knob without its protocol."""
-    asked, complaints = config.evaluation, []
-    if not asked.protocols:
-        complaints.append(f"evaluation.protocols is empty; give some of {', '.join(PROTOCOLS)}")
-    for protocol, knob in PROTOCOLS.items():
-        value = asked[knob] if knob else None
-        measured, shortest = protocol in asked.protocols, min(evaluation_lengths(config))
-        if knob and measured and value is None:
-            complaints.append(f"evaluation.{knob} is missing, which {protocol} reads; give one")
-        if value is not None and not measured:
-            complaints.append(
-                f"evaluation.{knob}={value} is read by {protocol} alone, which"
-                f" evaluation.protocols does not name; name it, or give evaluation.{knob}=null"
-            )
-        if value is not None and measured and value > shortest:
-            complaints.append(
-                f"evaluation.{knob}={value} is more than the shortest evaluation length"
-                f" {shortest}; give {shortest} or less, or longer evaluation lengths"
-            )
-    return complaints
 
 
 def _in_words(annotation: Any) -> str:

@@ -1,1 +1,1 @@
-"""From documents to windows of tokens: corpora, tokenizers, the prepared cache, the data order."""
+"""Corpora, tokenizers, prepared token arrays and synthetic tasks: what a model is trained on."""

@@ -1,21 +1,48 @@
-"""What a run is trained and measured on, be it text or a task."""
+"""The interface of training and evaluation data, text or task."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posenc.data.token_array import TokenArray
 from posenc.data.tokenizers import Tokenizer
 
-IGNORED = -100
-"""The target at a place that is not scored."""
+IGNORE_INDEX = -100
+"""The target at a position that is not scored, as in `torch.nn.functional.cross_entropy`."""
+
+
+@dataclass(frozen=True)
+class TokenArray:
+    """One split of a corpus as `tokens` [N] of unsigned integers, with the size of its text.
+
+    `words` are separated by white space, `bytes` are those of UTF-8.
+    """
+
+    tokens: np.ndarray
+    words: int
+    bytes: int
+    documents: int
+    eos_id: int
+
+    def windows(self, starts: NDArray[np.int64], length: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets, int64 [n, length] each, of windows with targets from `starts`.
+
+        The input at position i is token i - 1, the target token i. The input at position 0 of the
+        array is `eos_id`, so that every token is a target once.
+        """
+        positions = starts[:, None] + np.arange(-1, length)
+        tokens = np.asarray(self.tokens)[np.maximum(positions, 0)].astype(np.int64)
+        tokens[positions < 0] = self.eos_id
+        rows = torch.from_numpy(tokens)
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
 
 class Examples(NamedTuple):
-    """Sequences of tokens [n, T], a mask [n, T] of what is scored, and the token before each."""
+    """Sequences of tokens [n, T], a mask [n, T] of the scored ones, and the token before each."""
 
     tokens: NDArray[np.int64]
     scored: NDArray[np.bool_]
@@ -23,20 +50,20 @@ class Examples(NamedTuple):
 
 
 class Batches(Protocol):
-    """What is trained on, in an order that a seed decides."""
+    """Training data in an order that is a function of a seed."""
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of `step`, int64 [size, T] each, a function of the two alone."""
+        """Return inputs and targets of `step`, int64 [size, T] each."""
         ...
 
 
 class Dataset(ABC):
-    """Tokens by split, known by a fingerprint of everything that made them."""
+    """Tokens by split, identified by a fingerprint of everything that determines them."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """12 hexadecimal digits that change whenever the tokens would."""
+        """12 hexadecimal digits that change whenever the tokens would change."""
 
     @property
     @abstractmethod
@@ -46,34 +73,37 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many tokens there are."""
+        """The number of distinct tokens."""
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The splits that there are, in the order of `SPLITS`."""
+        """The available splits, in the order of `SPLITS`."""
 
     @property
     @abstractmethod
     def tokenizer(self) -> Tokenizer:
-        """From text to tokens and back."""
+        """The tokenizer that the tokens come from."""
 
     @abstractmethod
-    def training(self, length: int, seed: int) -> Batches:
-        """The train split in windows of `length` tokens; ConfigError where it has none."""
+    def training_batches(self, length: int, seed: int) -> Batches:
+        """Return the train split in windows of `length` tokens.
+
+        Raises ConfigError if there is no train split or no such window in it.
+        """
 
     @abstractmethod
-    def validation(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets [n, length] of the validation split, about `tokens` in all."""
+    def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets [n, length] of the validation split, about `tokens` in all."""
 
     @abstractmethod
-    def stream(self, split: str) -> TokenArray:
-        """The tokens of one of `splits`; ConfigError for any other, and for a task."""
+    def token_array(self, split: str) -> TokenArray:
+        """Return the tokens of one of `splits`; ConfigError for an unknown split or a task."""
 
     @abstractmethod
     def examples(self, split: str, length: int) -> Examples:
-        """What a task asks at a length; ConfigError for text."""
+        """Return a task's evaluation examples of at most `length` tokens; ConfigError for text."""
 
     @abstractmethod
-    def check(self, split: str, length: int) -> None:
-        """ConfigError where `split` has no window of `length` tokens."""
+    def check_length(self, split: str, length: int) -> None:
+        """Raise ConfigError if `split` has no window of `length` tokens."""

@@ -1,4 +1,4 @@
-"""From a corpus to a cached folder of tokens, named by everything that made it."""
+"""Tokenizes a corpus into a cached folder named by everything that determines its tokens."""
 
 import os
 import shutil
@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import Corpus, lines
-from posenc.data.digest import digest_of
+from posenc.data.corpus import Corpus, digest_of, lines
 from posenc.data.tokenized import TokenizedData
-from posenc.data.tokenizers import Tokenizer, Trainer
+from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 from posenc.runs.files import write_json
 from posenc.runs.lock import lock
 
@@ -23,81 +22,84 @@ _REPORT_EVERY = 10_000_000  # tokens
 Report = Callable[[str], None]
 
 
-def fingerprint(corpus: Corpus, tokenizer: Tokenizer | Trainer) -> str:
-    """12 hexadecimal digits that change whenever the tokens would."""
+def fingerprint(corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer) -> str:
+    """Return 12 hexadecimal digits that change whenever the tokens would change."""
     return digest_of([_FORMAT, corpus.digest(), tokenizer.digest()])[:12]
 
 
 def prepare(
-    corpus: Corpus, tokenizer: Tokenizer | Trainer, cache_dir: Path, report: Report
+    corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer, cache_dir: Path, report: Report
 ) -> TokenizedData:
-    """The tokens of all splits of `corpus`, found in `cache_dir` or made there.
+    """Return the tokens of all splits of `corpus`, from `cache_dir` or written there now.
 
-    Made once, whatever the number of processes that ask; a preparation that is killed leaves
-    nothing that could be taken for a whole one. `report` is told how it goes. ConfigError for a
-    corpus that cannot be read or is empty, before or without anything being kept.
+    Concurrent processes prepare a corpus once. A killed preparation leaves nothing that could be
+    taken for a complete one. `report` receives progress messages. Raises ConfigError for a corpus
+    that cannot be read or is empty, in which case nothing is kept.
     """
     name = fingerprint(corpus, tokenizer)
     folder = cache_dir / name
     if not folder.is_dir():
-        if isinstance(tokenizer, Trainer) and "train" not in corpus.splits():
+        if isinstance(tokenizer, TokenizerTrainer) and "train" not in corpus.splits():
             raise ConfigError(
                 f"tokenizer: it is learned from a train split, but the data '{corpus.name}' has "
-                f"only {', '.join(corpus.splits())}; give data.train too, or take tokenizer=byte "
-                "or tokenizer=pretrained"
+                f"only {', '.join(corpus.splits())}; give data.train, or tokenizer=byte or "
+                "tokenizer=pretrained"
             )
-        with _alone(cache_dir, name, report):
+        with _preparation_lock(cache_dir, name, report):
             if not folder.is_dir():
-                _make(corpus, tokenizer, folder, report)
+                _write_folder(corpus, tokenizer, folder, report)
     return TokenizedData(folder)
 
 
 @contextmanager
-def _alone(cache_dir: Path, name: str, report: Report) -> Iterator[None]:
-    """Hold the lock of preparation `name`."""
+def _preparation_lock(cache_dir: Path, name: str, report: Report) -> Iterator[None]:
     path = cache_dir / f".{name}.lock"
     with lock(path, wait=False) as obtained:
         if obtained:
             yield
             return
-    report(f"data: another process prepares {name}; waiting for it")
+    report(f"data: waiting for another process that is preparing {name}")
     with lock(path, wait=True):
         yield
 
 
-def _make(corpus: Corpus, tokenizer: Tokenizer | Trainer, folder: Path, report: Report) -> None:
-    """Fill a folder beside `folder` and give it its name when all is there."""
+def _write_folder(
+    corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer, folder: Path, report: Report
+) -> None:
+    """Fill a temporary folder and rename it to `folder` once it is complete."""
     report(f"data: preparing {corpus.name} as {folder.name}")
-    _remove_leftovers(folder.parent, folder.name)
+    _remove_partial_folders(folder.parent, folder.name)
     partial = folder.parent / f".{folder.name}.partial"
     partial.mkdir()
     try:
-        if isinstance(tokenizer, Trainer):
+        if isinstance(tokenizer, TokenizerTrainer):
             tokenizer = tokenizer.train(corpus.documents("train"))
             report(f"data: learned a tokenizer of {tokenizer.vocab_size:,} tokens")
-        _fill(partial, corpus, tokenizer, folder.name, report)
+        _write_splits(partial, corpus, tokenizer, folder.name, report)
         os.rename(partial, folder)
     except BaseException:
         shutil.rmtree(partial)
         raise
 
 
-def _remove_leftovers(cache_dir: Path, own: str) -> None:
-    """Remove what killed preparations have left: nobody alive holds their locks."""
+def _remove_partial_folders(cache_dir: Path, current: str) -> None:
+    """Remove the folders of killed preparations: those whose locks are free, and `current`."""
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
         with lock(cache_dir / f".{name}.lock", wait=False) as obtained:
-            if obtained or name == own:
+            if obtained or name == current:
                 shutil.rmtree(partial)
 
 
-def _fill(folder: Path, corpus: Corpus, tokenizer: Tokenizer, name: str, report: Report) -> None:
+def _write_splits(
+    folder: Path, corpus: Corpus, tokenizer: Tokenizer, name: str, report: Report
+) -> None:
     dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
     splits = {}
     for split in corpus.splits():
         counts = _Counts()
-        encoded = tokenizer.encode(counts.watch(corpus.documents(split)))
-        counts.tokens = _write(folder / f"{split}.bin", encoded, dtype, split, report)
+        encoded = tokenizer.encode(counts.count(corpus.documents(split)))
+        counts.tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, report)
         if counts.documents == 0:
             raise ConfigError(f"data: the {split} split of '{corpus.name}' has no text in it")
         report(f"data: {split}: {counts.tokens:,} tokens, {counts.documents:,} documents")
@@ -109,7 +111,7 @@ def _fill(folder: Path, corpus: Corpus, tokenizer: Tokenizer, name: str, report:
         "splits": splits,
         "dtype": dtype.str,
         "vocab_size": tokenizer.vocab_size,
-        "end_of_text": tokenizer.end_of_text,
+        "end_of_text": tokenizer.eos_id,
     }
     write_json(folder / "meta.json", meta)
 
@@ -121,8 +123,8 @@ class _Counts:
     bytes: int = 0
     tokens: int = 0
 
-    def watch(self, documents: Iterable[str]) -> Iterator[str]:
-        """The documents, counted as they pass."""
+    def count(self, documents: Iterable[str]) -> Iterator[str]:
+        """Yield the documents, counting them on the way."""
         for document in documents:
             self.documents += 1
             self.words += sum(len(line.split()) for line in lines(document))
@@ -130,10 +132,10 @@ class _Counts:
             yield document
 
 
-def _write(
+def _write_tokens(
     path: Path, encoded: Iterable[np.ndarray], dtype: np.dtype, split: str, report: Report
 ) -> int:
-    """Write the arrays one behind the other; how many tokens that were."""
+    """Write the arrays one after another and return the number of tokens."""
     tokens = 0
     with path.open("wb") as file:
         for ids in encoded:

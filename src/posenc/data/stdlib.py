@@ -6,31 +6,29 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from posenc.data.corpus import Corpus
-from posenc.data.digest import digest_of
-from posenc.data.splits import Shares
+from posenc.data.corpus import Corpus, SplitFractions, digest_of
 
 _SUFFIXES = (".py", ".rst", ".txt")
-_LEFT_OUT = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
-_LEFT_OUT |= {"encodings"}  # tables of character sets: data, not text
-# Written when Python is built, with the paths of the machine that built it.
-_BUILD_FACTS = "_sysconfigdata"
+_EXCLUDED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+_EXCLUDED |= {"encodings"}  # tables of character sets, not text
+# Written when Python is built; contains paths of the build machine.
+_BUILD_INFO = "_sysconfigdata"
 
 
 class StdlibCorpus(Corpus):
-    """One document per file, in the order of the relative paths; a file's path decides its split.
+    """One document per file in the order of relative paths; a hash of the path decides the split.
 
-    Files that are not UTF-8 are left out.
+    Files that are not UTF-8 are skipped.
     """
 
     name = "python_stdlib"
 
-    def __init__(self, validation_share: float, test_share: float) -> None:
-        self._shares = Shares(validation_share, test_share)
+    def __init__(self, validation_fraction: float, test_fraction: float) -> None:
+        self._fractions = SplitFractions(validation_fraction, test_fraction)
         self._root = Path(sysconfig.get_path("stdlib"))
 
     def splits(self) -> tuple[str, ...]:
-        return self._shares.splits()
+        return self._fractions.splits()
 
     def documents(self, split: str) -> Iterator[str]:
         for _, text in self._files(split):
@@ -43,7 +41,7 @@ class StdlibCorpus(Corpus):
 
     def _files(self, split: str) -> Iterator[tuple[str, str]]:
         for path in self._paths():
-            if self._shares.split_of(path.encode()) != split:
+            if self._fractions.split_of(path.encode()) != split:
                 continue
             try:
                 text = (self._root / path).read_bytes().decode()
@@ -53,12 +51,12 @@ class StdlibCorpus(Corpus):
                 yield path, text
 
     def _paths(self) -> list[str]:
-        found = []
+        paths = []
         for folder, subfolders, files in os.walk(self._root):
-            subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT]
-            found += [
+            subfolders[:] = [name for name in subfolders if name not in _EXCLUDED]
+            paths += [
                 (Path(folder) / name).relative_to(self._root).as_posix()
                 for name in files
-                if name.endswith(_SUFFIXES) and not name.startswith(_BUILD_FACTS)
+                if name.endswith(_SUFFIXES) and not name.startswith(_BUILD_INFO)
             ]
-        return sorted(found)
+        return sorted(paths)

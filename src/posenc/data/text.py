@@ -1,27 +1,30 @@
-"""A corpus of local files."""
+"""A corpus of local files, named by path or glob."""
 
-from collections.abc import Iterator
+import glob
+import os
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 
-from posenc.config.errors import ConfigError
-from posenc.data.corpus import SPLITS, Corpus
-from posenc.data.digest import digest_of
-from posenc.data.find import Paths, find_files
-from posenc.data.formats import DocumentFile
-from posenc.data.splits import Shares
+from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.settings import SPLITS
+from posenc.data.corpus import Corpus, SplitFractions, digest_of
+from posenc.data.document_files import FORMATS, DocumentFile
 
+Paths = str | Sequence[str]
 _COLUMN = "text"
-_SHARE = 0.05
-# With fewer, a share of 0.05 drawn by hash could come out empty.
+_FRACTION = 0.05
+# With fewer documents, a fraction of 0.05 chosen by hash could be empty.
 _MANY_DOCUMENTS = 200
+_EXPECTED = f"give a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
 class TextCorpus(Corpus):
-    """Files named by split, or `paths` that are split automatically.
+    """Files given for each split, or `paths` that are split automatically.
 
-    The automatic split is by the hash of each document from 200 documents on; below, each
-    document is cut in three: its beginning for training, then validation, and its end for test.
-    Files are taken in the order of their contents, so that neither paths nor globs count.
+    From 200 documents on, the automatic split assigns each document by its hash; below that, each
+    document is cut into three: its beginning for training, then validation, its end for test. Files
+    are read in the order of their contents' digests, so paths and globs do not matter.
     """
 
     name = "text"
@@ -33,23 +36,30 @@ class TextCorpus(Corpus):
         test: Paths | None = None,
         paths: Paths | None = None,
         column: str = _COLUMN,
-        validation_share: float = _SHARE,
-        test_share: float = _SHARE,
+        validation_fraction: float = _FRACTION,
+        test_fraction: float = _FRACTION,
     ) -> None:
-        named = dict(zip(SPLITS, (train, validation, test), strict=True))
-        given = {split: value for split, value in named.items() if value is not None}
-        _one_way(given, paths)
-        self._shares = Shares(validation_share, test_share) if paths is not None else None
-        if paths is None and (validation_share, test_share) != (_SHARE, _SHARE):
-            raise ConfigError("data.validation_share, data.test_share: only with data.paths")
-        self._files: dict[str, list[DocumentFile]] = {
-            split: find_files(f"data.{split}", value, column) for split, value in given.items()
-        }
-        if self._shares is not None and paths is not None:
+        by_split = dict(zip(SPLITS, (train, validation, test), strict=True))
+        by_split = {split: value for split, value in by_split.items() if value is not None}
+        _check_exclusive(by_split, paths)
+        self._fractions = None
+        if paths is None:
+            if (validation_fraction, test_fraction) != (_FRACTION, _FRACTION):
+                raise ConfigError(
+                    "data.validation_fraction and data.test_fraction only apply to data.paths"
+                )
+            self._files: dict[str, list[DocumentFile]] = {
+                split: find_files(f"data.{split}", value, column)
+                for split, value in by_split.items()
+            }
+        else:
+            self._fractions = SplitFractions(validation_fraction, test_fraction)
             files = find_files("data.paths", paths, column)
-            self._files = dict.fromkeys(self._shares.splits(), files)
+            self._files = dict.fromkeys(self._fractions.splits(), files)
         if column != _COLUMN and not any(file.tabular for file in self._all_files):
-            raise ConfigError(f"data.column: '{column}', but .txt files have no columns; leave it")
+            raise ConfigError(
+                f"data.column={column!r} has no effect: .txt files have no columns; leave it out"
+            )
 
     @property
     def _all_files(self) -> list[DocumentFile]:
@@ -66,30 +76,70 @@ class TextCorpus(Corpus):
                     yield part
 
     def split_digest(self, split: str) -> str:
-        rule = [split, self._shares.validation, self._shares.test] if self._shares else None
-        return digest_of({"files": [f.identity for f in self._files[split]], "rule": rule})
+        fractions = self._fractions
+        rule = [split, fractions.validation, fractions.test] if fractions else None
+        return digest_of({"files": [file.identity for file in self._files[split]], "rule": rule})
 
     def _part(self, document: str, split: str) -> str:
-        if self._shares is None:
+        if self._fractions is None:
             return document
         if not self._has_many_documents:
-            return self._shares.part_of(document, split)
-        return document if self._shares.split_of(document.encode()) == split else ""
+            return self._fractions.part_of(document, split)
+        return document if self._fractions.split_of(document.encode()) == split else ""
 
     @cached_property
     def _has_many_documents(self) -> bool:
-        files = self._files["train"]
-        return sum(file.count() for file in files) >= _MANY_DOCUMENTS
+        return sum(file.count() for file in self._files["train"]) >= _MANY_DOCUMENTS
 
 
-def _one_way(given: dict[str, Paths], paths: Paths | None) -> None:
-    if paths is not None and given:
+def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
+    """Return the files that the setting `key` names, sorted by the digests of their contents.
+
+    That order, unlike one by name, does not depend on where the files are.
+    """
+    patterns = [paths] if isinstance(paths, str) else list(paths)
+    if not patterns:
+        raise ConfigError(f"{key} is an empty list; {_EXPECTED}")
+    unique = {path.resolve(): path for pattern in patterns for path in _matches(key, pattern)}
+    files = [_open(path, key, column) for path in unique.values()]
+    return sorted(files, key=lambda file: file.identity)
+
+
+def _check_exclusive(by_split: dict[str, Paths], paths: Paths | None) -> None:
+    if paths is not None and by_split:
         raise ConfigError(
-            f"data.paths is split automatically, so it excludes data.{', data.'.join(given)}; "
-            "give the one or the other"
+            f"data.paths is split automatically and cannot be combined with"
+            f" data.{', data.'.join(by_split)}; give one or the other"
         )
-    if paths is None and not given:
+    if paths is None and not by_split:
         raise ConfigError(
             "data=text needs files: give data.train, data.validation and data.test (those that "
-            "you need), or data.paths to be split automatically"
+            "you need), or data.paths for an automatic split"
         )
+
+
+def _matches(key: str, pattern: str) -> list[Path]:
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        raise ConfigError(f"{key}: '{pattern}' is a folder; give its files: '{pattern}/*.txt'")
+    if path.is_file():
+        return [path]
+    if not glob.has_magic(pattern):
+        hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
+        raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_EXPECTED}")
+    matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
+    files = [match for match in matches if match.is_file()]
+    if not files:
+        raise ConfigError(f"{key}: '{pattern}' matches no file; {_EXPECTED}")
+    return files
+
+
+def _open(path: Path, key: str, column: str) -> DocumentFile:
+    if path.suffix not in FORMATS:
+        raise ConfigError(
+            f"{key}: '{path}' has the unsupported suffix '{path.suffix}' (supported: "
+            f"{', '.join(FORMATS)}); convert or rename it"
+        )
+    if path.stat().st_size == 0:
+        raise ConfigError(f"{key}: '{path}' is empty; give a file with text in it")
+    return FORMATS[path.suffix](path, key, column)

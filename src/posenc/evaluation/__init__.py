@@ -1,1 +1,1 @@
-"""Measuring one checkpoint at many lengths, every token once, in exact sums."""
+"""Evaluating one checkpoint at many lengths: every token scored once, exact sums."""

@@ -1,9 +1,11 @@
-"""Evaluating a run's last checkpoint."""
+"""Evaluates a run's last checkpoint and adds the rows to its `evaluation.json`."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
@@ -11,39 +13,19 @@ from posenc.config.settings import steps_of
 from posenc.config.swaps import swaps_of
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
-from posenc.evaluation.budget import Budget
-from posenc.evaluation.measure import Measurement, measure
 from posenc.evaluation.protocols import PROTOCOLS
-from posenc.evaluation.request import Request, requests
-from posenc.evaluation.rows import row
-from posenc.evaluation.swap import exchange
+from posenc.evaluation.requests import Request, measurement_requests
+from posenc.evaluation.scoring import Measurement, measure
+from posenc.evaluation.swap import swap_encoding
+from posenc.evaluation.windows import Budget, Windows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.model.device import device_of
 from posenc.runs.environment import rank
 from posenc.runs.evaluation_rows import merge_positions, merge_rows, positions_name
+from posenc.runs.memory import peak_megabytes
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.checkpoint import latest
-from posenc.training.distributed import settled
-
-Report = Callable[[float, float], bool]
-
-
-def load_model(run: RunDirectory, config: DictConfig, vocabulary: int) -> Decoder:
-    """The run's model with its final weights; RunError while it has none that are intact."""
-    checkpoint = settled(lambda: latest(run.checkpoints))
-    reached, total = checkpoint.step if checkpoint else 0, steps_of(config).total
-    if checkpoint is None or reached < total:
-        raise RunError(
-            f"{run.name} has an intact checkpoint of step {reached} of {total}; train it to its end"
-            f" first, with the command that `posenc status name={run.path.parent.name}` prints"
-        )
-    model, weights = build_model(config, vocabulary), checkpoint.weights()
-    try:
-        model.load_state_dict(weights, strict=True)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise checkpoint.refusal(error) from error
-    return model.to(device_of(config))
+from posenc.training.checkpoint import latest_checkpoint
+from posenc.training.distributed import broadcast_from_rank0
 
 
 def evaluate(
@@ -51,53 +33,106 @@ def evaluate(
     config: DictConfig,
     data: Dataset,
     keys: list[dict[str, Any]],
-    go_on: Report,
+    device: torch.device,
+    on_progress: Callable[[float, float], bool],
 ) -> list[dict[str, Any]]:
-    """Measure the rows of `keys` and add each to the record as soon as it is there.
+    """Measure the rows of `keys`, add each to the run's files as soon as it is done, return them.
 
-    `go_on` is told the share of the work that is done and the rate in tokens per second; where it
-    says False, the evaluation ends with the measurements that are whole by then.
+    `on_progress` is called with the fraction of the work that is done and the rate in tokens per
+    second; if it returns False, the evaluation ends with the rows that are complete by then.
     """
-    model = load_model(run, config, data.vocab_size)
-    own = model.encoding
-    asked = requests(config, data, keys)
-    work = sum(request.tokens for request in asked)
-    made: list[dict[str, Any]] = []
+    model = load_model(run, config, data.vocab_size, device)
+    own_encoding = model.encoding
+    requests = measurement_requests(config, data, keys)
+    work = sum(request.tokens for request in requests)
+    rows: list[dict[str, Any]] = []
     done = 0
-    for request in asked:
+    for request in requests:
 
-        def after_batch(tokens: int, seconds: float, before: int = done) -> bool:
-            return go_on((before + tokens) / work, tokens / seconds)
+        def on_batch(tokens: int, seconds: float, done: int = done) -> bool:
+            return on_progress((done + tokens) / work, tokens / seconds)
 
-        model.encoding = _encoding(own, config, request)
+        model.encoding = _encoding(own_encoding, config, request).to(device)
         result = measure(
             model,
             request.windows,
             batch_tokens=config.evaluation.batch_tokens,
             precision=config.precision,
-            after_batch=after_batch,
-            score=request.protocol.score,
+            on_batch=on_batch,
+            accuracy=request.protocol.accuracy,
             budget=Budget.of(config),
         )
         if result is None:
             break
-        made += _record(run, data, request, result)
+        rows += _record(run, data, request, result)
         done += request.tokens
-    return made
+    return rows
+
+
+def load_model(
+    run: RunDirectory, config: DictConfig, vocab_size: int, device: torch.device
+) -> Decoder:
+    """Return the run's model with its final weights; RunError if there is no intact checkpoint."""
+    checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
+    step, total = checkpoint.step if checkpoint else 0, steps_of(config).total
+    if checkpoint is None or step < total:
+        raise RunError(
+            f"{run.name} has an intact checkpoint of step {step} of {total}; finish its training"
+            f" first, with the command that `posenc status name={run.path.parent.name}` prints"
+        )
+    model, weights = build_model(config, vocab_size), checkpoint.weights()
+    try:
+        model.load_state_dict(weights, strict=True)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise checkpoint.load_error(error) from error
+    return model.to(device)
+
+
+def row(
+    key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
+) -> dict[str, Any]:
+    """Return a row of `evaluation.json`: exact sum and count, and the means that follow from them.
+
+    `full_count` is the number of targets that the protocol scores without a budget, `coverage` the
+    fraction of the split's tokens that were scored. Perplexities per word and byte are None unless
+    every token of the split was scored.
+    """
+    total, count = float(result.sums.sum()), int(result.counts.sum())
+    text, full_count = windows.text, int(windows.scored.sum())
+    whole = text if text is not None and count == len(text.tokens) else None
+    return {
+        **key,
+        "data_name": data_name,
+        "sum": total,
+        "count": count,
+        "full_count": full_count,
+        "coverage": count / (full_count if text is None else len(text.tokens)),
+        "tokens_hash": windows.digest(result.numbers),
+        "loss": total / count,
+        "perplexity": _exp(total / count),
+        "words": whole and whole.words,
+        "bytes": whole and whole.bytes,
+        "perplexity_per_word": whole and _exp(total / max(1, whole.words)),
+        "perplexity_per_byte": whole and _exp(total / max(1, whole.bytes)),
+        **_accuracies(result, count),
+        "seconds": round(result.seconds, 3),
+        "tokens_per_second": round(count / result.seconds, 1),
+        "peak_memory_mb": round(peak_megabytes(), 1),
+    }
 
 
 def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
-    """The run's own encoding, or what the request's swap makes of it."""
+    """Return the run's own encoding, or the one that the request's swap makes of it."""
     swap = swaps_of(config)[request.swap]
     if request.swap is None or swap is None:
         return own
-    return exchange(own, config, request.swap, swap, request.length).to(device_of(config))
+    return swap_encoding(own, config, request.swap, swap, request.length)
 
 
 def _record(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Write the rows of one measurement, and its positions; RunError for a loss that is none."""
+    """Write the rows of one measurement and its losses by position; RunError for NaN."""
     if not np.isfinite(result.sums).all():
         raise RunError(
             f"the loss is not a number in windows of {request.length} tokens"
@@ -114,3 +149,15 @@ def _record(
             merge_positions(run.positions_file, arrays)
     merge_rows(run.evaluation_file, rows)
     return rows
+
+
+def _accuracies(result: Measurement, count: int) -> dict[str, float]:
+    """Return the fraction of targets ranked first, and of windows with all of them, if counted."""
+    if result.hits is None or result.solved is None:
+        return {}
+    return {"accuracy": result.hits / count, "exact": result.solved / len(result.numbers)}
+
+
+def _exp(loss: float) -> float | None:
+    """Return None where a float would overflow, as for a text with hardly any white space."""
+    return math.exp(loss) if loss < 700 else None

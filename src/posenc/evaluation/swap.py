@@ -1,4 +1,4 @@
-"""The encoding's length-dependent part exchanged on the weights that a run has trained."""
+"""Replaces the length-dependent part of a trained encoding, keeping the trained weights."""
 
 from inspect import isclass
 from typing import Any
@@ -10,70 +10,72 @@ from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 
-SCALED = "posenc.encodings.spectra.geometric"
+SCALABLE_SPECTRUM = "posenc.encodings.spectra.geometric"
 
 
-def exchanged(config: DictConfig, name: str, swap: DictConfig, length: int) -> DictConfig:
-    """`config` with the encoding that a swap makes of the run's own for windows of `length`.
+def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int) -> DictConfig:
+    """Return `config` with the encoding under the swap `name` for windows of `length`.
 
-    A swap that is a class goes around the run's encoding; one that is a spectrum takes the place
-    of every spectrum in it, with its base. A `factor` of null is the length over that of
-    training, 1 at least, and a `size` of null the training length. ConfigError names an encoding
-    that has no spectrum, another one than `geometric`, or a trained one.
+    A swap that is a class wraps the run's encoding; a swap that is a spectrum replaces every
+    spectrum in it and keeps its base. A `factor` of null becomes `length` over the training length,
+    at least 1, and a `size` of null the training length. Raises ConfigError for an encoding without
+    a spectrum, with another one than `geometric`, or with trainable frequencies.
     """
-    trained = config.train_length
-    null: dict[str, Any] = {"factor": max(1.0, length / trained), "size": trained}
-    knobs = {key: null.get(str(key)) if value is None else value for key, value in swap.items()}
-    changed = config.copy()
-    if wraps(swap):
-        changed.encoding = {**knobs, "inner": {**config.encoding, "_partial_": True}}
-    elif not _replace_spectra(changed.encoding, knobs, f"evaluation/swap={name}"):
+    train_length = config.train_length
+    defaults = {"factor": max(1.0, length / train_length), "size": train_length}
+    kwargs: dict[str, Any] = {
+        str(key): defaults.get(str(key)) if value is None else value for key, value in swap.items()
+    }
+    swapped = config.copy()
+    if _is_wrapper(swap):
+        swapped.encoding = {**kwargs, "inner": {**config.encoding, "_partial_": True}}
+    elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
         raise ConfigError(
-            f"evaluation/swap={name}: {_target_name(config.encoding)} has no spectrum to exchange;"
-            f" rotary and sinusoidal encodings have, and window and log_n go around any"
+            f"evaluation/swap={name}: {_target_name(config.encoding)} has no spectrum to replace;"
+            f" use it with a rotary or sinusoidal encoding, or use window or log_n"
         )
-    return changed
+    return swapped
 
 
-def exchange(
+def swap_encoding(
     own: Encoding, config: DictConfig, name: str, swap: DictConfig, length: int
 ) -> Encoding:
-    """What a swap makes of a run's `own` encoding, with all that was trained of it."""
-    encoding = build_encoding(exchanged(config, name, swap, length), list(config.modules))
-    prefix = "inner." if wraps(swap) else ""
+    """Return the run's `own` encoding under a swap, with its trained parameters."""
+    encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
+    prefix = "inner." if _is_wrapper(swap) else ""
     state = {f"{prefix}{key}": value for key, value in own.state_dict().items()}
     encoding.load_state_dict(state, strict=True)
     return encoding
 
 
-def wraps(swap: DictConfig) -> bool:
-    """Whether a swap goes around the run's encoding."""
+def _is_wrapper(swap: DictConfig) -> bool:
     return isclass(target(swap, "evaluation.swap"))
 
 
-def _replace_spectra(node: DictConfig, knobs: dict[Any, Any], name: str) -> bool:
-    """Put `knobs` in the place of every spectrum in the node; whether there was one."""
-    found = False
+def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:
+    """Replace every spectrum in the node by `kwargs`; return whether there was one."""
+    replaced = False
     for key, child in node.items():
         if key == "spectrum":
-            _refuse(node, child, name)
-            node[key] = {"base": child.base, **knobs, "_partial_": True}
-            found = True
+            _check_replaceable(node, child, name)
+            node[key] = {"base": child.base, **kwargs, "_partial_": True}
+            replaced = True
         elif OmegaConf.is_dict(child):
-            found = _replace_spectra(child, knobs, name) or found
-    return found
+            replaced = _replace_spectra(child, kwargs, name) or replaced
+    return replaced
 
 
-def _refuse(node: DictConfig, spectrum: DictConfig, name: str) -> None:
+def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> None:
     if node.get("trainable"):
         raise ConfigError(
-            f"{name}: the frequencies of this {_target_name(node)} are trained"
-            f" (trainable=true), so there is no spectrum to exchange; take a run of fixed ones"
+            f"{name}: the frequencies of this {_target_name(node)} are trained (trainable=true) and"
+            f" cannot be replaced; use it with a run with fixed frequencies"
         )
-    if spectrum._target_ != SCALED:
+    if spectrum._target_ != SCALABLE_SPECTRUM:
         raise ConfigError(
-            f"{name}: it scales the spectrum geometric, and this {_target_name(node)} has"
-            f" {spectrum._target_.rpartition('.')[2]}; take a run with encoding/spectrum=geometric"
+            f"{name}: only the spectrum geometric can be scaled, but this {_target_name(node)} has"
+            f" {spectrum._target_.rpartition('.')[2]}; use it with a run with"
+            f" encoding/spectrum=geometric"
         )
 
 

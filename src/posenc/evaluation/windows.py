@@ -1,4 +1,4 @@
-"""What a protocol hands to the model: windows of tokens, and which of their targets are scored."""
+"""Evaluation windows: inputs and targets, which targets are scored, and the budget."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.data.token_array import TokenArray
+from posenc.data.dataset import TokenArray
 
-Spans = NDArray[np.int64]
-"""Windows of a stream, [n, 3]: the targets from start to stop, those from first on scored."""
+GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Batch:
 
 
 class Windows(Protocol):
-    """All that a protocol measures at one length, in windows numbered from 0, of which some may
-    be left out."""
+    """Everything that a protocol scores at one length, in windows numbered from 0."""
 
     lengths: NDArray[np.int64]
     """Tokens of each window."""
@@ -35,48 +34,86 @@ class Windows(Protocol):
 
     @property
     def text(self) -> TokenArray | None:
-        """The split that the targets are tokens of; None where they are of no text."""
+        """The split that the windows are cut from; None for a task."""
         ...
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        """The windows of these numbers, all of one length."""
+        """Return the windows with these numbers, all of one length."""
         ...
 
     def digest(self, numbers: NDArray[np.int64]) -> str:
-        """16 hexadecimal digits of what is scored in these windows, whatever their order: equal
-        for two measurements of the same targets."""
+        """Return 16 hexadecimal digits that are equal for equal scored targets.
+
+        Neither the order of the windows nor how they cut the targets matters.
+        """
         ...
 
 
-class StreamWindows:
-    """Windows of a stream of tokens; no target is scored in two of them."""
+class TokenWindows:
+    """Windows of a token array; no target is scored in two of them."""
 
-    def __init__(self, text: TokenArray, spans: Spans) -> None:
+    def __init__(self, text: TokenArray, spans: NDArray[np.int64]) -> None:
         self.text = text
-        self._start, self._first, self._stop = spans.reshape(-1, 3).T
+        self._start, self._first_scored, self._stop = spans.reshape(-1, 3).T
         self.lengths = self._stop - self._start
-        self.scored = self._stop - self._first
+        self.scored = self._stop - self._first_scored
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
         length = int(self.lengths[numbers[0]])
-        start, first = (torch.from_numpy(of[numbers])[:, None] for of in (self._start, self._first))
-        places = start.numpy() + np.arange(-1, length)
-        tokens = self.text.tokens[np.maximum(places, 0)].astype(np.int64)
-        tokens[places < 0] = self.text.end_of_text
-        rows = torch.from_numpy(tokens)
-        scored = start + torch.arange(length) >= first
-        return Batch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), scored)
+        start, first_scored = self._start[numbers], self._first_scored[numbers]
+        inputs, targets = self.text.windows(start, length)
+        scored = start[:, None] + np.arange(length) >= first_scored[:, None]
+        return Batch(inputs, targets, torch.from_numpy(scored))
 
     def digest(self, numbers: NDArray[np.int64]) -> str:
-        """Over the places of the targets and their tokens, however the windows cut them."""
+        """Hash the positions and tokens of the scored targets, adjacent spans joined."""
         ordered = np.sort(numbers[self.scored[numbers] > 0])
-        ordered = ordered[np.argsort(self._first[ordered], kind="stable")]
-        first, stop = self._first[ordered], self._stop[ordered]
-        apart = np.flatnonzero(first[1:] != stop[:-1])
-        starts = first[np.concatenate(([0], apart + 1))]
-        ends = stop[np.concatenate((apart, [len(stop) - 1]))]
-        found = hashlib.sha256()
+        ordered = ordered[np.argsort(self._first_scored[ordered], kind="stable")]
+        first, stop = self._first_scored[ordered], self._stop[ordered]
+        gaps = np.flatnonzero(first[1:] != stop[:-1])
+        starts = first[np.concatenate(([0], gaps + 1))]
+        ends = stop[np.concatenate((gaps, [len(stop) - 1]))]
+        digest = hashlib.sha256()
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            found.update(f"{start}:{end};".encode())
-            found.update(self.text.tokens[start:end].astype("<u4").tobytes())
-        return found.hexdigest()[:16]
+            digest.update(f"{start}:{end};".encode())
+            digest.update(self.text.tokens[start:end].astype("<u4").tobytes())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on one protocol at one length: `tokens` to score, `seconds` before the last batch.
+
+    At least one window is scored. None means no limit.
+    """
+
+    seconds: float | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "Budget":
+        """Return the budget of a configuration."""
+        return cls(config.evaluation.budget_seconds, config.evaluation.budget_tokens)
+
+    def order(self, windows: Windows) -> NDArray[np.int64]:
+        """Return the numbers of the windows to score, in the order in which to score them.
+
+        Windows within a budget are spread evenly over the split wherever they are cut off: the
+        fractional parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
+        """
+        numbers = np.arange(len(windows.lengths))
+        if self.tokens is not None and windows.scored.sum() > self.tokens:
+            spread = _evenly_spread(len(numbers))
+            within = np.cumsum(windows.scored[spread]) <= self.tokens
+            within[0] = True
+            numbers = np.sort(spread[within])
+        return numbers if self.seconds is None else numbers[_evenly_spread(len(numbers))]
+
+    def is_spent(self, seconds: float) -> bool:
+        """Return whether no further batch may start after `seconds`."""
+        return self.seconds is not None and seconds >= self.seconds
+
+
+def _evenly_spread(count: int) -> NDArray[np.int64]:
+    """Return the numbers below `count` in an order whose every prefix is evenly spread."""
+    return np.argsort(np.argsort((0.5 + np.arange(count) * GOLDEN_RATIO) % 1, kind="stable"))

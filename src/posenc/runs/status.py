@@ -10,12 +10,29 @@ State = Literal["pending", "running", "interrupted", "failed", "finished"]
 
 
 @dataclass(frozen=True)
+class ResolvedSettings:
+    """What a run resolved when its training began, which is kept when it resumes.
+
+    These settings may change the last bits of a result, but are not part of a run's identity.
+    `code` is a digest of the package's source, `threads` the number of CPU threads, `device` cpu or
+    cuda, `micro_batch_tokens` None for a whole batch, `parameters` the model's parameter count.
+    """
+
+    code: str
+    threads: int
+    device: str
+    kernel: str
+    micro_batch_tokens: int | None
+    parameters: int
+
+
+@dataclass(frozen=True)
 class Status:
     """One reading of `status.json`.
 
     `work_done` is the share of training and evaluation together, from 0 to 1; `seconds` the wall
-    time spent so far over all starts; `resolved` what may change the last bit without changing
-    the identity (threads, device, kernel), recorded at the first start and kept on resume.
+    time spent so far over all starts; `resolved` the `ResolvedSettings` as a mapping, empty before
+    the first start.
     """
 
     state: State = "pending"

@@ -3,6 +3,7 @@
 import logging
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -13,37 +14,45 @@ from posenc.config.components import build, check
 from posenc.config.errors import PosencError, RunError, one_line
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import check_settings, steps_of
-from posenc.data.build import build_data
+from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.evaluation.evaluate import evaluate
-from posenc.evaluation.request import requests
-from posenc.evaluation.rows import missing, requested
-from posenc.evaluation.work import training_fraction
+from posenc.evaluation.requests import (
+    measurement_requests,
+    missing_rows,
+    requested_rows,
+    training_fraction,
+)
 from posenc.model.device import device_of
-from posenc.runs.environment import local_world_size, rank, world_size
+from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import DISK_FULL, is_disk_full
 from posenc.runs.progress import NoOpProgress, Progress
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import ResolvedSettings
 from posenc.sweeps.exits import FAILED, FINISHED, FULL, INTERRUPTED, LOST
-from posenc.sweeps.facts import check_devices
+from posenc.sweeps.facts import check_device_count
 from posenc.sweeps.freeze import code_digest
 from posenc.tracking.tracker import NullTracker, Tracker
-from posenc.training.checkpoint import found
-from posenc.training.distributed import ProcessGroupLost, joined, settled
+from posenc.training.checkpoint import list_checkpoints
+from posenc.training.distributed import (
+    ProcessGroupLost,
+    broadcast_from_rank0,
+    process_group,
+)
 from posenc.training.fit import fit
 from posenc.training.session import Session
-from posenc.training.stop import Stop
+from posenc.training.stop import StopRequest
 
 log = logging.getLogger("posenc")
 
 
-def execute(run: RunDirectory, threads: int, modules: list[str], stop: Stop) -> int:
+def execute(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
     """See a run to its end; the exit code. What goes wrong ends in `status.json` in one line."""
     progress = Progress(run) if rank() == 0 else NoOpProgress(run)
     try:
         started = progress.status.started or time.time()
         progress.settle(state="running", error=None, started=started)
-        with stop.listening():
+        with stop.handling_signals():
             done = _run(run, modules, threads, progress, stop)
     except ProcessGroupLost as error:
         progress.settle(state="interrupted", error=str(error))
@@ -83,22 +92,23 @@ def _described(error: Exception) -> str:
 
 
 def _run(
-    run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: Stop
+    run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
 ) -> bool:
-    if stop.asked():
+    if stop.requested():
         return False
     config = run.config()
     config.modules = modules
     check_settings(config)
     _check_identity(config)
-    _resolve(run, config, progress, threads)
+    resolved = _resolve(run, config, progress, threads)
     data = _data(config)
     tracker = _tracker(config)
     tracker.start(run, config)
     failed = True
     try:
-        with joined(device_of(config)):
-            done = _train_and_evaluate(Session(run, config, data, progress, stop, tracker))
+        with process_group(torch.device(resolved.device)):
+            session = Session(run, config, resolved, data, progress, stop, tracker)
+            done = _train_and_evaluate(session)
         failed = not done
     finally:
         tracker.finish(failed)
@@ -123,28 +133,28 @@ def _check_identity(config: DictConfig) -> None:
         )
 
 
-def _resolve(run: RunDirectory, config: DictConfig, progress: Progress, threads: int) -> None:
-    """What may change the last bit is settled when training begins and kept from then on."""
-    code = code_digest()
-    before = progress.status.resolved if found(run.checkpoints) else {}
-    if before and before.get("code") != code:
-        log.warning("begun with the code %s, going on with %s", before.get("code"), code)
-    resolved = before or {
-        "code": code,
-        "threads": threads,
-        "device": device_of(config).type,
-        "kernel": resolve(config.kernel),
-        "micro_batch_tokens": config.micro_batch_tokens,
-        "parameters": config.frozen.parameters,
-    }
-    torch.set_num_threads(resolved["threads"])
-    config.kernel = resolved["kernel"]
-    config.micro_batch_tokens = resolved["micro_batch_tokens"]
-    config.devices = world_size()
-    config.trainer.accelerator = {"cpu": "cpu", "cuda": "gpu"}[resolved["device"]]
-    check_devices(config, local_world_size())
+def _resolve(
+    run: RunDirectory, config: DictConfig, progress: Progress, threads: int
+) -> ResolvedSettings:
+    """Return the settings resolved when training began, now if it has not begun yet."""
+    resolved = ResolvedSettings(
+        code=code_digest(),
+        threads=threads,
+        device=device_of(config).type,
+        kernel=resolve(config.kernel),
+        micro_batch_tokens=config.micro_batch_tokens,
+        parameters=config.frozen.parameters,
+    )
+    if progress.status.resolved and list_checkpoints(run.checkpoints):
+        current, resolved = resolved, ResolvedSettings(**progress.status.resolved)
+        if resolved.code != current.code:
+            log.warning("started with code %s, resuming with %s", resolved.code, current.code)
+    torch.set_num_threads(resolved.threads)
+    check_device_count(torch.device(resolved.device), local_world_size())
     log.info("posenc %s, %s", config.frozen.posenc, resolved)
-    progress.settle(resolved=resolved, total_tokens=steps_of(config).total * config.batch_tokens)
+    total_tokens = steps_of(config).total * config.batch_tokens
+    progress.settle(resolved=asdict(resolved), total_tokens=total_tokens)
+    return resolved
 
 
 def _data(config: DictConfig) -> Dataset:
@@ -159,16 +169,18 @@ def _data(config: DictConfig) -> Dataset:
 
 def _train_and_evaluate(session: Session) -> bool:
     run, config, data = session.run, session.config, session.data
-    wanted = requested(config, data.fingerprint)
-    share = training_fraction(config, requests(config, data, wanted))
-    if not fit(session, share):
+    requested = requested_rows(config, data.fingerprint)
+    requests = measurement_requests(config, data, requested)
+    training = training_fraction(config, requests, session.resolved.parameters)
+    if not fit(session, training):
         return False
 
-    def go_on(done: float, rate: float) -> bool:
-        work = share + (1 - share) * done
+    def on_progress(done: float, rate: float) -> bool:
+        work = training + (1 - training) * done
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
-        return not session.stop.asked()
+        return not session.stop.requested()
 
-    if keys := settled(lambda: missing(wanted, run.rows())):
-        evaluate(run, config, data, keys, go_on)
-    return not settled(lambda: missing(wanted, run.rows()))
+    if keys := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
+        device = torch.device(session.resolved.device)
+        evaluate(run, config, data, keys, device, on_progress)
+    return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows()))

@@ -12,8 +12,8 @@ from posenc.config.settings import evaluation_lengths, steps_of
 from posenc.config.swaps import swaps_of
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
-from posenc.evaluation.protocols import PROTOCOLS
-from posenc.evaluation.swap import exchanged
+from posenc.evaluation.protocols import PROTOCOLS, check_protocols
+from posenc.evaluation.swap import swapped_config
 from posenc.model.build import build_encoding, skeleton
 from posenc.model.device import check_accelerator, device_of
 
@@ -58,15 +58,16 @@ def check_parts(config: DictConfig) -> None:
 
 
 def check_evaluation(config: DictConfig, own: Encoding) -> None:
-    """ConfigError for a length that the run's own encoding cannot take, or a swap that it or the
-    kernel cannot."""
+    """ConfigError for protocols that do not fit together, a length that the run's own encoding
+    cannot take, or a swap that it or the kernel cannot."""
+    check_protocols(config)
     modules, lengths = list(config.modules), evaluation_lengths(config)
     for name, swap in swaps_of(config).items():
         if name is None or swap is None:
             check_reach(config, own)
             continue
         for length in lengths:
-            changed = exchanged(config, name, swap, length)
+            changed = swapped_config(config, name, swap, length)
             encoding = _built(f"evaluation/swap={name}", changed, modules)
             check_reach(changed, encoding)
             _check_kernel(config, encoding)
@@ -108,25 +109,30 @@ def check_reach(config: DictConfig, encoding: Encoding) -> None:
 def check_devices(config: DictConfig, devices: int) -> None:
     """ConfigError for a GPU, or so many of them on this machine, that is not there."""
     check_accelerator(config)
-    there = torch.cuda.device_count()
-    if device_of(config).type == "cuda" and devices > there:
+    check_device_count(device_of(config), devices)
+
+
+def check_device_count(device: torch.device, devices: int) -> None:
+    """ConfigError for more CUDA GPUs than this machine has."""
+    available = torch.cuda.device_count()
+    if device.type == "cuda" and devices > available:
         raise ConfigError(
-            f"devices={devices}, but {there} CUDA GPUs are there; give devices={there} or fewer,"
-            f" or trainer=cpu"
+            f"devices={devices}, but this machine has {available} CUDA GPUs; give"
+            f" devices={available} or fewer, or trainer=cpu"
         )
 
 
 def check_data(config: DictConfig, data: Dataset) -> int:
     """Check that the data is long enough for every window; the model's number of parameters."""
-    data.training(config.train_length, config.seed)
+    data.training_batches(config.train_length, config.seed)
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
             raise ConfigError(
                 f"data={config.choices.data} has no validation split; give one, or"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
-        data.check("validation", config.train_length)
-    check_protocols(config, data)
+        data.check_length("validation", config.train_length)
+    check_evaluation_data(config, data)
     return count_parameters(config, data.vocab_size)
 
 
@@ -135,13 +141,16 @@ def count_parameters(config: DictConfig, vocabulary: int) -> int:
     return skeleton(config, vocabulary).parameter_count()
 
 
-def check_protocols(config: DictConfig, data: Dataset) -> None:
-    """ConfigError for a length that the split has not, or a protocol that is not for such data."""
-    lengths = evaluation_lengths(config)
+def check_evaluation_data(config: DictConfig, data: Dataset) -> None:
+    """ConfigError for a length that the split does not have, or a protocol for other data."""
+    split, lengths = config.evaluation.split, evaluation_lengths(config)
     for length in lengths:
-        data.check(config.evaluation.split, length)
+        data.check_length(split, length)
     for protocol in config.evaluation.protocols:
-        PROTOCOLS[protocol].windows(data, config, lengths[-1])
+        if PROTOCOLS[protocol].spans is None:
+            data.examples(split, lengths[-1])
+        else:
+            data.token_array(split)
 
 
 def _built(name: str, config: DictConfig, modules: list[str]) -> Encoding:

@@ -18,7 +18,7 @@ from posenc.runs.lock import INSTANT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.exits import BUSY, INTERRUPTED
 from posenc.sweeps.ranks import devices_of, run_ranks
-from posenc.training.stop import Stop
+from posenc.training.stop import StopRequest
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     level = logging.INFO if rank() == 0 else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
-    run, stop = RunDirectory(arguments.run), Stop(arguments.launcher)
+    run, stop = RunDirectory(arguments.run), StopRequest(arguments.launcher)
     if not grouped() and (devices := devices_of(run)) > 1:
         return run_ranks(run, arguments.module, devices, arguments.threads, stop)
     # Of a group, the first process alone writes; the others end where it may not.
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         if not obtained:
             print(f"{run.name} is being run by another process")
             return BUSY
-        if stop.asked():
+        if stop.requested():
             return INTERRUPTED
         # The launcher may die during these seconds of imports; `stop` watches already.
         from posenc.sweeps.execute import execute

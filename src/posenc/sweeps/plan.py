@@ -17,14 +17,14 @@ from posenc.config.identity import identity, run_hash, run_name
 from posenc.config.paths import options
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.config.values import values_of
-from posenc.data.build import build_data
+from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
-from posenc.evaluation.rows import missing, requested
+from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.facts import COMPONENTS, check_components, check_data, check_parts
-from posenc.training.checkpoint import found
+from posenc.training.checkpoint import list_checkpoints
 
 NOT_OF_A_RUN = ("grids", "sizes", "retry")
 OF_THE_PLAN = ("claims", "published")
@@ -167,7 +167,7 @@ def _write(job: Job) -> None:
     if is_locked(run.lock_file):
         return
     config = job.config
-    if found(run.checkpoints):  # what it was trained with so far stays as it was
+    if list_checkpoints(run.checkpoints):  # what it was trained with so far stays as it was
         config = run.config()
         for key in ("evaluation", "logger", "about", "devices", "trainer"):
             config[key] = job.config[key]
@@ -181,7 +181,7 @@ def _write(job: Job) -> None:
 def _set_pending(job: Job) -> None:
     """Pending: a run that never started, and a finished one that lacks a row now asked for."""
     run, status = job.run, job.run.status()
-    lacks = missing(requested(job.config, job.data.fingerprint), run.rows())
+    lacks = missing_rows(requested_rows(job.config, job.data.fingerprint), run.rows())
     if not run.status_file.exists() or (status.state == "finished" and lacks):
         status.but(state="pending", work_done=0.0).write(run.status_file)
 

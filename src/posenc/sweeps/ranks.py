@@ -20,7 +20,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import State, Status
 from posenc.sweeps.exits import BUSY, FAILED, FINISHED, FULL, INTERRUPTED, LOST
 from posenc.sweeps.process import last_line
-from posenc.training.stop import Stop
+from posenc.training.stop import StopRequest
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
@@ -36,7 +36,7 @@ def devices_of(run: RunDirectory) -> int:
 
 
 def run_ranks(
-    run: RunDirectory, modules: Sequence[str], devices: int, threads: int, stop: Stop
+    run: RunDirectory, modules: Sequence[str], devices: int, threads: int, stop: StopRequest
 ) -> int:
     """Start a process for each device, which share the threads, and see them to their end; the
     exit code of the run. SIGTERM, and the death of the launcher, are passed on."""
@@ -45,7 +45,7 @@ def run_ranks(
     command += [word for name in modules for word in ("--module", name)]
     with _port() as port:
         ranks = [_start(command, rank, devices, port, threads) for rank in range(devices)]
-        with stop.listening():
+        with stop.handling_signals():
             late = _see_to_the_end(ranks, stop)
     return _concluded(run, ranks, late)
 
@@ -74,11 +74,11 @@ def _port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-def _see_to_the_end(ranks: list[subprocess.Popen[bytes]], stop: Stop) -> set[int]:
+def _see_to_the_end(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
     """Wait for all; where one ends badly, for the others as long as is decent: those killed."""
     told, until, late = False, float("inf"), set()
     while living := {rank for rank, process in enumerate(ranks) if process.poll() is None}:
-        if stop.asked() and not told:
+        if stop.requested() and not told:
             told = True
             for rank in living:
                 ranks[rank].terminate()

@@ -10,7 +10,7 @@ from posenc.runs.run_directory import RunDirectory, runs_of
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
-from posenc.training.checkpoint import found
+from posenc.training.checkpoint import list_checkpoints
 
 Outcome = Literal["uploaded", "running", "not started"]
 REPORT = "report"
@@ -77,5 +77,5 @@ def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
     rows = directory.metrics()
     if directory.status().state == "finished":
         return rows
-    checkpoints = found(directory.checkpoints)
+    checkpoints = list_checkpoints(directory.checkpoints)
     return [row for row in rows if checkpoints and row["step"] <= checkpoints[0].step]

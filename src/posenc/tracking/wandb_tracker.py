@@ -15,7 +15,7 @@ from posenc.tracking.mirror import Mirror, MirrorFile
 from posenc.tracking.tracker import Inspection
 from posenc.tracking.wandb_client import abandon_run, close_run, online_run, open_run
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
-from posenc.training.checkpoint import latest
+from posenc.training.checkpoint import latest_checkpoint
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -140,7 +140,7 @@ def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
     """Log the final checkpoint as an artifact; W&B adds a version only if its content is new."""
     import wandb
 
-    checkpoint = latest(directory.checkpoints)
+    checkpoint = latest_checkpoint(directory.checkpoints)
     if checkpoint is not None:
         metadata = {"step": checkpoint.step, "digest": checkpoint.digest}
         artifact = wandb.Artifact(f"{run.id}.checkpoint", type="model", metadata=metadata)

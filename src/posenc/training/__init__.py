@@ -1,1 +1,1 @@
-"""Training a model at one length: Lightning runs the loop, the record says what happened."""
+"""Training a model at one length: Lightning runs the loop, `recorder` writes the run's files."""

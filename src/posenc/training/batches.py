@@ -1,4 +1,4 @@
-"""The training batches in their order, from any step on."""
+"""The micro-batches of a run in order, from any optimizer step on."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,33 +7,33 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from posenc.config.settings import Steps
-from posenc.data.dataset import IGNORED, Batches
+from posenc.data.dataset import IGNORE_INDEX, Batches
 
 Batch = tuple[Tensor, Tensor, float]
-"""Inputs and targets, int64 [n, T] each, and the targets that a micro-batch scores on average."""
+"""Inputs and targets, int64 [n, T] each, and the mean number of scored targets per micro-batch."""
 
 
 class MicroBatches(IterableDataset):
-    """The micro-batches of the optimizer steps from `first` on, in order.
+    """The micro-batches of device `rank`, from optimizer step `first_step` on.
 
-    They are dealt out to the devices one by one; these are those of device `rank`.
+    The micro-batches of a step are sharded over the devices in turn.
     """
 
-    def __init__(self, batches: Batches, steps: Steps, first: int, rank: int) -> None:
-        self.batches, self.steps, self.first, self.rank = batches, steps, first, rank
+    def __init__(self, batches: Batches, steps: Steps, first_step: int, rank: int) -> None:
+        self.batches, self.steps, self.first_step, self.rank = batches, steps, first_step, rank
 
     def __iter__(self) -> Iterator[Batch]:
-        for step in range(self.first, self.steps.total):
+        for step in range(self.first_step, self.steps.total):
             inputs, targets = self.batches.batch(step, self.steps.sequences)
-            # The mean of a step is over all of its targets, however it is cut.
-            parts = self.steps.accumulate * self.steps.devices
-            scored = int((targets != IGNORED).sum()) / parts
+            # A step's loss is the mean over all of its targets, however it is split.
+            count = self.steps.accumulate * self.steps.devices
+            scored = int((targets != IGNORE_INDEX).sum()) / count
             size = self.steps.micro_sequences
-            micros = zip(inputs.split(size), targets.split(size), strict=True)
-            for micro in islice(micros, self.rank, None, self.steps.devices):
-                yield (*micro, scored)
+            micro_batches = zip(inputs.split(size), targets.split(size), strict=True)
+            for micro_batch in islice(micro_batches, self.rank, None, self.steps.devices):
+                yield (*micro_batch, scored)
 
 
-def loader(batches: Batches, steps: Steps, first: int, rank: int = 0) -> DataLoader:
-    """A loader of device `rank`'s micro-batches of the optimizer steps from `first` on."""
-    return DataLoader(MicroBatches(batches, steps, first, rank), batch_size=None)
+def loader(batches: Batches, steps: Steps, first_step: int, rank: int = 0) -> DataLoader:
+    """Return a DataLoader of the micro-batches of device `rank` from `first_step` on."""
+    return DataLoader(MicroBatches(batches, steps, first_step, rank), batch_size=None)

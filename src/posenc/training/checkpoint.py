@@ -1,4 +1,4 @@
-"""Checkpoints whose names carry their own digest: wholly there and unchanged, or not used."""
+"""Checkpoints named by step and digest, so that a partial or damaged file is never used."""
 
 import hashlib
 import logging
@@ -18,8 +18,8 @@ from posenc.config.errors import RunError
 log = logging.getLogger(__name__)
 NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
 KEPT = 2
-FOREIGN = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
-"""What torch raises for a file that is no zip of tensors, or of other things than a run saves."""
+LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
+"""What torch raises for a file that is not a checkpoint or contains other objects than tensors."""
 
 
 @dataclass(frozen=True)
@@ -30,45 +30,49 @@ class Checkpoint:
     step: int
     digest: str
 
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
+        """Return whether the contents match the digest in the name."""
         return _digest(self.path) == self.digest
 
     def state(self) -> dict[str, Any]:
-        """What was saved, loaded without running code from the file; RunError where it is other
-        than tensors and plain values."""
-        with self._loading():
+        """Return the saved state, loaded without running code from the file.
+
+        Raises RunError if the file contains anything but tensors and plain values.
+        """
+        with self._converting_errors():
             return torch.load(self.path, map_location="cpu", weights_only=True)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The state of the Transformer alone."""
-        with self._loading():
+        """Return the state_dict of the model."""
+        with self._converting_errors():
             state = self.state()["state_dict"]
             return {name.removeprefix("model."): value for name, value in state.items()}
 
-    def refusal(self, error: Exception) -> RunError:
-        """What a person is told of a file that is none of posenc's, whatever its name says."""
-        first = str(error).strip().split("\n", 1)[0]
+    def load_error(self, error: Exception) -> RunError:
+        """Return the error for a file that posenc did not write, although it is named like one."""
+        reason = str(error).strip().split("\n", 1)[0]
         return RunError(
-            f"{self.path} is no checkpoint of this run ({type(error).__name__}: {first});"
-            f" nothing in it was run; move it away"
+            f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason});"
+            f" no code in it was run; move it away"
         )
 
     @contextmanager
-    def _loading(self) -> Iterator[None]:
+    def _converting_errors(self) -> Iterator[None]:
         try:
             yield
-        except FOREIGN as error:
-            raise self.refusal(error) from error
+        except LOAD_ERRORS as error:
+            raise self.load_error(error) from error
 
 
-def save(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
-    """Let `write` fill a file, give it its name once it is on disk, and keep the newest two.
+def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
+    """Have `write` fill a temporary file, rename it once it is on disk, keep the newest two.
 
-    Those of later steps go too: they were corrupt, or the run would have gone on from there.
+    Checkpoints of later steps are removed as well: they were corrupt, or the run would have
+    resumed from them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob("writing-*.ckpt"):  # by a process that was killed
-        left.unlink()
+    for leftover in folder.glob("writing-*.ckpt"):  # by a process that was killed
+        leftover.unlink()
     temporary = folder / f"writing-{os.getpid()}.ckpt"
     try:
         write(temporary)
@@ -79,26 +83,27 @@ def save(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
         os.replace(temporary, checkpoint.path)
     finally:
         temporary.unlink(missing_ok=True)
-    kept = [each for each in found(folder) if each.step <= step][:KEPT]
-    for old in found(folder):
+    checkpoints = list_checkpoints(folder)
+    kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step][:KEPT]
+    for old in checkpoints:
         if old not in kept:
             old.path.unlink(missing_ok=True)
     return checkpoint
 
 
-def found(folder: Path) -> list[Checkpoint]:
-    """The checkpoints in a folder by name alone, newest first."""
+def list_checkpoints(folder: Path) -> list[Checkpoint]:
+    """Return the checkpoints in a folder, newest first, without reading them."""
     matches = [(path, NAME.fullmatch(path.name)) for path in folder.glob("step-*.ckpt")]
     checkpoints = [Checkpoint(p, int(m[1]), m[2]) for p, m in matches if m]
     return sorted(checkpoints, key=lambda c: (c.step, c.path.stat().st_mtime_ns), reverse=True)
 
 
-def latest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is intact; a corrupt one is named in the log and passed over."""
-    for checkpoint in found(folder):
-        if checkpoint.intact():
+def latest_checkpoint(folder: Path) -> Checkpoint | None:
+    """Return the newest intact checkpoint; corrupt ones are logged and skipped."""
+    for checkpoint in list_checkpoints(folder):
+        if checkpoint.is_intact():
             return checkpoint
-        log.warning("checkpoint %s is corrupt; going back to the one before", checkpoint.path.name)
+        log.warning("checkpoint %s is corrupt; using the previous one", checkpoint.path.name)
     return None
 
 

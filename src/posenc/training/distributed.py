@@ -1,11 +1,7 @@
-"""The processes of one run, each with a device of its own: what they settle together.
-
-Alone, a process settles with itself.
-"""
+"""Collectives for the processes of one run (one per device); no-ops for a single process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,12 +18,12 @@ BACKEND = "cpu:gloo,cuda:nccl"
 
 
 class ProcessGroupLost(PosencError):
-    """A process of the group has ended, so that nothing can be settled any more."""
+    """Another process of the group has ended, so that collectives can no longer complete."""
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
-    """Inside, this process is one of its group, as torchrun's environment says, on its device."""
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join the process group that torchrun's environment variables describe; leave it on exit."""
     if world_size() == 1:
         yield
         return
@@ -38,22 +34,22 @@ def joined(device: torch.device) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise ProcessGroupLost("another process of its group is gone") from error
+            raise ProcessGroupLost("another process of its group has ended") from error
         raise
-    dist.destroy_process_group()  # not after an error: it would wait for those that are gone
+    dist.destroy_process_group()  # not after an error: it would wait for processes that have ended
 
 
-def settled(decide: Callable[[], T]) -> T:
-    """What process 0 decides, in every process."""
+def broadcast_from_rank0(compute: Callable[[], T]) -> T:
+    """Call `compute` in the process of rank 0 and return its result in every process."""
     if world_size() == 1:
-        return decide()
-    told: list[Any] = [decide() if rank() == 0 else None]
-    dist.broadcast_object_list(told)
-    return told[0]
+        return compute()
+    objects: list[Any] = [compute() if rank() == 0 else None]
+    dist.broadcast_object_list(objects)
+    return objects[0]
 
 
-def summed(values: NDArray[N]) -> NDArray[N]:
-    """The sums of all processes' values."""
+def all_reduce_sum(values: NDArray[N]) -> NDArray[N]:
+    """Return the elementwise sum of `values` over all processes."""
     if world_size() == 1:
         return values
     total = torch.from_numpy(values.copy())
@@ -61,12 +57,6 @@ def summed(values: NDArray[N]) -> NDArray[N]:
     return total.numpy()
 
 
-def any_of(flag: bool) -> bool:
-    """Whether the flag is set in any process."""
-    return bool(summed(np.array([flag], dtype=np.int64))[0])
-
-
-def shares(parts: Iterator[T]) -> Iterator[list[T]]:
-    """Parts of some work, dealt out: rounds with one for each process, the last may be short."""
-    while round_ := list(islice(parts, world_size())):
-        yield round_
+def any_rank(flag: bool) -> bool:
+    """Return whether `flag` is true in any process."""
+    return bool(all_reduce_sum(np.array([flag], dtype=np.int64))[0])

@@ -1,24 +1,30 @@
-"""The Lightning module: one step's loss, its optimizer and its schedule."""
+"""The Lightning module: training loss, optimizer, schedule, and the validation loss."""
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
+from posenc.attention.precision import autocast
+from posenc.config.errors import RunError
+from posenc.data.dataset import IGNORE_INDEX
 from posenc.model.decoder import Decoder
 from posenc.model.transformer import seed_of
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import Batch
-from posenc.training.sharded import shard
+from posenc.training.distributed import all_reduce_sum
 
 
 class LanguageModel(pl.LightningModule):
     """`model` trained on next-token loss in nats for `total_steps` optimizer steps.
 
-    The loss is the mean over the targets that are scored.
+    The loss of a step is the mean over its scored targets.
     """
 
     def __init__(
@@ -41,8 +47,8 @@ class LanguageModel(pl.LightningModule):
         return torch.compile(self.model.losses) if self.compiled else self.model.losses
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        # Draws become a function of seed and micro-batch, so that no random state has to be saved
-        # and the devices draw what one would for the same micro-batches.
+        # Random draws become a function of seed and micro-batch: no random state has to be saved,
+        # and several devices draw what a single one would draw for the same micro-batches.
         number = batch_idx * world_size() + rank()
         torch.manual_seed(seed_of(self.seed, f"batch {number}"))
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
@@ -52,16 +58,17 @@ class LanguageModel(pl.LightningModule):
         return self.losses(inputs, targets).sum() / scored
 
     def configure_model(self) -> None:
-        if self.device_mesh is not None:  # of FullySharded
+        if self.device_mesh is not None:  # with FullyShardedStrategy
             shard(self.model, self.device_mesh["data_parallel"])
             self.losses = self._losses()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # Lightning counts a device's micro-batches, of which a step may have had another number.
+        # Lightning counts the micro-batches of one device, whose number per step depends on the
+        # number of devices and may differ from that of the saved run.
         done = checkpoint["global_step"] * self.trainer.accumulate_grad_batches
-        for counted in checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"].values():
-            if isinstance(counted, dict):
-                counted.update(dict.fromkeys(counted, done))
+        for counts in checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"].values():
+            if isinstance(counts, dict):
+                counts.update(dict.fromkeys(counts, done))
 
     def configure_gradient_clipping(
         self,
@@ -69,7 +76,7 @@ class LanguageModel(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        # Lightning refuses a fused optimizer under bf16, although nothing is scaled there.
+        # Lightning rejects a fused optimizer under bf16, although gradients are not scaled there.
         if gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -82,3 +89,45 @@ class LanguageModel(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
+
+
+def shard(model: Decoder, mesh: DeviceMesh) -> None:
+    """Shard the weights over `mesh` with FSDP.
+
+    The weights of a block are gathered for that block only; all others, including those of the
+    encoding, for the whole forward and backward pass.
+    """
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    register_fsdp_forward_method(model, "losses")
+
+
+def validation_loss(
+    model: Decoder, inputs: Tensor, targets: Tensor, batch_tokens: int, precision: str
+) -> float:
+    """Return the mean loss in nats over the scored targets of windows [n, T].
+
+    About `batch_tokens` tokens go through the model at once; RunError if that needs too much
+    memory. Leaves the model in training mode.
+    """
+    size = max(1, batch_tokens // inputs.shape[1])
+    batches = list(zip(inputs.split(size), targets.split(size), strict=True))
+    total = np.zeros(1)
+    model.eval()
+    with torch.no_grad(), autocast(precision, model.device):
+        try:
+            for index in range(rank(), len(batches) + rank(), world_size()):
+                # Sharded weights are gathered by all processes, so every one of them computes as
+                # many batches as rank 0; the surplus is discarded.
+                batch = batches[min(index, len(batches) - 1)]
+                losses = model.losses(*(tensor.to(model.device) for tensor in batch))
+                if index < len(batches):
+                    total += losses.sum(dtype=torch.float64).item()
+        except torch.OutOfMemoryError as error:
+            raise RunError(
+                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; give"
+                f" evaluation.batch_tokens={max(1, size // 2) * inputs.shape[1]} retry=true"
+            ) from error
+    model.train()
+    return all_reduce_sum(total).item() / int((targets != IGNORE_INDEX).sum())

@@ -1,4 +1,4 @@
-"""Optimizers as functions `(model, ...) -> torch.optim.Optimizer`."""
+"""Optimizers: functions `(model, ...) -> torch.optim.Optimizer`."""
 
 import torch
 from torch import nn
@@ -11,26 +11,29 @@ def adamw(
     betas: list[float],
     weight_decay: float,
 ) -> torch.optim.AdamW:
-    """AdamW (1711.05101), fused; weight decay on matrices, none on norms, biases and vectors."""
+    """Fused AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101).
+
+    Weight decay applies to matrices, not to norms, biases and other vectors.
+    """
     if len(betas) != 2 or weight_decay < 0:
         raise ValueError(
-            f"betas={betas} must be two numbers and weight_decay={weight_decay} 0 or above"
+            f"betas={betas} must be two numbers and weight_decay={weight_decay} 0 or more"
         )
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    filled = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(filled, lr=learning_rate, betas=(betas[0], betas[1]), fused=True)
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(betas[0], betas[1]), fused=True)
 
 
 def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.optim.SGD:
-    """Nesterov's accelerated gradient as fairseq's `nag` has it (Bengio et al. 2013, 1212.0901).
+    """Nesterov's accelerated gradient as fairseq's `nag` (Bengio et al. 2013, arXiv:1212.0901).
 
-    With velocity v, rate r and gradient g of step t: v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g
-    and weights += momentum v_t - r_t g. In terms of -v / r that is PyTorch's SGD with Nesterov
-    momentum, whatever the schedule.
+    With velocity v, learning rate r and gradient g of step t:
+    v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g and weights += momentum v_t - r_t g. In terms of
+    -v / r this is PyTorch's SGD with Nesterov momentum, under any schedule.
     """
     if not 0 < momentum < 1:
         raise ValueError(f"momentum={momentum} must be above 0 and below 1")

@@ -1,4 +1,4 @@
-"""The callback that writes a run's record: metrics, timing, checkpoints, progress."""
+"""The callback that writes a run's metrics, timing, checkpoints and progress."""
 
 import math
 import time
@@ -16,8 +16,8 @@ from posenc.runs.environment import rank
 from posenc.runs.files import append_line
 from posenc.runs.memory import peak_megabytes
 from posenc.runs.metrics import MetricsLog
-from posenc.training.checkpoint import found, save
-from posenc.training.distributed import summed
+from posenc.training.checkpoint import list_checkpoints, save_checkpoint
+from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
 
 
@@ -36,14 +36,14 @@ class Recorder(pl.Callback):
         config = session.config
         self.batch_tokens: int = config.batch_tokens
         every = config.validation.every_tokens or 0
-        self.validate_steps = max(1, round(every / self.batch_tokens))
+        self.validation_interval = max(1, round(every / self.batch_tokens))
         self.metrics = MetricsLog(session.run.metrics_file)
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.session.stop.listen()
-        self._saved = self._timed = time.monotonic()
+        self.session.stop.install_handlers()
+        self._saved_at = self._timed_at = time.monotonic()
         self._timed_step = trainer.global_step
 
     def on_train_batch_start(
@@ -63,76 +63,81 @@ class Recorder(pl.Callback):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
-        loss, asked, due = self._settle()
-        self._log(step, loss)
-        if due or asked or step == self.steps.total:
-            self._checkpoint(trainer, step)
-        if asked:
+        loss, stop, save = self._synchronise()
+        self._record(step, loss)
+        if save or stop or step == self.steps.total:
+            self._save_checkpoint(trainer, step)
+        if stop:
             trainer.should_stop = True
-        share = self.training_fraction * step / self.steps.total
-        self.session.progress.update(step=step, tokens=step * self.batch_tokens, work_done=share)
+        work_done = self.training_fraction * step / self.steps.total
+        self.session.progress.update(
+            step=step, tokens=step * self.batch_tokens, work_done=work_done
+        )
 
-    def _settle(self) -> tuple[float, bool, bool]:
-        """The step's loss over all devices, and whether to stop, or to save, now."""
+    def _synchronise(self) -> tuple[float, bool, bool]:
+        """Return the step's loss over all devices, and whether to stop or to save now."""
         loss = sum(loss.item() for loss in self._losses)  # each already divided by their number
         self._losses.clear()
-        due = time.monotonic() - self._saved >= self.session.config.checkpoint.every_seconds
-        told = np.array([loss, self.session.stop.asked(), due and rank() == 0], dtype=np.float64)
-        total, stops, saves = summed(told).tolist()
-        return total / self.steps.devices, stops > 0, saves > 0
+        interval = self.session.config.checkpoint.every_seconds
+        save = rank() == 0 and time.monotonic() - self._saved_at >= interval
+        stop = self.session.stop.requested()
+        total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
+        return float(total) / self.steps.devices, stops > 0, saves > 0
 
-    def _log(self, step: int, loss: float) -> None:
-        self._refuse_nan("loss", loss, step, updates=step - 1)
+    def _record(self, step: int, loss: float) -> None:
+        self._check_finite("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
             "tokens": step * self.batch_tokens,
             "loss": loss,
             "learning_rate": self._learning_rate,
         }
-        last = step == self.steps.total
-        if self.validate is not None and (step % self.validate_steps == 0 or last):
+        due = step % self.validation_interval == 0 or step == self.steps.total
+        if self.validate is not None and due:
             row["validation_loss"] = self.validate()
-            self._refuse_nan("validation loss", row["validation_loss"], step, updates=step)
+            self._check_finite("validation loss", row["validation_loss"], step, updates=step)
         if rank() == 0:
             self.metrics.append(row)
             self._unsent.append(row)
-            self._time(step)
+            self._record_timing(step)
 
-    def _refuse_nan(self, name: str, loss: float, step: int, updates: int) -> None:
-        """RunError for a loss that is no number; the weights had seen so many `updates`."""
+    def _check_finite(self, name: str, loss: float, step: int, updates: int) -> None:
+        """Raise RunError unless `loss`, computed after `updates` weight updates, is finite."""
         if math.isfinite(loss):
             return
-        good = [str(c.step) for c in found(self.session.run.checkpoints) if c.step < updates]
-        kept = f"the last good state is kept: the checkpoint of step {good[0]}" if good else ""
+        checkpoints = list_checkpoints(self.session.run.checkpoints)
+        earlier = [c.step for c in checkpoints if c.step < updates]  # saved with finite weights
+        kept = (
+            f"the checkpoint of step {earlier[0]} is kept" if earlier else "no checkpoint is kept"
+        )
         raise RunError(
-            f"the {name} is not a number at step {step} ({loss});"
-            f" {kept or 'there is no checkpoint from before it'};"
-            f" lower optimizer.learning_rate or gradient_clip"
+            f"the {name} is not a number at step {step} ({loss}); {kept}; lower"
+            f" optimizer.learning_rate or gradient_clip"
         )
 
-    def _time(self, step: int) -> None:
+    def _record_timing(self, step: int) -> None:
         now = time.monotonic()
-        if now - self._timed < 1.0 and step < self.steps.total:
+        if now - self._timed_at < 1.0 and step < self.steps.total:
             return
-        rate = (step - self._timed_step) * self.batch_tokens / (now - self._timed)
+        rate = (step - self._timed_step) * self.batch_tokens / (now - self._timed_at)
         row = {
             "step": step,
-            "seconds": round(now - self._timed, 3),
+            "seconds": round(now - self._timed_at, 3),
             "tokens_per_second": round(rate, 1),
             "memory_mb": round(peak_megabytes(), 1),
         }
         append_line(self.session.run.timing_file, row)
         self.session.progress.update(tokens_per_second=rate)
-        self._timed, self._timed_step = now, step
+        self._timed_at, self._timed_step = now, step
 
-    def _checkpoint(self, trainer: pl.Trainer, step: int) -> None:
+    def _save_checkpoint(self, trainer: pl.Trainer, step: int) -> None:
         def write(path: Path) -> None:
             trainer.save_checkpoint(path, weights_only=False)
 
         if rank() == 0:
-            save(self.session.run.checkpoints, step, write)
-        else:
-            write(self.session.run.checkpoints)  # nothing: but parts are put together by all
-        self._saved = time.monotonic()
+            save_checkpoint(self.session.run.checkpoints, step, write)
+        else:  # writes no file, but takes part in gathering sharded weights
+            write(self.session.run.checkpoints)
+        self._saved_at = time.monotonic()
         self.session.sink.log(self._unsent)
         self._unsent = []

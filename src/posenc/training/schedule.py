@@ -1,26 +1,26 @@
-"""Schedules as functions `(step, total, ...) -> factor` on the learning rate.
+"""Learning-rate schedules: functions `(step, total, ...) -> factor` that scale the peak rate.
 
-`step` counts from 0, the first optimizer step; `warmup` is a share of all steps but where it
-says otherwise.
+`step` counts optimizer steps from 0; `total` is their number. Fractions are of all steps, ratios of
+the peak learning rate.
 """
 
 import math
 
 
-def cosine(step: int, total: int, *, warmup: float, floor: float) -> float:
-    """Linear warm-up, then half a cosine from 1 down to `floor` (Loshchilov & Hutter 2017)."""
-    if not 0 <= floor <= 1:
-        raise ValueError(f"floor={floor} is a share of the peak; give 0 to 1")
-    rising = _warmup_steps(total, warmup)
-    if step < rising:
-        return (step + 1) / rising
-    progress = (step - rising) / max(1, total - rising)
-    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
+    """Linear warm-up, then half a cosine down to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
+    if not 0 <= min_lr_ratio <= 1:
+        raise ValueError(f"min_lr_ratio={min_lr_ratio} must be between 0 and 1")
+    warmup_steps = _warmup_steps(total, warmup_fraction)
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    progress = (step - warmup_steps) / max(1, total - warmup_steps)
+    return min_lr_ratio + (1 - min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
-def constant(step: int, total: int, *, warmup: float) -> float:
+def constant(step: int, total: int, *, warmup_fraction: float) -> float:
     """Linear warm-up, then 1."""
-    return min(1.0, (step + 1) / _warmup_steps(total, warmup))
+    return min(1.0, (step + 1) / _warmup_steps(total, warmup_fraction))
 
 
 def cosine_restarts(
@@ -28,34 +28,42 @@ def cosine_restarts(
     total: int,
     *,
     warmup_steps: int,
-    start: float,
+    warmup_init_ratio: float,
     period_steps: int,
-    growth: float,
-    shrink: float,
-    floor: float,
+    period_mult: float,
+    lr_shrink: float,
+    min_lr_ratio: float,
 ) -> float:
-    """Linear warm-up from `start`, then cosines from 1 to `floor`, again and again (1608.03983).
+    """Linear warm-up, then cosines with warm restarts, as fairseq's `cosine` schedule.
 
-    Each period is `growth` times as long as the one before it, its peak and floor `shrink` times
-    as high. In steps, as fairseq's `cosine` has it: of `total` nothing depends.
+    SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the previous one
+    and its peak and minimum are `lr_shrink` times as high. All lengths are in steps, so `total` has
+    no effect.
     """
-    if warmup_steps < 0 or period_steps < 1 or growth < 1:
+    if warmup_steps < 0 or period_steps < 1 or period_mult < 1:
         raise ValueError(
             f"warmup_steps={warmup_steps} must be 0 or more, period_steps={period_steps} and"
-            f" growth={growth} 1 or more"
+            f" period_mult={period_mult} 1 or more"
         )
-    for name, share in (("start", start), ("floor", floor), ("shrink", shrink)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}={share} is a share; give 0 to 1")
+    ratios = {
+        "warmup_init_ratio": warmup_init_ratio,
+        "min_lr_ratio": min_lr_ratio,
+        "lr_shrink": lr_shrink,
+    }
+    for name, ratio in ratios.items():
+        if not 0 <= ratio <= 1:
+            raise ValueError(f"{name}={ratio} must be between 0 and 1")
     if step < warmup_steps:
-        return start + (1 - start) * step / warmup_steps
-    into, period, peak = step - warmup_steps, float(period_steps), 1.0
-    while into >= period:
-        into, period, peak = into - period, period * growth, peak * shrink
-    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * into / period)))
+        return warmup_init_ratio + (1 - warmup_init_ratio) * step / warmup_steps
+    step_in_period, period, peak = step - warmup_steps, float(period_steps), 1.0
+    while step_in_period >= period:
+        step_in_period -= period
+        period, peak = period * period_mult, peak * lr_shrink
+    decay = 0.5 * (1 + math.cos(math.pi * step_in_period / period))
+    return peak * (min_lr_ratio + (1 - min_lr_ratio) * decay)
 
 
-def _warmup_steps(total: int, warmup: float) -> int:
-    if not 0 <= warmup <= 1:
-        raise ValueError(f"warmup={warmup} is a share of all steps; give 0 to 1")
-    return max(1, round(total * warmup))
+def _warmup_steps(total: int, warmup_fraction: float) -> int:
+    if not 0 <= warmup_fraction <= 1:
+        raise ValueError(f"warmup_fraction={warmup_fraction} must be between 0 and 1")
+    return max(1, round(total * warmup_fraction))

@@ -1,4 +1,4 @@
-"""What a run's process works with."""
+"""What the training and evaluation of one run work with."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,22 +8,25 @@ from omegaconf import DictConfig
 from posenc.data.dataset import Dataset
 from posenc.runs.progress import Progress
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.stop import Stop
+from posenc.runs.status import ResolvedSettings
+from posenc.training.stop import StopRequest
 
 
-class Sink(Protocol):
-    """Whoever mirrors the metrics; rows come once a checkpoint covers them."""
+class MetricsSink(Protocol):
+    """Mirrors the training metrics, which it receives once a checkpoint covers them."""
 
     def log(self, rows: list[dict[str, Any]]) -> None: ...
 
 
 @dataclass(frozen=True)
 class Session:
-    """A run's directory, configuration and data, who asks it to stop, and who is told of it."""
+    """A run's directory, its frozen configuration, the settings resolved at its start, its data,
+    and where its progress, stop requests and metrics go."""
 
     run: RunDirectory
     config: DictConfig
+    resolved: ResolvedSettings
     data: Dataset
     progress: Progress
-    stop: Stop
-    sink: Sink
+    stop: StopRequest
+    sink: MetricsSink

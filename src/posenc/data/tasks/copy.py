@@ -1,17 +1,17 @@
-"""Copy: a string, then the same string (Kazemnejad et al. 2023, 2305.19466, section 3).
+"""Copy: a string, then the same string (Kazemnejad et al. 2023, arXiv:2305.19466, section 3).
 
 0 3 1 = | 0 3 1
 """
 
 from dataclasses import dataclass
 
-from posenc.data.tasks.draws import Ints
-from posenc.data.tasks.strings import StringTask
+from posenc.data.tasks.string_task import StringTask
+from posenc.data.tasks.task import Ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(StringTask):
-    """Size n: n letters, copied; 2n + 1 tokens."""
+    """Size n: a string of n letters, copied; 2n + 1 tokens."""
 
     name = "copy"
 

@@ -1,6 +1,7 @@
 """Duplicate string: a string, then the string twice.
 
-Deletang et al. 2022 (2207.02098, table 1: a context-sensitive task), there with two letters.
+Deletang et al. 2022 (arXiv:2207.02098, table 1: a context-sensitive task), where the alphabet has
+two letters.
 
     0 1 1 = | 0 1 1 0 1 1
 """
@@ -9,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc.data.tasks.draws import Ints
-from posenc.data.tasks.strings import StringTask
+from posenc.data.tasks.string_task import StringTask
+from posenc.data.tasks.task import Ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate(StringTask):
-    """Size n: n letters, twice; 3n + 1 tokens."""
+    """Size n: a string of n letters, written twice; 3n + 1 tokens."""
 
     name = "duplicate"
 

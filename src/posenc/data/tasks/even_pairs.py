@@ -1,35 +1,34 @@
-"""Even pairs: is the number of places where 0 follows 1, or 1 follows 0, even?
+"""Even pairs: is the number of adjacent pairs 01 and 10 even?
 
-Deletang et al. 2022 (2207.02098, table 1: a regular task). It is even exactly where the first
-letter is the last.
+Deletang et al. 2022 (arXiv:2207.02098, table 1: a regular task). It is even exactly if the first
+letter equals the last.
 
-    0 1 1 0 = | 0        two such places: even, answered 0
-    0 1 1 1 = | 1        one: odd, answered 1
+    0 1 1 0 = | 0        two such pairs: even, answer 0
+    0 1 1 1 = | 1        one: odd, answer 1
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from posenc.data.tasks.draws import Draws
-from posenc.data.tasks.letters import LETTERS, SEPARATOR, symbols_of
-from posenc.data.tasks.task import Example, Task, answered
+from posenc.data.tasks.string_task import FIRST_LETTER, SEPARATOR, alphabet_symbols
+from posenc.data.tasks.task import Example, SeededRandom, Task, prompt_and_answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvenPairs(Task):
-    """Size n: n letters out of two, one answer; n + 2 tokens."""
+    """Size n: n letters of an alphabet of two, one answer; n + 2 tokens."""
 
     name = "even_pairs"
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        return symbols_of(2)
+        return alphabet_symbols(2)
 
     def tokens(self, size: int) -> int:
         return size + 2
 
-    def draw(self, draws: Draws, size: int) -> Example:
-        string = LETTERS + draws.below(2, size)
+    def generate(self, random: SeededRandom, size: int) -> Example:
+        string = FIRST_LETTER + random.integers(2, size)
         odd = np.not_equal(string[:1], string[-1:])
-        return answered(np.append(string, SEPARATOR), LETTERS + odd.astype(np.int64))
+        return prompt_and_answer(np.append(string, SEPARATOR), FIRST_LETTER + odd.astype(np.int64))

@@ -1,9 +1,9 @@
-"""Passkey retrieval: a key hidden at any depth of a repeated filler, asked for at the end.
+"""Passkey retrieval: a key hidden at a random depth of repeated filler, queried at the end.
 
-Mohtashami & Jaggi 2023 (2305.16300, section 4.2) hide a number in English sentences; here filler,
-marker and key are tokens of any vocabulary, drawn anew and without repeats for each sequence, so
-that the question (the marker) says nothing but where to look, and a language model can be asked
-in its own tokens.
+Mohtashami & Jaggi 2023 (arXiv:2305.16300, section 4.2) hide a number in English sentences. Here
+filler, marker and key are tokens of any vocabulary, sampled without repeats for each sequence, so
+that the question (the marker) only says where to look, and a language model can be evaluated on the
+task in its own tokens.
 
     f g h f | M N | 7 4 2 | g h f g h | M N | -> 7 4 2
 """
@@ -13,63 +13,68 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.tasks.draws import Draws
-from posenc.data.tasks.task import BEGIN, Example, Task, answered
+from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task, prompt_and_answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passkey(Task):
-    """Size n: n tokens of filler around marker and key, marker and key; all lengths in tokens.
+    """Size n: n tokens of filler around marker and key, then the marker and the key.
 
-    The filler repeats itself every `filler` tokens, before the key and on after it. A `vocabulary`
-    of None is that of the language model that is asked.
+    The filler repeats itself every `filler_length` tokens and continues after the key. A
+    `vocab_size` of None stands for that of a language model that is evaluated on the task.
     """
 
     name = "passkey"
-    vocabulary: int | None
-    filler: int
-    marker: int
-    key: int
+    vocab_size: int | None
+    filler_length: int
+    marker_length: int
+    key_length: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.filler, self.marker, self.key) < 1:
+        if min(self.filler_length, self.marker_length, self.key_length) < 1:
             raise ValueError(
-                f"filler={self.filler}, marker={self.marker} and key={self.key} must be 1 or more"
+                f"filler_length={self.filler_length}, marker_length={self.marker_length} and"
+                f" key_length={self.key_length} must be 1 or more"
             )
-        needed = self.filler + self.marker + self.key
-        if self.vocabulary is not None and self.vocabulary < needed:
+        if self.vocab_size is not None and self.vocab_size < self._distinct_tokens:
             raise ValueError(
-                f"vocabulary={self.vocabulary} is less than filler + marker + key = {needed} tokens"
+                f"vocab_size={self.vocab_size} is less than filler_length + marker_length +"
+                f" key_length = {self._distinct_tokens} tokens"
             )
 
     @property
-    def _size(self) -> int:
-        if self.vocabulary is None:
-            raise ConfigError(
-                "data.vocabulary=null is that of a trained run of text, in posenc evaluate; give"
-                " data.vocabulary=64"
-            )
-        return self.vocabulary
+    def _distinct_tokens(self) -> int:
+        return self.filler_length + self.marker_length + self.key_length
 
-    def in_tokens(self, count: int) -> "Passkey":
-        if self.vocabulary is not None:
+    def _known_vocab_size(self) -> int:
+        if self.vocab_size is None:
             raise ConfigError(
-                f"data.vocabulary={self.vocabulary}: the run has tokens of its own; give"
-                " data.vocabulary=null"
+                "data.vocab_size=null only works in posenc evaluate, with a run trained on text;"
+                " give data.vocab_size=64"
             )
-        return replace(self, vocabulary=count)
+        return self.vocab_size
+
+    def for_language_model(self, vocab_size: int) -> "Passkey":
+        if self.vocab_size is not None:
+            raise ConfigError(
+                f"data.vocab_size={self.vocab_size}: the run has its own vocabulary; give"
+                " data.vocab_size=null"
+            )
+        return replace(self, vocab_size=vocab_size)
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        return ("<begin>", *map(str, range(self._size)))
+        return ("<begin>", *map(str, range(self._known_vocab_size())))
 
     def tokens(self, size: int) -> int:
-        return size + 2 * (self.marker + self.key)
+        return size + 2 * (self.marker_length + self.key_length)
 
-    def draw(self, draws: Draws, size: int) -> Example:
-        depth = draws.one(size + 1)
-        drawn = BEGIN + 1 + draws.distinct(self._size, self.filler + self.marker + self.key)
-        phrase, marker, key = np.split(drawn, [self.filler, self.filler + self.marker])
+    def generate(self, random: SeededRandom, size: int) -> Example:
+        depth = random.integer(size + 1)
+        tokens = BEGIN + 1 + random.choice(self._known_vocab_size(), self._distinct_tokens)
+        ends = [self.filler_length, self.filler_length + self.marker_length]
+        phrase, marker, key = np.split(tokens, ends)
         filler = np.resize(phrase, size)
-        return answered(np.concatenate([filler[:depth], marker, key, filler[depth:], marker]), key)
+        prompt = np.concatenate([filler[:depth], marker, key, filler[depth:], marker])
+        return prompt_and_answer(prompt, key)

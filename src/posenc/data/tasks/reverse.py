@@ -1,20 +1,20 @@
-"""Reverse string: a string, then its letters from the last to the first.
+"""Reverse string: a string, then its letters in reverse order.
 
-Deletang et al. 2022 (2207.02098, table 1: a deterministic context-free task), there with two
-letters.
+Deletang et al. 2022 (arXiv:2207.02098, table 1: a deterministic context-free task), where the
+alphabet has two letters.
 
     0 1 1 = | 1 1 0
 """
 
 from dataclasses import dataclass
 
-from posenc.data.tasks.draws import Ints
-from posenc.data.tasks.strings import StringTask
+from posenc.data.tasks.string_task import StringTask
+from posenc.data.tasks.task import Ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reverse(StringTask):
-    """Size n: n letters, reversed; 2n + 1 tokens."""
+    """Size n: a string of n letters, reversed; 2n + 1 tokens."""
 
     name = "reverse"
 

@@ -1,5 +1,6 @@
-"""What a task is: examples of every size, whose answers their prompts decide."""
+"""The interface of a task: examples of every size whose prompts determine their answers."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import ClassVar, NamedTuple
@@ -8,17 +9,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
-from posenc.data.digest import digest_of
-from posenc.data.tasks.draws import Draws, Ints
+from posenc.data.corpus import digest_of
+
+Ints = NDArray[np.int64]
 
 BEGIN = 0
-"""The symbol before every sequence and after its end."""
+"""The symbol before every sequence, also used as padding after its end."""
 
 _SAMPLE_SIZES, _SAMPLE_EXAMPLES = (1, 2), 16
 
 
+class SeededRandom:
+    """Random numbers from a seed made of words and numbers, the same in every numpy version.
+
+    Computed from raw bits, which numpy keeps stable, unlike its distributions.
+    """
+
+    def __init__(self, *seed: str | int) -> None:
+        digest = hashlib.sha256(":".join(map(str, seed)).encode()).digest()
+        self._bits = np.random.PCG64(np.random.SeedSequence(int.from_bytes(digest[:16])))
+
+    def integers(self, high: int, count: int) -> Ints:
+        """Return `count` numbers from 0 to `high` - 1, uniform to within 2^-32."""
+        bits = self._bits.random_raw(count) >> np.uint64(32)
+        return (bits * np.uint64(high) >> np.uint64(32)).astype(np.int64)
+
+    def integer(self, high: int) -> int:
+        """Return one number from 0 to `high` - 1."""
+        return int(self.integers(high, 1)[0])
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """Return `count` numbers strictly between 0 and 1."""
+        bits = (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64)
+        return (bits + 0.5) * 2.0**-53
+
+    def choice(self, high: int, count: int) -> Ints:
+        """Return `count` different numbers from 0 to `high` - 1, in random order."""
+        return np.argsort(self._bits.random_raw(high), kind="stable")[:count]
+
+
 class Example(NamedTuple):
-    """A sequence of symbols [T], and which of them [T] are answers."""
+    """A sequence of symbols [T], and a mask [T] of those that are answers."""
 
     tokens: Ints
     scored: NDArray[np.bool_]
@@ -28,8 +59,8 @@ class Example(NamedTuple):
 class Task(ABC):
     """A family of sequences, prompt and answer, of sizes 1 and up.
 
-    What a size counts is the task's own; the length of a sequence is in tokens. `examples` is
-    how many are measured at each length. A knob that cannot be is a ValueError.
+    Each task defines what its size counts; the length of a sequence is in tokens. `examples` is
+    the number of sequences evaluated at each length. Raises ValueError for invalid parameters.
     """
 
     name: ClassVar[str]
@@ -42,18 +73,18 @@ class Task(ABC):
     @property
     @abstractmethod
     def symbols(self) -> tuple[str, ...]:
-        """The vocabulary by id; `BEGIN` comes first."""
+        """The vocabulary in the order of ids, starting with the symbol of `BEGIN`."""
 
     @abstractmethod
     def tokens(self, size: int) -> int:
-        """The length of a sequence of `size`, which grows with it."""
+        """Return the length of a sequence of `size`, which grows with the size."""
 
     @abstractmethod
-    def draw(self, draws: Draws, size: int) -> Example:
-        """A sequence of `tokens(size)` symbols."""
+    def generate(self, random: SeededRandom, size: int) -> Example:
+        """Return a random sequence of `tokens(size)` symbols."""
 
-    def largest(self, length: int) -> int:
-        """The largest size whose sequences have at most `length` tokens; ConfigError for none."""
+    def largest_size(self, length: int) -> int:
+        """Return the largest size with at most `length` tokens; ConfigError if there is none."""
         size = 0
         while self.tokens(size + 1) <= length:
             size += 1
@@ -64,24 +95,25 @@ class Task(ABC):
             )
         return size
 
-    def in_tokens(self, count: int) -> "Task":
-        """The task in the `count` tokens of a language model; ConfigError where it cannot be."""
+    def for_language_model(self, vocab_size: int) -> "Task":
+        """Return the task with the vocabulary of a language model; ConfigError if impossible."""
         raise ConfigError(
-            f"the task '{self.name}' has symbols of its own, which a model of text does not know;"
-            " give a run that was trained on it, or data=task_passkey data.vocabulary=null"
+            f"the task '{self.name}' has its own symbols, which a model trained on text does not"
+            " know; give a run that was trained on the task, or data=task_passkey"
+            " data.vocab_size=null"
         )
 
     def digest(self) -> str:
-        """Hash of the task: its knobs, and a sample of what it draws."""
+        """Return a hash of the parameters and a sample of the generated sequences."""
         sample = [
-            self.draw(Draws("sample", size, number), size).tokens.tolist()
+            self.generate(SeededRandom("sample", size, number), size).tokens.tolist()
             for size in _SAMPLE_SIZES
             for number in range(_SAMPLE_EXAMPLES)
         ]
         return digest_of([self.name, asdict(self), sample])
 
 
-def answered(prompt: Ints, answer: Ints) -> Example:
-    """The prompt [P] followed by the answer [A], which alone is scored."""
+def prompt_and_answer(prompt: Ints, answer: Ints) -> Example:
+    """Return the prompt [P] followed by the answer [A], of which only the answer is scored."""
     tokens = np.concatenate([prompt, answer])
     return Example(tokens, np.arange(len(tokens)) >= len(prompt))

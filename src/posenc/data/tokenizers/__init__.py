@@ -1,15 +1,15 @@
-"""From text to token ids and back."""
+"""Tokenizers: from text to token ids and back."""
 
 from pathlib import Path
 
-from posenc.data.tokenizers.base import Tokenizer, Trainer
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
+from posenc.data.tokenizers.tokenizer import Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.word import WordTokenizer
 from posenc.runs.files import read_json
 
-__all__ = ["Tokenizer", "Trainer", "load_tokenizer"]
+__all__ = ["Tokenizer", "TokenizerTrainer", "load_tokenizer"]
 
 _KINDS: dict[str, type[Tokenizer]] = {
     kind.kind: kind for kind in (ByteTokenizer, SubwordTokenizer, SymbolTokenizer, WordTokenizer)
@@ -17,6 +17,6 @@ _KINDS: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer that was saved to `path`."""
+    """Return the tokenizer that was saved to `path`."""
     saved = read_json(path)
     return _KINDS[saved["kind"]].load(saved["state"])

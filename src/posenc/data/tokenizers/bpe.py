@@ -6,49 +6,48 @@ from tokenizers import Tokenizer as Model
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import Corpus
-from posenc.data.digest import digest_of
-from posenc.data.tokenizers.base import Trainer
+from posenc.data.corpus import Corpus, digest_of
 from posenc.data.tokenizers.subword import SubwordTokenizer
+from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
-_END_OF_TEXT = "<|endoftext|>"
-_SMALLEST = 257  # the bytes and the end of text
+_EOS_TOKEN = "<|endoftext|>"
+_MIN_VOCAB_SIZE = 257  # the bytes and the end of text
 
 
-class BPETrainer(Trainer):
-    """Learns `vocabulary` tokens from the first `train_bytes` bytes of the train split.
+class BPETrainer(TokenizerTrainer):
+    """Learns `vocab_size` tokens from the first `train_bytes` bytes of the train split.
 
-    The special token <|endoftext|> is one of them. A small corpus may give fewer.
+    The special token <|endoftext|> is one of them. A small corpus may give fewer tokens.
     """
 
-    def __init__(self, vocabulary: int, train_bytes: int) -> None:
-        if vocabulary < _SMALLEST:
+    def __init__(self, vocab_size: int, train_bytes: int) -> None:
+        if vocab_size < _MIN_VOCAB_SIZE:
             raise ConfigError(
-                f"tokenizer.vocabulary: {vocabulary} is less than {_SMALLEST} (256 bytes and the "
-                "end of text); give more or take tokenizer=byte"
+                f"tokenizer.vocab_size={vocab_size} must be {_MIN_VOCAB_SIZE} or more (256 bytes "
+                "and the end of text); give more, or tokenizer=byte"
             )
         if train_bytes < 1:
-            raise ConfigError(f"tokenizer.train_bytes: {train_bytes} is less than 1; give more")
-        self.vocabulary, self.train_bytes = vocabulary, train_bytes
+            raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be 1 or more")
+        self.vocab_size, self.train_bytes = vocab_size, train_bytes
 
-    def vocabulary_of(self, corpus: Corpus) -> int:
-        return self.vocabulary
+    def expected_vocab_size(self, corpus: Corpus) -> int:
+        return self.vocab_size
 
     def train(self, documents: Iterable[str]) -> SubwordTokenizer:
         model = Model(models.BPE())
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         model.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=self.vocabulary,
-            special_tokens=[_END_OF_TEXT],
+            vocab_size=self.vocab_size,
+            special_tokens=[_EOS_TOKEN],
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
         model.train_from_iterator(_first_bytes(documents, self.train_bytes), trainer)
-        return SubwordTokenizer(model, _END_OF_TEXT)
+        return SubwordTokenizer(model, _EOS_TOKEN)
 
     def digest(self) -> str:
-        return digest_of(["bpe", self.vocabulary, self.train_bytes])
+        return digest_of(["bpe", self.vocab_size, self.train_bytes])
 
 
 def _first_bytes(documents: Iterable[str], size: int) -> Iterator[str]:

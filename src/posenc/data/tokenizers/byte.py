@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from posenc.data.tokenizers.base import Ids, Tokenizer
+from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 
 class ByteTokenizer(Tokenizer):
@@ -13,15 +13,15 @@ class ByteTokenizer(Tokenizer):
 
     kind = "byte"
     vocab_size = 257
-    end_of_text = 256
+    eos_id = 256
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         for document in documents:
             data = np.frombuffer(document.encode(), dtype=np.uint8)
-            yield np.append(data, self.end_of_text).astype(np.uint32)
+            yield np.append(data, self.eos_id).astype(np.uint32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        return bytes(id for id in ids if id != self.end_of_text).decode(errors="replace")
+        return bytes(id for id in ids if id != self.eos_id).decode(errors="replace")
 
     def state(self) -> dict[str, Any]:
         return {}

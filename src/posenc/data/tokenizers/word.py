@@ -1,4 +1,4 @@
-"""The WikiText protocol: words as they are separated by white space (arXiv:1609.07843)."""
+"""The WikiText protocol: words separated by white space (Merity et al. 2016, arXiv:1609.07843)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,9 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from posenc.data.corpus import Corpus, lines
-from posenc.data.digest import digest_of
-from posenc.data.tokenizers.base import Ids, Tokenizer, Trainer
+from posenc.data.corpus import Corpus, digest_of, lines
+from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
 
 _END_OF_LINE = "<eos>"
 _UNKNOWN = "<unk>"
@@ -18,7 +17,7 @@ _BATCH = 1 << 18  # ids
 class WordTokenizer(Tokenizer):
     """An id for each of `words`; <eos> ends every line, <unk> stands for all other words.
 
-    The end of a document is the end of its last line: `end_of_text` is <eos>.
+    A document ends with its last line, so `eos_id` is that of <eos>.
     """
 
     kind = "word"
@@ -26,22 +25,22 @@ class WordTokenizer(Tokenizer):
     def __init__(self, words: list[str]) -> None:
         self._words = words
         self._ids = {word: id for id, word in enumerate(words)}
-        self._unknown = self._ids[_UNKNOWN]
-        self.end_of_text = self._ids[_END_OF_LINE]
+        self._unknown_id = self._ids[_UNKNOWN]
+        self.eos_id = self._ids[_END_OF_LINE]
         self.vocab_size = len(words)
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         ids: list[int] = []
         for words in _lines_of_words(documents):
-            ids += [self._ids.get(word, self._unknown) for word in words]
+            ids += [self._ids.get(word, self._unknown_id) for word in words]
             if len(ids) >= _BATCH:
                 yield np.array(ids, dtype=np.uint32)
                 ids = []
         yield np.array(ids, dtype=np.uint32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Words joined by a space, lines by their newline."""
-        text = " ".join("\n" if id == self.end_of_text else self._words[id] for id in ids)
+        """Return words separated by a space, lines by a newline."""
+        text = " ".join("\n" if id == self.eos_id else self._words[id] for id in ids)
         return text.replace(" \n", "\n").replace("\n ", "\n")
 
     def state(self) -> dict[str, Any]:
@@ -52,14 +51,11 @@ class WordTokenizer(Tokenizer):
         return cls(state["words"])
 
 
-class WordTrainer(Trainer):
-    """The words of the train split, <eos> and <unk> among them, by falling frequency.
+class WordTrainer(TokenizerTrainer):
+    """The words of the train split with <eos> and <unk>, by falling frequency, then alphabet."""
 
-    Words of one frequency stand in alphabetical order.
-    """
-
-    def vocabulary_of(self, corpus: Corpus) -> int | None:
-        return corpus.words
+    def expected_vocab_size(self, corpus: Corpus) -> int | None:
+        return corpus.vocab_size
 
     def train(self, documents: Iterable[str]) -> WordTokenizer:
         counts = Counter(word for words in _lines_of_words(documents) for word in words)

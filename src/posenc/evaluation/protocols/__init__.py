@@ -1,41 +1,86 @@
-"""The protocols: each says which windows are read at a length, and which targets are scored.
+"""The evaluation protocols: which windows are read at a length, and which targets are scored.
 
-A protocol is a module with a function `(data, config, length) -> Windows`, a line below, and its
-name with its knob in `posenc.config.settings.PROTOCOLS`.
+A protocol for text is a module with a function `(tokens, length, ...) -> spans`, and a line below.
+Spans are int64 [n, 3]: a window has the targets from start to stop, of which those from
+first_scored on are scored. Imports no torch, so that reports can name the protocols.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from posenc.data.dataset import Dataset
+from posenc.config.errors import ConfigError
+from posenc.config.settings import evaluation_lengths
 from posenc.evaluation.protocols.fixed_target import fixed_target
 from posenc.evaluation.protocols.last_k import last_k
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
-from posenc.evaluation.protocols.tasks import tasks
-from posenc.evaluation.score import Score, losses, losses_and_hits
-from posenc.evaluation.windows import Windows
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Protocols of equal windows and scores share one measurement.
+    """`spans` cuts a split of so many tokens into windows; None for the sequences of a task.
 
-    `positions` says that the loss at each position in the window is kept beside the row.
+    `parameter` is the key of `evaluation` with the number of targets scored in a window, which
+    `spans` takes by that name; with `needs_longest` it also takes the longest evaluation length.
+    With `positions` the loss at each position is saved, with `accuracy` the targets that the model
+    ranks first are counted.
     """
 
-    windows: Callable[[Dataset, DictConfig, int], Windows]
-    score: Score = losses
+    spans: Callable[..., NDArray[np.int64]] | None
+    parameter: str | None = None
+    needs_longest: bool = False
     positions: bool = False
+    accuracy: bool = False
 
 
 PROTOCOLS = {
     "nonoverlapping": Protocol(nonoverlapping),
     "by_position": Protocol(nonoverlapping, positions=True),
-    "sliding": Protocol(sliding),
-    "last_k": Protocol(last_k),
-    "fixed_target": Protocol(fixed_target),
-    "tasks": Protocol(tasks, score=losses_and_hits),
+    "sliding": Protocol(sliding, "stride"),
+    "last_k": Protocol(last_k, "k"),
+    "fixed_target": Protocol(fixed_target, "targets", needs_longest=True),
+    "tasks": Protocol(None, accuracy=True),
 }
+
+
+def check_protocols(config: DictConfig) -> None:
+    """Raise ConfigError unless `evaluation.protocols` and their parameters fit together.
+
+    Each protocol needs its parameter, a parameter needs its protocol, and none may exceed the
+    shortest evaluation length.
+    """
+    evaluation, errors = config.evaluation, []
+    if not evaluation.protocols:
+        errors.append(f"evaluation.protocols is empty (available: {', '.join(PROTOCOLS)})")
+    if unknown := sorted(set(evaluation.protocols) - set(PROTOCOLS)):
+        errors.append(
+            f"evaluation.protocols: unknown protocol {', '.join(unknown)} (available:"
+            f" {', '.join(PROTOCOLS)})"
+        )
+    for name, protocol in PROTOCOLS.items():
+        if protocol.parameter is not None:
+            errors += _parameter_errors(config, name, protocol.parameter)
+    if errors:
+        raise ConfigError("; ".join(errors))
+
+
+def _parameter_errors(config: DictConfig, protocol: str, parameter: str) -> list[str]:
+    key, value = f"evaluation.{parameter}", config.evaluation[parameter]
+    requested, shortest = protocol in config.evaluation.protocols, evaluation_lengths(config)[0]
+    if requested and value is None:
+        return [f"{key} is missing, which the protocol {protocol} needs; give {key}=..."]
+    if value is not None and not requested:
+        return [
+            f"{key}={value} is only used by the protocol {protocol}, which is not in"
+            f" evaluation.protocols; add it, or give {key}=null"
+        ]
+    if value is not None and value > shortest:
+        return [
+            f"{key}={value} is more than the shortest evaluation length {shortest}; give"
+            f" {shortest} or less, or longer evaluation lengths"
+        ]
+    return []

@@ -1,26 +1,18 @@
 """The same targets at every length, with more and more context.
 
-The targets are the last `targets` tokens of each whole block of the longest length asked for. At
-a length T each such span stands at the end of a window of T tokens, so that a loss that falls with
-T comes from context and from nothing else: which tokens are scored stays the same.
+The targets are the last tokens of each whole window of the longest evaluation length. At a shorter
+length T they are the last tokens of a window of T tokens. The scored tokens do not depend on T, so
+a loss that falls with T is due to the longer context alone.
 """
 
 import numpy as np
-from omegaconf import DictConfig
-
-from posenc.config.settings import evaluation_lengths
-from posenc.data.dataset import Dataset
-from posenc.evaluation.windows import Spans, StreamWindows
+from numpy.typing import NDArray
 
 
-def fixed_target(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
-    """Windows of `length` that end where blocks of the longest length asked for end."""
-    stream, longest = data.stream(config.evaluation.split), max(evaluation_lengths(config))
-    targets = config.evaluation.targets
-    return StreamWindows(stream, fixed(len(stream.tokens), length, longest, targets))
+def fixed_target(tokens: int, length: int, targets: int, longest: int) -> NDArray[np.int64]:
+    """Return the spans of windows of `length` <= `longest` that end where those of `longest` end.
 
-
-def fixed(tokens: int, length: int, longest: int, targets: int) -> Spans:
-    """Windows of `length` <= longest whose last `targets` <= length tokens are scored."""
+    The last `targets` <= length targets of each are scored.
+    """
     stop = np.arange(longest, tokens + 1, longest)
     return np.stack([stop - length, stop - targets, stop], axis=1)

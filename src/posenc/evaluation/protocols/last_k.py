@@ -1,23 +1,13 @@
-"""The last `k` positions of each non-overlapping window, with length - k tokens of context or more.
+"""The last `k` positions of consecutive windows, with at least length - k tokens of context.
 
-Windows move on by their length, so that longer windows score fewer tokens, and other ones; what is
-short of a window at the end of the stream is left out.
+Longer windows score fewer and other tokens. The tail, which is shorter than a window, is left out.
 """
 
 import numpy as np
-from omegaconf import DictConfig
-
-from posenc.data.dataset import Dataset
-from posenc.evaluation.windows import Spans, StreamWindows
+from numpy.typing import NDArray
 
 
-def last_k(data: Dataset, config: DictConfig, length: int) -> StreamWindows:
-    """The ends of whole blocks of `length`."""
-    stream = data.stream(config.evaluation.split)
-    return StreamWindows(stream, ends(len(stream.tokens), length, config.evaluation.k))
-
-
-def ends(tokens: int, length: int, k: int) -> Spans:
-    """A stream of `tokens` in whole blocks of `length` of which the last `k` <= length count."""
+def last_k(tokens: int, length: int, k: int) -> NDArray[np.int64]:
+    """Return the spans of whole windows of `length` whose last `k` <= length targets are scored."""
     stop = np.arange(length, tokens + 1, length)
     return np.stack([stop - length, stop - k, stop], axis=1)

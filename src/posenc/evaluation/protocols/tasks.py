@@ -1,7 +1,7 @@
-"""The answers of a task: as many sequences of the length as the task measures, answers scored.
+"""The sequences of a task at the evaluation length, of which the answers are scored.
 
-Besides the loss, a row says how many answers the model ranks first (`accuracy`, each given the
-answers before it) and in how many sequences it does so for all of them (`exact`).
+Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model ranks first
+(given the correct tokens before), and `exact`, the fraction of sequences with all of them correct.
 """
 
 import hashlib
@@ -9,20 +9,13 @@ import hashlib
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 
-from posenc.data.dataset import Dataset, Examples
-from posenc.data.token_array import TokenArray
+from posenc.data.dataset import Examples, TokenArray
 from posenc.evaluation.windows import Batch
 
 
-def tasks(data: Dataset, config: DictConfig, length: int) -> "TaskWindows":
-    """Sequences of the largest size that `length` tokens hold."""
-    return TaskWindows(data.examples(config.evaluation.split, length))
-
-
 class TaskWindows:
-    """A window for each sequence, all of one length."""
+    """One window for each sequence, all of the same length."""
 
     text: TokenArray | None = None
 
@@ -38,5 +31,5 @@ class TaskWindows:
         return Batch(inputs, targets, torch.from_numpy(self._examples.scored[numbers]))
 
     def digest(self, numbers: NDArray[np.int64]) -> str:
-        tokens, scored = (of[np.sort(numbers)] for of in self._examples[:2])
+        tokens, scored = (array[np.sort(numbers)] for array in self._examples[:2])
         return hashlib.sha256(tokens.astype("<u4").tobytes() + scored.tobytes()).hexdigest()[:16]

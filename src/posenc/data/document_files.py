@@ -1,11 +1,11 @@
-"""Documents in files: .txt (one document a file), .jsonl and .parquet (one a row)."""
+"""Files of documents: .txt (one document per file), .jsonl and .parquet (one per row)."""
 
 import codecs
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,44 +19,42 @@ _ROWS = 32
 
 
 class DocumentFile(ABC):
-    """One file of documents; `key` is the setting that named it, for messages."""
+    """One file of documents; `key` is the setting that names it, for error messages."""
 
     tabular: ClassVar[bool]
 
     def __init__(self, path: Path, key: str, column: str) -> None:
         self.path, self.column = path, column
-        self.named = f"{key}: '{path}'"
+        self.label = f"{key}: '{path}'"
 
     @abstractmethod
     def documents(self) -> Iterator[str]:
-        """The documents in the order of the file, blank ones included."""
+        """Yield the documents in the order of the file, including blank ones."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """What decides `documents()`: the contents and how they are read, not the path."""
+        """What determines `documents()`: the contents and how they are read, not the path."""
         column = (self.column,) if self.tabular else ()
         return (self.path.suffix, self._content_digest(), *column)
 
     def _content_digest(self) -> str:
-        digest = sha256()
         with self.path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        return digest.hexdigest()
+            return file_digest(file, "sha256").hexdigest()
 
-    def _no_column(self, columns: list[str]) -> ConfigError:
+    def _missing_column(self, columns: list[str]) -> ConfigError:
         return ConfigError(
-            f"{self.named} has no column '{self.column}'; set data.column to one of its columns: "
+            f"{self.label} has no column '{self.column}'; set data.column to one of its columns: "
             f"{', '.join(columns)}"
         )
 
 
 class _Utf8File(DocumentFile):
     def _content_digest(self) -> str:
+        """Return the digest of the contents; ConfigError at the first byte that is not UTF-8."""
         digest, decoder, end = sha256(), codecs.getincrementaldecoder("utf-8")(), 0
         with self.path.open("rb") as file:
             while chunk := file.read(_CHUNK):
@@ -74,7 +72,7 @@ class _Utf8File(DocumentFile):
         except UnicodeDecodeError as error:
             offset = end - len(error.object) + error.start
             raise ConfigError(
-                f"{self.named} is not UTF-8 at byte {offset}; save it as UTF-8"
+                f"{self.label} is not UTF-8 at byte {offset}; save it as UTF-8"
             ) from None
 
 
@@ -93,39 +91,40 @@ class JsonLinesFile(_Utf8File):
 
     def __init__(self, path: Path, key: str, column: str) -> None:
         super().__init__(path, key, column)
-        next(self._numbered(), None)
+        next(self._texts(), None)  # checks the first row
 
     def documents(self) -> Iterator[str]:
-        for _, text in self._numbered():
-            yield text
+        yield from self._texts()
 
     def count(self) -> int:
         with self.path.open("rb") as file:
             return sum(not line.isspace() for line in file)
 
-    def _numbered(self) -> Iterator[tuple[int, str]]:
+    def _texts(self) -> Iterator[str]:
         with self.path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.isspace():
-                    yield number, self._text(line, number)
+                    yield self._text(line, f"{self.label}, line {number}")
 
-    def _text(self, line: bytes, number: int) -> str:
-        where = f"{self.named}, line {number}:"
+    def _text(self, line: bytes, label: str) -> str:
         try:
             row: Any = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"{where} is not JSON ({error}); give one object a line") from None
+            raise ConfigError(f"{label} is not JSON ({error}); give one object per line") from None
         if not isinstance(row, dict):
-            raise ConfigError(f"{where} is {type(row).__name__}; give one JSON object a line")
+            raise ConfigError(f"{label} is a {type(row).__name__}; give one JSON object per line")
         if self.column not in row:
-            raise self._no_column(sorted(row))
+            raise self._missing_column(sorted(row))
         text = row[self.column]
         if not isinstance(text, str):
-            raise ConfigError(f"{where} '{self.column}' is {type(text).__name__}, not text")
+            raise ConfigError(f"{label}: '{self.column}' is {type(text).__name__}, not text")
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ConfigError(f"{where} half a surrogate pair is no text; remove it") from None
+            raise ConfigError(
+                f"{label}: the text contains an unpaired surrogate, which is not valid Unicode;"
+                " remove it"
+            ) from None
         return text
 
 
@@ -137,12 +136,12 @@ class ParquetFile(DocumentFile):
         try:
             schema = pq.read_schema(path)
         except (pa.ArrowException, OSError):
-            raise ConfigError(f"{self.named} is not a Parquet file; give one that is") from None
+            raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
         if column not in schema.names:
-            raise self._no_column(schema.names)
+            raise self._missing_column(schema.names)
         kind = schema.field(column).type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise ConfigError(f"{self.named}: column '{column}' holds {kind}, not text (string)")
+            raise ConfigError(f"{self.label}: column '{column}' holds {kind}, not text (string)")
 
     def documents(self) -> Iterator[str]:
         try:
@@ -150,15 +149,17 @@ class ParquetFile(DocumentFile):
                 for batch in file.iter_batches(batch_size=_ROWS, columns=[self.column]):
                     yield from (text for text in self._texts(batch) if text is not None)
         except (pa.ArrowException, OSError) as error:
-            raise ConfigError(f"{self.named} is damaged ({error}); give a whole one") from None
+            raise ConfigError(
+                f"{self.label} is damaged ({error}); replace it with an intact copy"
+            ) from None
 
     def _texts(self, batch: pa.RecordBatch) -> list[str | None]:
         try:
             return batch.column(0).to_pylist()
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{self.named}: a text in column '{self.column}' is not UTF-8 at its byte "
-                f"{error.start}; write it as UTF-8"
+                f"{self.label}: a text in column '{self.column}' is not UTF-8 at its byte "
+                f"{error.start}; save it as UTF-8"
             ) from None
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""A swap measures what a model built with that encoding from the start measures."""
+"""A swap gives the loss of a model that is built with that encoding."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.swaps import settle_swaps, swaps_of
-from posenc.evaluation.swap import exchanged
+from posenc.evaluation.swap import swapped_config
 from posenc.model.build import build_model
 from posenc.runs.evaluation_rows import positions_name, read_positions
 from posenc.runs.run_directory import RunDirectory
@@ -61,7 +61,7 @@ def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
     return total / len(tokens)
 
 
-def test_every_option_is_compared_here() -> None:
+def test_every_option_is_tested_here() -> None:
     assert {text.split()[0] for text in BUILT} == set(options("evaluation/swap"))
 
 
@@ -151,10 +151,10 @@ def test_a_swap_that_is_none_is_refused_in_one_message(
 @pytest.mark.parametrize(
     ("encoding", "message"),
     [
-        (["encoding=alibi"], "swap=pi: Alibi has no spectrum to exchange"),
-        (["encoding=nope"], "swap=pi: NoPE has no spectrum to exchange"),
+        (["encoding=alibi"], "swap=pi: Alibi has no spectrum to replace"),
+        (["encoding=nope"], "swap=pi: NoPE has no spectrum to replace"),
         (["encoding=rope", "encoding.trainable=true"], "the frequencies of this Rope are trained"),
-        (["encoding=rope", "encoding/spectrum=power"], "scales the spectrum geometric"),
+        (["encoding=rope", "encoding/spectrum=power"], "only the spectrum geometric can be scaled"),
     ],
 )
 def test_encodings_that_cannot_take_a_swap_refuse_it_before_anything_is_trained(
@@ -172,7 +172,7 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     settle_swaps(config, None, [])
     ((text, swap),) = swaps_of(config).items()
     assert text == "yarn factor=4" and swap is not None
-    changed = exchanged(config, text, swap, 1024).encoding
+    changed = swapped_config(config, text, swap, 1024).encoding
     spectrum = changed.first.inner.spectrum
     assert spectrum._target_ == "posenc.encodings.spectra.yarn"
     assert (spectrum.base, spectrum.factor, spectrum.beta_fast) == (500000, 4, 32)

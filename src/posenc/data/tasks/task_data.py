@@ -1,0 +1,106 @@
+"""A task as a dataset.
+
+As in text, a symbol precedes every sequence: the input at position i is token i - 1, the target
+token i. Only answers are targets, in training and in evaluation, because prompts are random.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import SPLITS
+from posenc.data.corpus import digest_of
+from posenc.data.dataset import IGNORE_INDEX, Dataset, Examples, TokenArray
+from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task
+from posenc.data.tokenizers import Tokenizer
+
+
+class TaskData(Dataset):
+    """Examples generated on demand: unlimited for training, `task.examples` at each length else.
+
+    Each split has seeds of its own, and evaluation examples do not depend on the run's seed, so
+    that all runs answer the same questions. Small sizes have few sequences, which occur in every
+    split. The `tokenizer` has one token for each symbol: its `eos_id` for the begin symbol and the
+    others for the other symbols in order.
+    """
+
+    def __init__(self, task: Task, tokenizer: Tokenizer) -> None:
+        self.task = task
+        self._tokenizer = tokenizer
+        self._fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
+        others = np.delete(np.arange(tokenizer.vocab_size), tokenizer.eos_id)
+        self._ids = np.append(tokenizer.eos_id, others)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._tokenizer.vocab_size
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return SPLITS
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    def training_batches(self, length: int, seed: int) -> "TaskBatches":
+        return TaskBatches(self.task, length, "train", seed)
+
+    def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Return examples with the same distribution of sizes as in training."""
+        batches = TaskBatches(self.task, length, "validation along training", length)
+        return batches.batch(0, max(1, tokens // length))
+
+    def examples(self, split: str, length: int) -> Examples:
+        """Return `task.examples` examples of the largest size that fits into `length` tokens."""
+        size, numbers = self.task.largest_size(length), range(self.task.examples)
+        examples = [self.task.generate(SeededRandom(split, length, n), size) for n in numbers]
+        tokens, scored = (np.stack(arrays) for arrays in zip(*examples, strict=True))
+        return Examples(self._ids[tokens], scored, self._tokenizer.eos_id)
+
+    def token_array(self, split: str) -> TokenArray:
+        raise ConfigError(
+            f"evaluation.protocols: the protocols for text do not apply to the task '{self.name}';"
+            " give evaluation=tasks"
+        )
+
+    def check_length(self, split: str, length: int) -> None:
+        self.task.largest_size(length)
+
+
+class TaskBatches:
+    """Examples with sizes uniform from 1 to the largest, padded to `length` tokens.
+
+    The examples of a batch are a function of `seed` and step alone. There are no epochs.
+    """
+
+    def __init__(self, task: Task, length: int, *seed: str | int) -> None:
+        self._task, self._length, self._seed = task, length, seed
+        self._largest_size = task.largest_size(length)
+
+    def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of `step`, int64 [size, length] each."""
+        return _padded([self._example(step * size + index) for index in range(size)], self._length)
+
+    def _example(self, number: int) -> Example:
+        random = SeededRandom(*self._seed, number)
+        return self._task.generate(random, 1 + random.integer(self._largest_size))
+
+
+def _padded(examples: list[Example], length: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets, int64 [n, length] each; `IGNORE_INDEX` where nothing is scored."""
+    inputs = np.full((len(examples), length + 1), BEGIN)
+    targets = np.full((len(examples), length), IGNORE_INDEX)
+    for row, (tokens, scored) in enumerate(examples):
+        inputs[row, 1 : len(tokens) + 1] = tokens
+        targets[row, : len(tokens)] = np.where(scored, tokens, IGNORE_INDEX)
+    return torch.from_numpy(inputs[:, :-1].copy()), torch.from_numpy(targets)

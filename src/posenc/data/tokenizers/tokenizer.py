@@ -1,0 +1,67 @@
+"""The interfaces of a tokenizer and of what learns one from a corpus."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc.data.corpus import Corpus, digest_of
+from posenc.runs.files import write_atomic
+
+Ids = NDArray[np.uint32]
+
+
+class Tokenizer(ABC):
+    """Maps text to ids below `vocab_size` and back.
+
+    `eos_id` ends every document; it is also the input before the first token of a split.
+    """
+
+    kind: ClassVar[str]
+    vocab_size: int
+    eos_id: int
+
+    @abstractmethod
+    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+        """Yield arrays of ids [n], which concatenated encode all documents and their ends."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of `ids`."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return everything that defines the tokenizer, as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, state: dict[str, Any]) -> Self:
+        """Return the tokenizer with this `state()`."""
+
+    def digest(self) -> str:
+        """Return a hash of the tokenizer."""
+        return digest_of([self.kind, self.state()])
+
+    def save(self, path: Path) -> None:
+        """Write kind and state to `path` atomically, for `load_tokenizer`."""
+        write_atomic(path, json.dumps({"kind": self.kind, "state": self.state()}) + "\n")
+
+
+class TokenizerTrainer(ABC):
+    """Learns a tokenizer from the train split of a corpus."""
+
+    @abstractmethod
+    def expected_vocab_size(self, corpus: Corpus) -> int | None:
+        """Return the vocabulary size to expect on `corpus`; None if unknown before training."""
+
+    @abstractmethod
+    def train(self, documents: Iterable[str]) -> Tokenizer:
+        """Return the tokenizer learned from `documents`, a deterministic function of them."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return a hash of the settings, which with the documents determine the tokenizer."""

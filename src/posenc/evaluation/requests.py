@@ -1,0 +1,127 @@
+"""The rows that an evaluation requests, those still missing, and the measurements behind them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from omegaconf import DictConfig
+
+from posenc.config.settings import evaluation_lengths
+from posenc.config.swaps import swaps_of
+from posenc.data.dataset import Dataset
+from posenc.evaluation.protocols import PROTOCOLS, Protocol
+from posenc.evaluation.protocols.tasks import TaskWindows
+from posenc.evaluation.windows import Budget, TokenWindows, Windows
+from posenc.model.flops import BACKWARD, forward_flops
+from posenc.runs.evaluation_rows import row_key
+
+
+@dataclass(frozen=True)
+class Request:
+    """One measurement, at one length and under one swap, and the keys of the rows it yields.
+
+    `tokens` go through the model, unless a budget of seconds ends the measurement early.
+    """
+
+    keys: list[dict[str, Any]]
+    protocol: Protocol
+    windows: Windows
+    tokens: int
+
+    @property
+    def length(self) -> int:
+        return self.keys[0]["length"]
+
+    @property
+    def swap(self) -> str | None:
+        return self.keys[0]["swap"]
+
+
+def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
+    """Return the keys of all rows that `config` requests on the data with that fingerprint.
+
+    `stride` is the protocol's parameter: the number of targets scored in a window. Besides what
+    identifies a row, a key has what must agree before an existing row is reused: the budget, and
+    for fixed_target the `longest` length, which determines the targets.
+    """
+    evaluation, lengths = config.evaluation, evaluation_lengths(config)
+    keys = []
+    for swap, length, name in product(swaps_of(config), lengths, evaluation.protocols):
+        protocol = PROTOCOLS[name]
+        keys.append(
+            {
+                "data": fingerprint,
+                "split": evaluation.split,
+                "protocol": name,
+                "length": length,
+                "stride": evaluation[protocol.parameter] if protocol.parameter else None,
+                "swap": swap,
+                "longest": lengths[-1] if protocol.needs_longest else None,
+                "budget_seconds": evaluation.budget_seconds,
+                "budget_tokens": evaluation.budget_tokens,
+            }
+        )
+    return keys
+
+
+def missing_rows(
+    requested: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the requested keys that no existing row satisfies."""
+    existing = {row_key(row): row for row in rows}
+    return [key for key in requested if not _satisfies(existing.get(row_key(key)), key)]
+
+
+def measurement_requests(
+    config: DictConfig, data: Dataset, keys: Iterable[dict[str, Any]]
+) -> list[Request]:
+    """Return the measurements that yield the rows of `keys`, in their order.
+
+    Protocols with the same windows share one measurement.
+    """
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for key in keys:
+        protocol = PROTOCOLS[key["protocol"]]
+        shared = key["swap"], key["length"], protocol.spans, protocol.accuracy
+        groups.setdefault(shared, []).append(key)
+    requests = []
+    for group in groups.values():
+        windows = windows_of(data, group[0])
+        tokens = windows.lengths[Budget.of(config).order(windows)].sum()
+        requests.append(Request(group, PROTOCOLS[group[0]["protocol"]], windows, int(tokens)))
+    return requests
+
+
+def windows_of(data: Dataset, key: dict[str, Any]) -> Windows:
+    """Return the windows of one row; ConfigError if its protocol does not apply to the data."""
+    protocol = PROTOCOLS[key["protocol"]]
+    if protocol.spans is None:
+        return TaskWindows(data.examples(key["split"], key["length"]))
+    kwargs = {protocol.parameter: key["stride"]} if protocol.parameter else {}
+    if protocol.needs_longest:
+        kwargs["longest"] = key["longest"]
+    text = data.token_array(key["split"])
+    return TokenWindows(text, protocol.spans(len(text.tokens), key["length"], **kwargs))
+
+
+def training_fraction(config: DictConfig, requests: Iterable[Request], parameters: int) -> float:
+    """Return the fraction of a run's floating-point operations that is training.
+
+    The rest is the evaluation of `requests`. `parameters` is the model's number of parameters.
+    """
+
+    def flops_per_token(length: int) -> int:
+        return forward_flops(parameters, config.model.layers, config.model.width, length)
+
+    training = (1 + BACKWARD) * config.tokens * flops_per_token(config.train_length)
+    evaluation = sum(request.tokens * flops_per_token(request.length) for request in requests)
+    return training / (training + evaluation)
+
+
+def _satisfies(row: dict[str, Any] | None, key: dict[str, Any]) -> bool:
+    """Whether a row has the requested targets, all of them or those of the same budget."""
+    if row is None or row.get("longest") != key["longest"]:
+        return False
+    complete = row["count"] == row.get("full_count", row["count"])
+    return complete or all(row[name] == key[name] for name in ("budget_seconds", "budget_tokens"))

@@ -1,0 +1,136 @@
+"""Lightning's Trainer as posenc configures it, and its strategy for fully sharded training."""
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+
+from posenc.attention.precision import LIGHTNING
+from posenc.config.settings import Steps
+from posenc.runs.environment import grouped, local_world_size
+
+SILENCED_WARNINGS = (
+    ".*does not have many workers.*",  # batches are slices of an array or generated in milliseconds
+    ".*GPU available but not used.*",
+    ".*isinstance.treespec, LeafSpec.*",  # Lightning's own use of torch
+    ".*srun. command is available.*",  # the processes have been started already
+    ".*returned a view tensor.*",  # losses, which are summed
+)
+
+
+def build_trainer(
+    config: DictConfig, device: str, steps: Steps, callbacks: Sequence[pl.Callback]
+) -> pl.Trainer:
+    """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing."""
+    _silence_lightning()
+    options: dict[str, Any] = {
+        "accelerator": device,
+        "devices": local_world_size(),
+        "num_nodes": steps.devices // local_world_size(),
+        "strategy": _strategy(config, steps.devices),
+        "plugins": [TorchElasticEnvironment() if grouped() else LightningEnvironment()],
+        "precision": LIGHTNING[config.precision],
+        "max_steps": steps.total,
+        "max_epochs": -1,
+        "accumulate_grad_batches": steps.accumulate,
+        "gradient_clip_val": config.gradient_clip,
+        "callbacks": list(callbacks),
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+    }
+    return pl.Trainer(**options)
+
+
+def _strategy(config: DictConfig, devices: int) -> Strategy | str:
+    if devices == 1:
+        return "auto"
+    if config.trainer.strategy == "fsdp":
+        return FullyShardedStrategy(devices)
+    # A step may leave weights of an adaptive softmax or a dropped encoding unused.
+    return DDPStrategy(find_unused_parameters=True)
+
+
+def _silence_lightning() -> None:
+    """Silence advice that does not apply here, and advertisements."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for message in SILENCED_WARNINGS:
+        warnings.filterwarnings("ignore", message)
+
+
+class FullyShardedStrategy(ModelParallelStrategy):
+    """FSDP (`fully_shard`; Zhao et al. 2023, arXiv:2304.11277) with unsharded checkpoints.
+
+    Lightning's own full checkpoints key the optimizer's state by parameter name. These have the
+    format of a run on one device, so that a run can resume on any number of devices.
+    """
+
+    def __init__(self, devices: int) -> None:
+        super().__init__(
+            data_parallel_size=devices, tensor_parallel_size=1, save_distributed_checkpoint=False
+        )
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        return True
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        assert self.lightning_module is not None
+        return self._unsharded(self.lightning_module.state_dict())
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        state = optimizer.state_dict()
+        states = {number: self._unsharded(values) for number, values in state["state"].items()}
+        return {**state, "state": states}
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> Any:
+        return torch.load(checkpoint_path, map_location="cpu", weights_only=weights_only)
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.lightning_module is not None
+        current = self.lightning_module.state_dict()
+        full = checkpoint["state_dict"]
+        sharded = {name: _shard_like(value, current.get(name)) for name, value in full.items()}
+        self.lightning_module.load_state_dict(sharded, strict=strict)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            sharded = {
+                number: {
+                    name: _shard_like(value, parameters[number]) for name, value in values.items()
+                }
+                for number, values in state["state"].items()
+            }
+            optimizer.load_state_dict({**state, "state": sharded})
+
+    def _unsharded(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the full values in the process of rank 0, nothing in the others."""
+        unsharded = {}
+        for name, value in values.items():
+            full = value.full_tensor() if isinstance(value, DTensor) else value
+            if self.is_global_zero:
+                unsharded[name] = full.cpu() if isinstance(full, Tensor) else full
+        return unsharded
+
+
+def _shard_like(value: Any, parameter: Any) -> Any:
+    """Return this device's shard of a value with the shape of a sharded parameter."""
+    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor):
+        return value
+    if value.shape != parameter.shape:  # a scalar of the optimizer's state
+        return value
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)

@@ -1,0 +1,51 @@
+from hashlib import sha256
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import SPLITS
+from posenc.data.corpus import SplitFractions
+
+FRACTIONS = st.floats(0, 0.49)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab \n"), FRACTIONS, FRACTIONS)
+def test_parts_join_to_the_document(document: str, validation: float, test: float) -> None:
+    fractions = SplitFractions(validation, test)
+    assert "".join(fractions.part_of(document, split) for split in SPLITS) == document
+
+
+def test_parts_have_the_requested_size_and_end_with_a_line() -> None:
+    document = "".join(f"line {number:04}\n" for number in range(1000))
+    fractions = SplitFractions(0.1, 0.2)
+    sizes = {split: len(fractions.part_of(document, split)) for split in SPLITS}
+    assert sizes == {"train": 7000, "validation": 1000, "test": 2000}
+    parts = [SplitFractions(0.1003, 0.2).part_of(document, split) for split in SPLITS]
+    assert all(part.endswith("\n") and part.startswith("line") for part in parts)
+
+
+def test_a_single_long_line_is_cut_anywhere() -> None:
+    fractions = SplitFractions(0.1, 0.1)
+    assert [len(fractions.part_of("x" * 100, s)) for s in fractions.splits()] == [80, 10, 10]
+
+
+def test_documents_are_assigned_by_their_hash() -> None:
+    fractions = SplitFractions(validation=0.3, test=0.2)
+    for number in range(100):
+        key = str(number).encode()
+        point = int(sha256(key).hexdigest()[:16], 16) / 16**16
+        expected = "test" if point < 0.2 else "validation" if point < 0.5 else "train"
+        assert fractions.split_of(key) == expected
+
+
+def test_a_fraction_of_zero_is_no_split() -> None:
+    assert SplitFractions(0, 0.1).splits() == ("train", "test")
+
+
+@pytest.mark.parametrize(("validation", "test"), [(-0.1, 0.1), (0.5, 0.5), (1.0, 0.0)])
+def test_impossible_fractions_are_an_error(validation: float, test: float) -> None:
+    with pytest.raises(ConfigError, match=f"data.validation_fraction={validation}"):
+        SplitFractions(validation, test)
