@@ -1,4 +1,4 @@
-"""Encodings, each wrong in one way, and two that are right; built by `test_check.py` by name."""
+"""Encodings with one defect each, and a few correct ones; built by name in test_check.py."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from posenc.encodings.base import Encoding, Factors, Geometry
 
 
-class Sound(Encoding):
-    """Nothing wrong: a trained slope, a numeric knob."""
+class Correct(Encoding):
+    """A correct encoding with a learnable slope and a numeric parameter."""
 
     def __init__(self, geometry: Geometry, *, rate: float = 0.5) -> None:
         super().__init__(geometry)
@@ -21,10 +21,10 @@ class Sound(Encoding):
         return -(self.rate + self.slope.to(distance.dtype)[head]) * distance
 
 
-class Excepted(Encoding):
-    """Nothing wrong: what does not hold is declared."""
+class Limited(Encoding):
+    """A correct encoding that declares its limitation."""
 
-    limitations: Mapping[str, str] = {"shift": "the query's own position counts"}
+    limitations: Mapping[str, str] = {"shift": "the bias depends on the query's position"}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
@@ -35,7 +35,7 @@ class Unbuildable(Encoding):
         raise AttributeError("nothing here")
 
 
-class TellsTheHost(Encoding):
+class RepeatsModelFacts(Encoding):
     def __init__(self, geometry: Geometry, *, heads: int = 4) -> None:
         super().__init__(geometry)
         self.slopes = [1 / (heads + head) for head in range(geometry.heads)]
@@ -44,24 +44,24 @@ class TellsTheHost(Encoding):
         return -torch.tensor(self.slopes, dtype=distance.dtype)[head] * distance
 
 
-class Mistyped(Encoding):
-    limitations: Mapping[str, str] = {"shfit": "a slip of the pen"}
+class UnknownLimitation(Encoding):
+    limitations: Mapping[str, str] = {"shfit": "a typing error"}
 
 
-class Unreasoned(Encoding):
+class LimitationWithoutReason(Encoding):
     limitations: Mapping[str, str] = {"shift": ""}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
 
 
-class AlwaysWide(Encoding):
+class ReturnsFloat64(Encoding):
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         return (q.double(), k.double()) if q.dtype == torch.bfloat16 else (q, k)
 
 
-class Leaking(Encoding):
-    """Every row sees all keys of its block."""
+class NotCausal(Encoding):
+    """Every query sees all keys of its block."""
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -69,43 +69,43 @@ class Leaking(Encoding):
         return k.to(distance.dtype).mean(dim=(-2, -1), keepdim=True) * distance
 
 
-class Excusing(Encoding):
-    """Declares what in truth holds."""
+class NeedlessLimitation(Encoding):
+    """Declares a limitation that it does not have."""
 
-    limitations: Mapping[str, str] = {"causal": "so it is said"}
+    limitations: Mapping[str, str] = {"causal": "declared without need"}
 
 
-class Counting(Encoding):
-    """Knows how long the sequence is."""
+class DependsOnLength(Encoding):
+    """Depends on the length of the sequence."""
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         return q * len(pos) ** 0.5, k
 
 
-class Absolute(Encoding):
-    """Relative by its hook, but not in what it computes."""
+class DependsOnQueryPosition(Encoding):
+    """A bias that should depend on distance only."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
 
 
-class Overflowing(Encoding):
-    """Not a number past twice the training length."""
+class NotFinitePastTwiceTheLength(Encoding):
+    """NaN past twice the training length."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -(2 * self.geometry.train_length - distance.clamp(min=0)).sqrt()
 
 
-class FailsInTraining(Encoding):
+class NotFiniteInTraining(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         grown = (pos[:, None] * 5.0).double().exp() if self.training else pos[:, None]
         return x + grown.to(x.dtype) * torch.linspace(-1, 1, x.shape[-1], dtype=x.dtype)
 
 
-class Limited(Encoding):
-    """A table; `limit` is what it says of itself."""
+class FiniteTable(Encoding):
+    """A correct encoding with a table as long as the training length."""
 
-    limitations: Mapping[str, str] = {"extrapolates": "a table ends"}
+    limitations: Mapping[str, str] = {"extrapolates": "the table ends"}
     error: ClassVar[str] = "there are {limit} positions"
 
     def __init__(self, geometry: Geometry) -> None:
@@ -121,38 +121,38 @@ class Limited(Encoding):
         return len(self.table)
 
 
-class LimitUnnamed(Limited):
+class LimitNotInMessage(FiniteTable):
     error = "too long"
 
 
-class LimitUndeclared(Limited):
+class LimitNotDeclared(FiniteTable):
     limitations: Mapping[str, str] = {}
 
 
-class LimitUnkept(Limited):
-    """Goes on past its end, as if it were there."""
+class LimitNotEnforced(FiniteTable):
+    """Repeats its table past the end instead of refusing."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.table[pos % self.max_length()].to(x.dtype)
 
 
-class LimitInItsNames(Limited):
-    """A table whose very name depends on the training length."""
+class LimitInParameterNames(FiniteTable):
+    """A table with a buffer whose name depends on the training length."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
         self.register_buffer(f"length_{geometry.train_length}", torch.ones(1))
 
 
-class LengthInItsState(Encoding):
-    """A buffer as long as the training sequences, without any need."""
+class LengthInState(Encoding):
+    """A buffer whose size depends on the training length without need."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
         self.register_buffer("steps", torch.arange(geometry.train_length))
 
 
-class IgnoresItsKnob(Encoding):
+class IgnoresItsParameter(Encoding):
     def __init__(self, geometry: Geometry, *, rate: float = 0.5) -> None:
         super().__init__(geometry)
 
@@ -160,8 +160,8 @@ class IgnoresItsKnob(Encoding):
         return -0.5 * distance
 
 
-class RemembersTheFirst(Encoding):
-    """A cache whose key lacks the knob, as that of Equinox lacks theta: the first one's stays."""
+class CachesTheFirstInstance(Encoding):
+    """A cache whose key lacks the parameter, like the missing theta in Equinox's RoPE cache."""
 
     cache: ClassVar[dict[int, Tensor]] = {}
 
@@ -175,8 +175,8 @@ class RemembersTheFirst(Encoding):
         return -self.cache.setdefault(heads, rates).to(distance.dtype)[head] * distance
 
 
-class SharesItsKnob(Encoding):
-    """A knob kept on the class: the last one's counts for all."""
+class SharesItsParameter(Encoding):
+    """A parameter stored on the class, so that the last instance's applies to all."""
 
     rate: ClassVar[float]
 
@@ -188,16 +188,16 @@ class SharesItsKnob(Encoding):
         return -self.rate * distance
 
 
-class Idle(Encoding):
-    """A parameter that nothing reads."""
+class UnusedParameter(Encoding):
+    """A learnable parameter that is not used."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self.idle = nn.Parameter(torch.ones(3))
+        self.unused = nn.Parameter(torch.ones(3))
 
 
 class HalfDetached(Encoding):
-    """The square of its slope, of which one factor gets no gradient."""
+    """The square of its slope, with one factor detached from the gradient."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
@@ -209,7 +209,7 @@ class HalfDetached(Encoding):
 
 
 class WrongFactors(Encoding):
-    """Factors of twice its bias."""
+    """Factors of twice the bias."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -0.25 * distance
@@ -219,8 +219,8 @@ class WrongFactors(Encoding):
         return [(-steps, None), (None, steps)]
 
 
-class FirstRowsOnly(Encoding):
-    """Takes its queries for the first tokens, where they are the last of the keys."""
+class AssumesFirstRows(Encoding):
+    """Treats its queries as the first tokens, although they are the last of the keys."""
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -229,8 +229,8 @@ class FirstRowsOnly(Encoding):
         return level.expand(-1, q.shape[1], -1, -1) * distance
 
 
-class Turning(Encoding):
-    """Rotation; how its angles are formed is left to the wrong ones below."""
+class CorrectRotation(Encoding):
+    """A correct rotation; the classes below compute its angles in too low a precision."""
 
     def frequencies(self) -> Tensor:
         bands = torch.arange(self.geometry.head_width // 2, dtype=torch.float64)
@@ -244,29 +244,29 @@ class Turning(Encoding):
         dtype = torch.promote_types(q.dtype, torch.float32)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
-        def turned(t: Tensor) -> Tensor:
+        def rotated(t: Tensor) -> Tensor:
             a, b = t.chunk(2, dim=-1)
             return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(t.dtype)
 
-        return turned(q), turned(k)
+        return rotated(q), rotated(k)
 
 
-class AnglesInFloat32(Turning):
+class AnglesInFloat32(CorrectRotation):
     def angles(self, q: Tensor, pos: Tensor) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
         return pos.to(dtype)[:, None] * self.frequencies().to(dtype)
 
 
-class AnglesLikeQueries(Turning):
-    """In float64 unless the queries are of half precision."""
+class AnglesLikeQueries(CorrectRotation):
+    """Angles in float64 unless the queries have half precision."""
 
     def angles(self, q: Tensor, pos: Tensor) -> Tensor:
         dtype = torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float64
         return pos.to(dtype)[:, None] * self.frequencies().to(dtype)
 
 
-class AnglesUnderAutocast(Turning):
-    """A matrix product, which autocast rounds."""
+class AnglesUnderAutocast(CorrectRotation):
+    """Angles from a matrix product, which autocast rounds."""
 
     def angles(self, q: Tensor, pos: Tensor) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
@@ -274,7 +274,7 @@ class AnglesUnderAutocast(Turning):
 
 
 class SlopesInABuffer(Encoding):
-    """What `.bfloat16()` rounds with the rest of the module."""
+    """Slopes that `.bfloat16()` rounds with the rest of the module."""
 
     slopes: Tensor
 
@@ -287,7 +287,7 @@ class SlopesInABuffer(Encoding):
 
 
 class SumsInFloat32(Encoding):
-    """A running sum over 16,000 tokens, whose differences are then small."""
+    """A cumulative sum over 16,000 tokens with small differences."""
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -297,7 +297,7 @@ class SumsInFloat32(Encoding):
         return 0.1 * between.expand(-1, q.shape[1], -1, -1)
 
 
-class MixesInHalfPrecision(Encoding):
+class ValueBiasInHalfPrecision(Encoding):
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor:
         half = weights if weights.dtype == torch.float64 else weights.bfloat16()
         mean = (half * distance.clamp(min=0)).sum(dim=-1, keepdim=True) / 100

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.check import PROPERTIES, in_words
+from posenc.check import PROPERTIES, description
 from posenc.cli import main
 from posenc.config.paths import options
 
@@ -67,7 +67,7 @@ def checked(tmp_path: Path) -> Checked:
 
 def rows(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
     """Property -> verdict and the first line of its evidence, as they are printed."""
-    pattern = r"^(.+?)  +(holds|exception|fails) +(.*?) *$"
+    pattern = r"^(.+?)  +(pass|known limitation|fail) +(.*?) *$"
     return {name: (kind, told) for name, kind, told in re.findall(pattern, done.stdout, re.M)}
 
 
@@ -76,10 +76,10 @@ def test_the_example_of_the_readme_holds(checked: Checked) -> None:
     done = checked(*command.split())
     assert done.returncode == 0, done.stdout + done.stderr
     found = rows(done)
-    assert found.keys() == {in_words(property) for property in PROPERTIES}
-    assert {kind for kind, _ in found.values()} == {"holds"}
-    assert found["the YAML describes itself"][1].startswith("A penalty that grows")
-    assert done.stdout.endswith(f"holds {len(PROPERTIES)}\n")
+    assert found.keys() == {description(property) for property in PROPERTIES}
+    assert {kind for kind, _ in found.values()} == {"pass"}
+    assert found["the YAML has a description"][1].startswith("A penalty that grows")
+    assert done.stdout.endswith(f"pass {len(PROPERTIES)}\n")
     assert done.stderr == ""
 
 
@@ -87,10 +87,10 @@ def test_a_knob_of_the_command_line_is_the_one_that_is_checked(checked: Checked)
     done = checked("--config-dir", "my_conf", "encoding=wrong", "encoding.start=7")
     assert done.returncode == 1
     found = rows(done)
-    kind, told = found["every numeric knob changes the output"]
-    assert kind == "fails" and told.startswith("encoding.start=7: 14 changes nothing")
-    assert [kind for kind, _ in found.values()].count("fails") == 1
-    assert done.stdout.endswith(f"holds {len(PROPERTIES) - 1}, fails 1\n")
+    kind, told = found["every numeric parameter has an effect"]
+    assert kind == "fail" and told.startswith("encoding.start=7: 14 changes nothing")
+    assert [kind for kind, _ in found.values()].count("fail") == 1
+    assert done.stdout.endswith(f"pass {len(PROPERTIES) - 1}, fail 1\n")
 
 
 def test_a_hook_that_raises_gives_lines_and_no_traceback(checked: Checked) -> None:
@@ -99,10 +99,10 @@ def test_a_hook_that_raises_gives_lines_and_no_traceback(checked: Checked) -> No
     assert "Traceback" not in done.stdout + done.stderr
     found = rows(done)
     assert len(found) == len(PROPERTIES)
-    kind, told = found["no token sees a later one"]
-    assert kind == "fails"
+    kind, told = found["no token depends on later ones"]
+    assert kind == "fail"
     assert "AttributeError: 'Raising' object has no attribute 'rate' (line 16 of wrong)" in told
-    assert found["weights load at any training length"][0] == "holds"
+    assert found["weights load at any training length"][0] == "pass"
 
 
 @pytest.mark.slow
@@ -112,9 +112,9 @@ def test_without_an_encoding_all_are_checked(checked: Checked) -> None:
     *lines, last = (line for line in done.stdout.splitlines() if not line.startswith("  "))
     names = sorted([*options("encoding"), "square_root", "wrong", "raising"])
     assert [line.split()[0] for line in lines] == names
-    assert [line.split()[0] for line in lines if "fails" in line] == ["raising", "wrong"]
-    assert last == f"{len(names)} encodings, 2 of them with something that fails"
-    assert "  every numeric knob changes the output: encoding.start=3: 6" in done.stdout
+    assert [line.split()[0] for line in lines if "fail" in line] == ["raising", "wrong"]
+    assert last == f"{len(names)} encodings, 2 with failures"
+    assert "  every numeric parameter has an effect: encoding.start=3: 6" in done.stdout
 
 
 @pytest.mark.parametrize(

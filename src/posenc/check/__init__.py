@@ -1,74 +1,92 @@
-"""What every encoding must do, as properties of a subject, each with its verdict and evidence."""
+"""The properties that every encoding must have, shared by `posenc check` and the tests."""
 
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-from posenc.check.knobs import instances_stay_apart, knobs_act
-from posenc.check.numerics import half_precision_is_harmless, kernels_agree
-from posenc.check.sequence import extrapolates, goes_by_differences, has_prefixes, is_causal
-from posenc.check.structure import (
+from posenc.check.definition import (
     builds,
-    declares_with_reason,
-    describes_itself,
-    has_the_shapes,
-    holds_no_fact_of_the_host,
+    declares_limitations,
+    has_description,
+    omits_model_facts,
+    shapes_are_correct,
 )
-from posenc.check.subject import SMALL, Subject
-from posenc.check.verdict import Verdict, fails
-from posenc.check.weights import gradients_are_right, gradients_reach, loads_at_any_length
+from posenc.check.numerics import (
+    gradients_are_correct,
+    gradients_reach_parameters,
+    half_precision_is_safe,
+    kernels_agree,
+)
+from posenc.check.parameters import instances_are_independent, parameters_have_effect
+from posenc.check.sequences import (
+    extrapolates,
+    is_causal,
+    is_prefix_consistent,
+    is_shift_invariant,
+    loads_at_any_length,
+)
+from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, fail
 from posenc.config.errors import ConfigError, one_line
 
-__all__ = ["PROPERTIES", "SMALL", "Property", "Subject", "Verdict", "check", "in_words", "verdict"]
+__all__ = [
+    "PROPERTIES",
+    "SMALL_MODEL",
+    "EncodingUnderTest",
+    "Property",
+    "Result",
+    "check",
+    "check_property",
+    "description",
+]
 
-Property = Callable[[Subject], Verdict]
+Property = Callable[[EncodingUnderTest], Result]
 
 PROPERTIES: tuple[Property, ...] = (
     builds,
-    describes_itself,
-    holds_no_fact_of_the_host,
-    declares_with_reason,
-    has_the_shapes,
+    has_description,
+    omits_model_facts,
+    declares_limitations,
+    shapes_are_correct,
     is_causal,
-    has_prefixes,
-    goes_by_differences,
+    is_prefix_consistent,
+    is_shift_invariant,
     extrapolates,
     loads_at_any_length,
-    knobs_act,
-    instances_stay_apart,
-    gradients_reach,
-    gradients_are_right,
+    parameters_have_effect,
+    instances_are_independent,
+    gradients_reach_parameters,
+    gradients_are_correct,
     kernels_agree,
-    half_precision_is_harmless,
+    half_precision_is_safe,
 )
 
 
-def check(subject: Subject) -> Iterator[tuple[Property, Verdict]]:
-    """The verdict on every property; on the first alone where the encoding cannot be built."""
+def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
+    """Yield the result of every property; only the first if the encoding cannot be built."""
     for property in PROPERTIES:
-        found = verdict(property, subject)
-        yield property, found
-        if property is builds and found.kind == "fails":
+        result = check_property(property, under_test)
+        yield property, result
+        if property is builds and result.status == "fail":
             return
 
 
-def verdict(property: Property, subject: Subject) -> Verdict:
-    """A property's verdict; whatever the encoding raises is a failure, told in one line."""
+def check_property(property: Property, under_test: EncodingUnderTest) -> Result:
+    """Return a property's result; an exception raised by the encoding is a failure in one line."""
     try:
-        return property(subject)
-    except Exception as error:  # an encoding of the user's own may raise anything
+        return property(under_test)
+    except Exception as error:  # the user's own encoding may raise anything
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        return fails(f"{kind}{one_line(error)}{_place(error, subject)}")
+        return fail(f"{kind}{one_line(error)}{_location(error, under_test)}")
 
 
-def in_words(property: Property) -> str:
-    """What a property says, for people."""
+def description(property: Property) -> str:
+    """Return what a property requires, as printed."""
     return str(property.__doc__)
 
 
-def _place(error: Exception, subject: Subject) -> str:
-    """Where in the encoding's own module an error arose."""
-    module = sys.modules.get(str(subject.config.encoding._target_).rpartition(".")[0])
+def _location(error: Exception, under_test: EncodingUnderTest) -> str:
+    """Return the line of the encoding's module in which an error arose, if any."""
+    module = sys.modules.get(str(under_test.config.encoding._target_).rpartition(".")[0])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if module is not None and frame.filename == module.__file__:
             return f" (line {frame.lineno} of {module.__name__})"

@@ -1,139 +1,214 @@
-"""Properties of kernels and precisions."""
+"""Properties of gradients, kernels and precisions."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from posenc.attention import KERNELS
+from posenc.attention import KERNELS, reference
 from posenc.attention.unsupported import UnsupportedKernelError
-from posenc.check.hooks import ROWS, Given, answers, given, layers
-from posenc.check.subject import Subject, output, tokens
-from posenc.check.verdict import Verdict, deviation, fails, holds
+from posenc.check.hook_calls import ROWS, HookInputs, distinct_layers, hook_outputs, random_inputs
+from posenc.check.under_test import (
+    SEED,
+    EncodingUnderTest,
+    Result,
+    deviation,
+    fail,
+    logits_of,
+    passed,
+    random_tokens,
+)
 from posenc.encodings.base import Encoding
 from posenc.model.decoder import Decoder
 
-FAR = 16_000
+GRADCHECK_TOKENS = 5
 LONGER_THAN_A_BLOCK = 280
-EQUAL = 1e-9
-EQUAL_FLOAT32 = 1e-4
+KERNEL_TOLERANCE = 1e-9
+KERNEL_TOLERANCE_FLOAT32 = 1e-4
+LARGEST_POSITION = 16_000
 RELATIVE, ABSOLUTE = 1e-5, 2e-6
 RELATIVE_BFLOAT16 = 2**-6
 
 
-def kernels_agree(subject: Subject) -> Verdict:
-    """every kernel equals the reference"""
-    length, changes = subject.trained_to(LONGER_THAN_A_BLOCK)
-    wanted = _run(subject.model({**changes, "kernel": "reference"}), length)
-    worst: dict[str, float] = {}
-    for name in [name for name in KERNELS if name != "reference"]:
+def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
+    """every parameter gets a gradient"""
+    model = under_test.configured_model
+    for training in (False, True):
+        model.zero_grad()
+        logits = logits_of(model, random_tokens(under_test.length), training=training)
+        targets = random_tokens(under_test.length, seed=1)
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+        for name, parameter in model.named_parameters():
+            grad = parameter.grad
+            if grad is None or not grad.isfinite().all() or not grad.any():
+                problem = "none" if grad is None else "zero" if not grad.any() else "not finite"
+                mode = "training" if training else "evaluation"
+                return fail(f"the gradient of {name} is {problem} in {mode}")
+    count = len(list(model.encoding.parameters()))
+    rest = len(list(model.parameters())) - count
+    return passed(f"{count} of the encoding, {rest} of the rest of the model")
+
+
+def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
+    """gradients match finite differences"""
+    encoding = under_test.encoding({}).double()
+    random = random_inputs(encoding, GRADCHECK_TOKENS)
+    inputs = {name: getattr(random, name).requires_grad_() for name in ("x", "q", "k", "v")}
+    leaves = {**inputs, **dict(encoding.named_parameters())}
+    for layer in distinct_layers(encoding):
+        if _gradients_match(encoding, layer, random.pos, inputs, leaves):
+            continue
+        for name, tensor in leaves.items():
+            if not _gradients_match(encoding, layer, random.pos, inputs, {name: tensor}):
+                return fail(f"the gradient by {name} is wrong in layer {layer}")
+        return fail(f"the joint gradient is wrong in layer {layer}")
+    return passed(f"by {', '.join(leaves)}")
+
+
+def _gradients_match(
+    encoding: Encoding,
+    layer: int,
+    pos: Tensor,
+    inputs: Mapping[str, Tensor],
+    leaves: Mapping[str, Tensor],
+) -> bool:
+    x, q, k, v = (inputs[name] for name in ("x", "q", "k", "v"))
+
+    def attend(*_: Tensor) -> Tensor:
+        torch.manual_seed(SEED)
+        embedded = encoding.embed(x, pos)
+        at_layer = encoding.at_layer(layer)
+        rotated = at_layer.rotate(embedded, q, k, pos)
+        out = reference.attend(at_layer, embedded, *rotated, v, pos)
+        return torch.cat([out.sum(dim=(1, 2)).flatten(), embedded.sum()[None]])
+
+    return torch.autograd.gradcheck(
+        attend, tuple(leaves.values()), fast_mode=True, raise_exception=False
+    )
+
+
+def kernels_agree(under_test: EncodingUnderTest) -> Result:
+    """every kernel matches the reference"""
+    length, changes = under_test.trained_length(LONGER_THAN_A_BLOCK)
+    expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
+    largest: dict[str, float] = {}
+    for kernel in [name for name in KERNELS if name != "reference"]:
         try:
-            found = _run(subject.model({**changes, "kernel": name}), length)
+            actual = _kernel_results(under_test.model({**changes, "kernel": kernel}), length)
         except UnsupportedKernelError:
             continue
-        for what, size in wanted.items():
-            off = deviation(size, found[what]) / max(1.0, size.abs().max().item())
-            if off > (EQUAL_FLOAT32 if what == "in float32" else EQUAL):
-                return fails(f"{name}, {what}: {off:.1e} apart at {length} tokens")
-            worst[name] = max(worst.get(name, 0.0), off if what != "in float32" else 0.0)
-    return holds(", ".join(f"{name} {off:.1e}" for name, off in worst.items()) + " apart")
+        for name, tensor in expected.items():
+            difference = deviation(tensor, actual[name]) / max(1.0, tensor.abs().max().item())
+            float32 = name == "float32 outputs"
+            if difference > (KERNEL_TOLERANCE_FLOAT32 if float32 else KERNEL_TOLERANCE):
+                return fail(f"{kernel}, {name}: off by {difference:.1e} at {length} tokens")
+            largest[kernel] = max(largest.get(kernel, 0.0), 0.0 if float32 else difference)
+    errors = ", ".join(f"{kernel} {difference:.1e}" for kernel, difference in largest.items())
+    return passed(f"largest error: {errors}")
 
 
-def _run(model: Decoder, length: int) -> dict[str, Tensor]:
-    """Outputs and gradients in float64, outputs without gradients, and in float32."""
-    text = tokens(length, batch=1)
-    out = output(model, text)
-    (out * torch.linspace(-1, 1, out.shape[-1], dtype=out.dtype)).sum().backward()
-    found = {"outputs": out.detach()}
+def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
+    """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs."""
+    tokens = random_tokens(length, batch=1)
+    logits = logits_of(model, tokens)
+    weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)
+    (logits * weights).sum().backward()
+    results = {"outputs": logits.detach()}
     for name, p in model.named_parameters():
-        found[f"gradient of {name}"] = torch.zeros_like(p) if p.grad is None else p.grad
+        results[f"gradient of {name}"] = torch.zeros_like(p) if p.grad is None else p.grad
     with torch.no_grad():
-        found["without gradients"] = output(model, text)
-        found["in float32"] = output(model.float(), text).double()
-    return found
+        results["outputs under no_grad"] = logits_of(model, tokens)
+        results["float32 outputs"] = logits_of(model.float(), tokens).double()
+    return results
 
 
 @dataclass(frozen=True)
-class Setting:
-    """An encoding among half precision, what it is given there, and its exact counterpart."""
+class HalfPrecisionCase:
+    """An encoding used with half precision, the dtypes of its inputs, and its exact counterpart."""
 
     name: str
     encoding: Encoding
     exact: Encoding
-    stream: torch.dtype
-    heads: torch.dtype
+    hidden_dtype: torch.dtype
+    head_dtype: torch.dtype
     autocast: bool
 
 
 @torch.no_grad()
-def half_precision_is_harmless(subject: Subject) -> Verdict:
+def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     """half precision degrades no angle or bias"""
-    length, changes = subject.reach(FAR + 1)
-    encoding = subject.encoding(changes)
+    length, changes = under_test.reachable_length(LARGEST_POSITION + 1)
+    encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
-        length = subject.length  # coordinates, which say what a token is and not how far it is
-    to = given(encoding, length)
-    worst, told = 0.0, ""
-    for setting in _settings(encoding):
-        for layer in layers(encoding):
-            exact = _told(setting.exact, layer, to)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=setting.autocast):
-                near = _told(setting.encoding, layer, to.to(setting.stream, setting.heads))
-            for hook, found in near.items():
-                share, off = _of_what_is_allowed(found, exact[hook])
-                if share >= worst:
-                    worst = share
-                    told = f"{hook} of layer {layer} is off by {off:.1e} {setting.name}"
-    verdict = holds if worst <= 1 else fails
-    return verdict(f"at worst, {told}; to position {length - 1}")
+        length = under_test.length  # coordinates describe tokens, not how far apart they are
+    inputs = random_inputs(encoding, length)
+    worst, evidence = 0.0, ""
+    for case in _half_precision_cases(encoding):
+        for layer in distinct_layers(encoding):
+            exact = _precise_outputs(case.exact, layer, inputs)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=case.autocast):
+                rounded = inputs.to(case.hidden_dtype, case.head_dtype)
+                actual = _precise_outputs(case.encoding, layer, rounded)
+            for hook, output in actual.items():
+                ratio, error = _error_over_tolerance(output, exact[hook])
+                if ratio >= worst:
+                    worst = ratio
+                    evidence = f"{hook} of layer {layer} is off by {error:.1e} {case.name}"
+    result = passed if worst <= 1 else fail
+    return result(f"at worst {evidence}, up to position {length - 1}")
 
 
-def _settings(encoding: Encoding) -> Iterator[Setting]:
+def _half_precision_cases(encoding: Encoding) -> Iterator[HalfPrecisionCase]:
     half, single = torch.bfloat16, torch.float32
     exact = copy.deepcopy(encoding).double()
-    yield Setting("under autocast", encoding, exact, single, single, True)
-    yield Setting("under autocast, of bfloat16", encoding, exact, single, half, True)
+    yield HalfPrecisionCase("under autocast", encoding, exact, single, single, True)
+    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, single, half, True)
     rounded = copy.deepcopy(exact)
     for parameter in rounded.parameters():
         parameter.copy_(parameter.bfloat16())
-    degraded = copy.deepcopy(encoding).bfloat16()
-    stream = half if list(encoding.parameters()) else single
-    yield Setting("after .bfloat16()", degraded, rounded, stream, stream, False)
+    converted = copy.deepcopy(encoding).bfloat16()
+    hidden_dtype = half if list(encoding.parameters()) else single
+    yield HalfPrecisionCase(
+        "after .bfloat16()", converted, rounded, hidden_dtype, hidden_dtype, False
+    )
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a hook gives, in float64; the size of what was summed for it; its own precision."""
+class HookOutput:
+    """A hook's output in float64, the magnitude of the terms summed for it, and its own dtype."""
 
     value: Tensor
-    size: Tensor
+    magnitude: Tensor
     dtype: torch.dtype
 
 
-def _told(encoding: Encoding, layer: int, to: Given) -> dict[str, Told]:
-    """Rotated queries and keys tell their scores: what is alike in both is of no consequence."""
-    found = answers(encoding, layer, to)
-    q, k = (found.pop(name) for name in ("rotate", "rotate of keys"))
-    dtype, scale = q.dtype, to.v.shape[-1] ** -0.5
+def _precise_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, HookOutput]:
+    """Return the hooks' outputs, with the scores of rotated queries and keys in their place.
+
+    Errors that affect queries and keys equally, such as a common rotation, cancel in the scores.
+    """
+    outputs = hook_outputs(encoding, layer, inputs)
+    q, k = (outputs.pop(name) for name in ("rotate", "rotate of keys"))
+    dtype, scale = q.dtype, inputs.v.shape[-1] ** -0.5
     q, k = q[:, :, -ROWS:].double() * scale, k.double()
-    ahead = k.shape[-2] - q.shape[-2]
+    diagonal = k.shape[-2] - q.shape[-2]
     with torch.autocast("cpu", enabled=False):
-        scores, size = ((a @ b.mT).tril(ahead) for a, b in ((q, k), (q.abs(), k.abs())))
+        scores, magnitude = ((a @ b.mT).tril(diagonal) for a, b in ((q, k), (q.abs(), k.abs())))
     rest = {
-        name: Told(tensor.double(), tensor.double().abs(), tensor.dtype)
-        for name, tensor in found.items()
+        hook: HookOutput(tensor.double(), tensor.double().abs(), tensor.dtype)
+        for hook, tensor in outputs.items()
     }
-    return {"rotate": Told(scores, size, dtype), **rest}
+    return {"rotate": HookOutput(scores, magnitude, dtype), **rest}
 
 
-def _of_what_is_allowed(found: Told, exact: Told) -> tuple[float, float]:
-    """The deviation as a share of what a precision allows, and its size, where that is worst."""
-    off = (found.value - exact.value).abs().nan_to_num(nan=float("inf"))
-    size = exact.size.clamp(min=1)
-    rough = RELATIVE_BFLOAT16 * size.max()
-    close = RELATIVE * exact.value.abs() + ABSOLUTE * size
-    share = off / (rough if found.dtype == torch.bfloat16 else close)
-    index = int(share.argmax())
-    return share.flatten()[index].item(), off.flatten()[index].item()
+def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float, float]:
+    """Return the worst ratio of error to tolerance of the dtype, and the error there."""
+    error = (output.value - exact.value).abs().nan_to_num(nan=float("inf"))
+    magnitude = exact.magnitude.clamp(min=1)
+    coarse = RELATIVE_BFLOAT16 * magnitude.max()
+    fine = RELATIVE * exact.value.abs() + ABSOLUTE * magnitude
+    ratio = error / (coarse if output.dtype == torch.bfloat16 else fine)
+    index = int(ratio.argmax())
+    return ratio.flatten()[index].item(), error.flatten()[index].item()

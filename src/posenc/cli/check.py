@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posenc.check import SMALL, Subject, Verdict, check, in_words
+from posenc.check import SMALL_MODEL, EncodingUnderTest, Result, check, description
 from posenc.cli.arguments import Arguments
 from posenc.config import components
 from posenc.config.compose import parse
@@ -18,7 +18,7 @@ from posenc.config.explain import key_of
 from posenc.config.paths import options
 from posenc.sweeps.plan import resolved
 
-STYLES = {"holds": "green", "exception": "yellow", "fails": "bold red"}
+STYLES = {"pass": "green", "known limitation": "yellow", "fail": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
@@ -34,34 +34,35 @@ def run(arguments: Arguments) -> int:
         name: [f"encoding={name}", *overrides] for name in sorted(options("encoding", folders))
     }
     failed = [not _line(name, words, folders, console) for name, words in with_rest.items()]
-    console.print(f"{len(failed)} encodings, {sum(failed)} of them with something that fails")
+    console.print(f"{len(failed)} encodings, {sum(failed)} with failures")
     return int(any(failed))
 
 
-def _subject(overrides: Sequence[str], folders: list[Path]) -> Subject:
+def _subject(overrides: Sequence[str], folders: list[Path]) -> EncodingUnderTest:
     """ConfigError for what is wrong with the words or the host rather than the encoding."""
-    config = resolved([*SMALL, *overrides], folders)
+    config = resolved([*SMALL_MODEL, *overrides], folders)
     components.check(config.encoding, name="encoding", modules=list(config.modules), given=1)
-    subject = Subject(config, options("encoding", folders).get(config.choices.encoding, ""))
-    subject.check_host()
+    described = options("encoding", folders).get(config.choices.encoding, "")
+    subject = EncodingUnderTest(config, described)
+    subject.check_model()
     return subject
 
 
-def _one(subject: Subject, console: Console) -> int:
+def _one(subject: EncodingUnderTest, console: Console) -> int:
     """A table of every property; 1 if any fails."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for name in ("property", "verdict", "evidence"):
+    for name in ("property", "result", "evidence"):
         table.add_column(name, no_wrap=name != "evidence", overflow="fold")
-    found: list[Verdict] = []
+    found: list[Result] = []
     with console.status("checking"):
-        for property, verdict in check(subject):
-            found.append(verdict)
-            kind = Text(verdict.kind, STYLES[verdict.kind])
-            table.add_row(Text(in_words(property)), kind, Text(verdict.evidence))
+        for property, result in check(subject):
+            found.append(result)
+            kind = Text(result.status, STYLES[result.status])
+            table.add_row(Text(description(property)), kind, Text(result.evidence))
     console.print(Text(f"encoding={subject.config.choices.encoding}", "bold"))
     console.print(table)
     console.print(_counts(found))
-    return int(any(verdict.kind == "fails" for verdict in found))
+    return int(any(result.status == "fail" for result in found))
 
 
 def _line(name: str, overrides: Sequence[str], folders: list[Path], console: Console) -> bool:
@@ -69,17 +70,17 @@ def _line(name: str, overrides: Sequence[str], folders: list[Path], console: Con
     try:
         found = dict(check(_subject(overrides, folders)))
     except ConfigError as error:
-        console.print(Text(f"{name:18}").append(f" fails {error}", STYLES["fails"]), soft_wrap=True)
+        console.print(Text(f"{name:18}").append(f" fail {error}", STYLES["fail"]), soft_wrap=True)
         return False
     console.print(Text(f"{name:18} ").append(_counts(list(found.values()))))
-    wrong = {property: verdict for property, verdict in found.items() if verdict.kind == "fails"}
-    for property, verdict in wrong.items():
-        line = f"  {in_words(property)}: {verdict.evidence}"
-        console.print(Text(line, STYLES["fails"]), soft_wrap=True)
+    wrong = {property: result for property, result in found.items() if result.status == "fail"}
+    for property, result in wrong.items():
+        line = f"  {description(property)}: {result.evidence}"
+        console.print(Text(line, STYLES["fail"]), soft_wrap=True)
     return not wrong
 
 
-def _counts(found: Sequence[Verdict]) -> Text:
-    counts: Counter[str] = Counter(verdict.kind for verdict in found)
+def _counts(found: Sequence[Result]) -> Text:
+    counts: Counter[str] = Counter(result.status for result in found)
     parts = [Text(f"{kind} {counts[kind]}", STYLES[kind]) for kind in STYLES if counts[kind]]
     return Text(", ").join(parts)

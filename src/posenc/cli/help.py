@@ -163,9 +163,9 @@ TEXTS = {
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
-        Runs the properties that every encoding is tested for on very small models: causality,
-        shift invariance, every knob changing the output, precision at position 16,000 and others.
-        Each holds, is a declared exception, or fails (exit code 1). Without an encoding, all.
+        Runs the tests that every encoding must pass on very small models: causality, shift
+        invariance, an effect of every parameter, precision at position 16,000 and others. Each
+        is a pass, a known limitation or a fail (exit code 1). Without an encoding, all of them.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.check.subject import move_off_zero
+from posenc.check.under_test import move_off_zero
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 

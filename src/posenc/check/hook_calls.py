@@ -1,0 +1,77 @@
+"""Calls of an encoding's hooks with random inputs, as the model calls them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from posenc.attention.scores import at, bias, distances, seen, wide
+from posenc.check.under_test import SEED
+from posenc.encodings.base import Encoding
+
+ROWS = 2
+"""How many tokens, the last ones, are queries of biases and value biases."""
+
+
+@dataclass(frozen=True)
+class HookInputs:
+    """Inputs of the hooks: x [1, T, D]; q, k and v [1, H, T, d]; positions."""
+
+    x: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    pos: Tensor
+
+    def to(self, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> "HookInputs":
+        """Return the inputs with x in one precision, and q, k and v in another."""
+        q, k, v = (tensor.to(head_dtype) for tensor in (self.q, self.k, self.v))
+        return HookInputs(self.x.to(hidden_dtype), q, k, v, self.pos)
+
+
+def random_inputs(encoding: Encoding, length: int) -> HookInputs:
+    """Return random inputs in float64 that are exact in bfloat16."""
+    geometry = encoding.geometry
+    shape = (1, geometry.heads, length, geometry.head_width)
+    q, k, v = (_random(seed, *shape) for seed in (1, 2, 3))
+    torch.manual_seed(SEED)
+    pos = encoding.positions(length, torch.device("cpu"))
+    return HookInputs(_random(0, 1, length, geometry.width), q, k, v, pos)
+
+
+def distinct_layers(encoding: Encoding) -> Iterator[int]:
+    """Yield every layer whose encoding differs from that of the first layer, and the first."""
+    for layer in range(encoding.geometry.layers):
+        if layer == 0 or encoding.at_layer(layer) is not encoding:
+            yield layer
+
+
+def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, Tensor]:
+    """Return the outputs of a layer's hooks; biases are those of the last ROWS queries."""
+    torch.manual_seed(SEED)
+    encoding.eval()
+    outputs = {"embed": encoding.embed(inputs.x, inputs.pos)}
+    at_layer = encoding.at_layer(layer)
+    outputs["rotate"], outputs["rotate of keys"] = at_layer.rotate(
+        inputs.x, inputs.q, inputs.k, inputs.pos
+    )
+    shape = outputs["rotate"].shape
+    q, k = (_random(seed, *shape).to(inputs.q.dtype) for seed in (4, 5))
+    keys = slice(0, shape[-2])
+    rows = slice(max(0, keys.stop - ROWS), keys.stop)
+    with torch.autocast("cpu", enabled=False):
+        hidden = ~seen(rows, keys, at_layer.window(), inputs.x.device)
+        added = bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
+        if added is not None:
+            outputs["bias"] = added.masked_fill(hidden, 0)
+        dtype = wide(q.dtype)
+        weights = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(hidden, -torch.inf)
+        distance = distances(at(inputs.pos, rows), at(inputs.pos, keys), dtype)
+        value_bias = at_layer.value_bias(weights.softmax(dim=-1), distance)
+    return outputs if value_bias is None else {**outputs, "value_bias": value_bias}
+
+
+def _random(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator).bfloat16().double()

@@ -1,0 +1,174 @@
+"""The encoding that is checked, as very small models of its configuration, and results."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from posenc.config.errors import ConfigError
+from posenc.encodings.base import Encoding
+from posenc.model.build import build_encoding, build_model
+from posenc.model.decoder import Decoder
+from posenc.model.transformer import seed_of
+
+SMALL_MODEL = (
+    "model.width=32",
+    "model.layers=4",
+    "model.heads=4",
+    "model.feed_forward=64",
+    "model.norm=rms_norm",
+    "train_length=24",
+)
+"""Overrides of `train` with which the whole suite takes a second or two.
+
+Four layers, so that an encoding may differ in every fourth; no layer norm, which would cancel what
+is the same in every channel.
+"""
+
+VOCAB_SIZE = 50
+MIN_TRAIN_LENGTH = 8
+SEED = 0
+EXACT = 1e-12
+"""The largest difference in float64 between values that should be equal."""
+
+Changes = Mapping[str, Any]
+"""Configuration keys and the values that replace the configured ones."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a property, with its evidence in one line."""
+
+    status: Literal["pass", "known limitation", "fail"]
+    evidence: str
+
+
+def passed(evidence: str) -> Result:
+    return Result("pass", evidence)
+
+
+def fail(evidence: str) -> Result:
+    return Result("fail", evidence)
+
+
+def known_limitation(reason: str, evidence: str) -> Result:
+    return Result("known limitation", f"{reason}; {evidence}")
+
+
+def compare_with_declaration(holds: bool, evidence: str, limitation: str | None) -> Result:
+    """Return the result of a property that may be declared as a limitation, with its reason."""
+    if limitation is None:
+        return passed(evidence) if holds else fail(evidence)
+    if holds:
+        return fail(f"declared as a limitation ({limitation}), but it holds: {evidence}")
+    return known_limitation(limitation, evidence)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodingUnderTest:
+    """A configuration of `train`, and the first line of its encoding's YAML.
+
+    Models are float64 and in evaluation mode; parameters of the encoding that are initially zero
+    are moved off zero.
+    """
+
+    config: DictConfig
+    description: str
+
+    @property
+    def length(self) -> int:
+        """The training length in tokens."""
+        return self.config.train_length
+
+    @cached_property
+    def configured_model(self) -> Decoder:
+        """The model of the unchanged configuration; nobody modifies it."""
+        return self.model({})
+
+    def check_model(self) -> None:
+        """Raise ConfigError if the model cannot be built or tested with any encoding."""
+        if self.length < MIN_TRAIN_LENGTH:
+            raise ConfigError(f"train_length={self.length} must be {MIN_TRAIN_LENGTH} or more")
+        config = copy.deepcopy(self.config)
+        config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
+        build_model(config, VOCAB_SIZE)
+
+    def model(self, changes: Changes) -> Decoder:
+        """Return a new model; raises ConfigError if the changed configuration is invalid."""
+        model = build_model(self._changed(changes), VOCAB_SIZE).double()
+        move_off_zero(model.encoding)
+        return model.eval()
+
+    def encoding(self, changes: Changes) -> Encoding:
+        """Return a new encoding in float32; raises ConfigError like `model`."""
+        config = self._changed(changes)
+        encoding = build_encoding(config, list(config.modules))
+        move_off_zero(encoding)
+        return encoding.eval()
+
+    def reachable_length(self, length: int) -> tuple[int, Changes]:
+        """Return `length`, or the longest that can be encoded, and the changes that it requires.
+
+        An encoding with a maximum length gets a longer training length, if it can be built so.
+        """
+        limit = self.configured_model.encoding.max_length()
+        if limit is None or limit >= length:
+            return length, {}
+        return self._longer_training(length) or (limit, {})
+
+    def trained_length(self, length: int) -> tuple[int, Changes]:
+        """Return the same, with a training length of `length` wherever that can be built."""
+        return self._longer_training(length) or self.reachable_length(length)
+
+    def _longer_training(self, length: int) -> tuple[int, Changes] | None:
+        changes = {"train_length": length}
+        try:
+            limit = self.encoding(changes).max_length()
+        except ConfigError:
+            return None
+        return (length, changes) if limit is None or limit >= length else None
+
+    def _changed(self, changes: Changes) -> DictConfig:
+        config = copy.deepcopy(self.config)
+        for key, value in changes.items():
+            OmegaConf.update(config, key, value)
+        return config
+
+
+def move_off_zero(encoding: Encoding) -> None:
+    """Move parameters that are zero slightly below it, as a function of their name and shape.
+
+    Where a table is zero, neither its options nor its gradients have a visible effect.
+    """
+    for name, parameter in encoding.named_parameters():
+        seed = seed_of(SEED, f"{name} {list(parameter.shape)}")
+        noise = torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            parameter[parameter == 0] = -0.1 * noise[parameter == 0].to(parameter)
+
+
+def random_tokens(length: int, seed: int = 0, batch: int = 2) -> Tensor:
+    """Return random tokens [batch, length]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, VOCAB_SIZE, (batch, length), generator=generator)
+
+
+def logits_of(
+    model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
+) -> Tensor:
+    """Return the model's logits; random draws in the forward pass are the same in every call."""
+    torch.manual_seed(SEED)
+    try:
+        return model.train(training)(tokens, pos)
+    finally:
+        model.eval()
+
+
+def deviation(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference between two tensors; infinite if either contains a NaN."""
+    return (a - b).abs().nan_to_num(nan=float("inf")).max().item()
