@@ -1,4 +1,4 @@
-"""Shared by the tests of encodings."""
+"""Fixtures of the tests of encodings."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,15 @@ from posenc.encodings.base import Factors
 
 @pytest.fixture
 def product() -> Callable[[list[Factors]], Tensor]:
-    """The bias [B|1, H, T, T] that factors stand for, up to a constant per query."""
+    """Return a function that multiplies factors to a bias [B or 1, H, T, T]."""
 
-    def multiplied(pairs: list[Factors]) -> Tensor:
-        found = []
-        for of_query, of_key in pairs:
-            some = of_key if of_query is None else of_query
-            assert some is not None
-            queries, keys = (torch.ones_like(some) if f is None else f for f in (of_query, of_key))
-            found.append(queries @ keys.mT)
-        return torch.stack(found).sum(0)
+    def multiply(pairs: list[Factors]) -> Tensor:
+        products = []
+        for query, key in pairs:
+            present = key if query is None else query
+            assert present is not None
+            queries, keys = (torch.ones_like(present) if f is None else f for f in (query, key))
+            products.append(queries @ keys.mT)
+        return torch.stack(products).sum(0)
 
-    return multiplied
+    return multiply

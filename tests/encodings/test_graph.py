@@ -59,10 +59,10 @@ def test_return_probabilities_match_exact_fractions(
     actual = return_probabilities(batch, walk_length)
     assert actual.shape == (2, nodes, walk_length) and actual.dtype == torch.float64
     assert torch.equal(actual[:, -1], torch.zeros(2, walk_length, dtype=torch.float64))
-    for graph, num_degrees in zip(batch.tolist(), actual.tolist(), strict=True):
+    for graph, rows in zip(batch.tolist(), actual.tolist(), strict=True):
         for node in range(nodes):
             exact = [float(mass) for mass in exact_return_probabilities(graph, node, walk_length)]
-            assert num_degrees[node] == pytest.approx(exact, rel=1e-12, abs=1e-15)
+            assert rows[node] == pytest.approx(exact, rel=1e-12, abs=1e-15)
 
 
 def test_return_probabilities_of_weighted_edges() -> None:
