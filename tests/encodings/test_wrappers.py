@@ -344,7 +344,7 @@ def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
             partial(Randomized, inner=ROPE, max_length=64),
             "inner=Randomized defines its own positions",
         ),
-        (Cope, "inner=Cope does not use positions"),
+        (Cope, r"inner=Cope does not use positions \(its content_bias ignores"),
         (Fox, "inner=Fox does not use positions"),
         (partial(Fox, gate="forget"), "inner=Fox does not use positions"),
         (Cable, "inner=Cable does not use positions"),

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from posenc.encodings.base import Encoding, Factors, Geometry, require_sequence
 from posenc.encodings.wrapper import Inner, Wrapper
 
+HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
 LONGEST_RANGE = 2**24
 EvalPositions = Literal["random", "spaced", "arange"]
 
@@ -128,9 +129,12 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")
     if not reads_positions(inner, min(2, max_length)):
+        layers = [inner.at_layer(index) for index in range(inner.geometry.layers)]
+        used = [hook for hook in HOOKS if any(layer.overrides(hook) for layer in layers)]
+        detail = f" (its {' and '.join(used)} {'ignore' if used[1:] else 'ignores'} them)"
         raise ValueError(
-            f"inner={name} does not use positions, only token content and order at most, so"
-            f" randomizing them has no effect; choose another, such as rope"
+            f"inner={name} does not use positions{detail if used else ''}, so randomizing them has"
+            f" no effect; choose another, such as rope"
         )
 
 
