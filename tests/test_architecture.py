@@ -20,6 +20,7 @@ LAYERS = [
     {"claims"},
     {"report"},
     {"tracking"},
+    {"jobs"},
     {"sweeps"},
     {"benchmark"},
     {"inspect"},

@@ -65,7 +65,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
             "hash": digest,
             "fingerprint": "f00dfeed0123",
             "lengths": list(LENGTHS),
-            "posenc": "0.1.0",
+            "posenc": "0.2.0",
             "parameters": 1_048_576,
         },
     }

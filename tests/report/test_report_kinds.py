@@ -135,7 +135,7 @@ def test_other_differences_than_the_base_make_no_figure_of_bases(
 
 def test_rerunning_is_told_with_version_and_data(various: SimpleNamespace) -> None:
     text = various.index.read_text()
-    for words in ("posenc train name=various", "posenc report name=various", "posenc 0.1.0 from"):
+    for words in ("posenc train name=various", "posenc report name=various", "posenc 0.2.0 from"):
         assert words in text
     assert "data f00dfeed0123" in text
 

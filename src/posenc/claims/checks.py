@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.types import fits
+from posenc.config.values import matches_type
 
 
 def mapping(given: Any, name: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
@@ -21,7 +21,7 @@ def mapping(given: Any, name: str, known: Iterable[str] | None = None) -> Mappin
 
 def number(given: Any, low: float, high: float, name: str) -> float:
     """`given` as a number from `low` to below `high`; ConfigError for another."""
-    if not fits(given, float) or not low <= given < high:
+    if not matches_type(given, float) or not low <= given < high:
         limit = f"from {low:g}" + ("" if high == float("inf") else f" to below {high:g}")
         raise ConfigError(f"{name}: {given!r} must be a number {limit}")
     return float(given)
@@ -29,6 +29,6 @@ def number(given: Any, low: float, high: float, name: str) -> float:
 
 def tokens(given: Any, name: str) -> int:
     """`given` as a length in tokens; ConfigError for another."""
-    if not fits(given, int) or given < 1:
+    if not matches_type(given, int) or given < 1:
         raise ConfigError(f"{name}: {given!r} must be a whole number of tokens, 1 or more")
     return given

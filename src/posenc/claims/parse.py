@@ -11,7 +11,7 @@ from posenc.claims.lengths import Length, parse_length
 from posenc.claims.quantities import QUANTITIES
 from posenc.claims.selector import parse_value, refuse_unknown_options
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.types import fits
+from posenc.config.values import matches_type
 
 OF_A_CLAUSE = {"left", "is", "right"}
 SHARED = {"where", "margin", "confidence"}
@@ -99,7 +99,7 @@ def _right(given: Any, left: Value, where: Mapping[str, Any], name: str) -> Valu
         return right
     if left.quantity.name == "length_of_minimum":
         return parse_length(given, name)
-    if not fits(given, float) or (left.quantity.ratio and given <= 0):
+    if not matches_type(given, float) or (left.quantity.ratio and given <= 0):
         above = " above 0" if left.quantity.ratio else ""
         raise ConfigError(f"{name}: {given!r} must be a quantity or a number{above}")
     return float(given)

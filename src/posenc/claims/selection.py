@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.claims.evidence import Row, Run
 from posenc.claims.grammar import Value
-from posenc.config.numbers import canonical
+from posenc.config.values import canonical
 
 
 def matches(config: Mapping[str, Any], of: Mapping[str, Any]) -> bool:

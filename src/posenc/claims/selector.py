@@ -9,9 +9,9 @@ from posenc.claims.lengths import LONGEST, parse_length
 from posenc.claims.quantities import Quantity
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.identity import IDENTITY_FIELDS
-from posenc.config.numbers import canonical
 from posenc.config.paths import groups, options
 from posenc.config.settings import SPLITS
+from posenc.config.values import canonical
 from posenc.evaluation.protocols import PROTOCOLS
 
 OF_ROWS = ("protocol", "stride", "swap", "split", "corpus")

@@ -19,7 +19,7 @@ from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.report.labels import labels, natural
 from posenc.runs.evaluation_rows import read_positions
 from posenc.runs.files import read_json, read_lines
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 
 
@@ -75,7 +75,7 @@ class Experiment:
 
 def read_experiment(folder: Path) -> Experiment:
     """Read `folder`; ConfigError where it is none, RunError where nothing is measured yet."""
-    directories = runs_of(folder)
+    directories = list_runs(folder)
     if not directories:
         raise ConfigError(_no_runs(folder))
     configs: list[Any] = [OmegaConf.to_container(d.config(), resolve=True) for d in directories]
@@ -108,7 +108,7 @@ def portable(text: str) -> str:
 
 def _run(directory: RunDirectory, config: dict[str, Any], label: str) -> Run:
     status = directory.status()
-    status = status.but(error=portable(status.error or "") or None)
+    status = status.replace(error=portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     last: dict[str, float] = {}
     for row in directory.metrics():
