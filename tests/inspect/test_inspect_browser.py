@@ -34,18 +34,12 @@ def test_every_figure_stands_in_its_own_place(browser: webdriver.Chrome, tmp_pat
     folder = tmp_path / "scratch" / "inspect"
     figures = {file.stem for file in folder.glob("*.svg")}
     browser.get((folder / "index.html").as_uri())
-    WebDriverWait(browser, 60).until(
-        lambda driver: (
-            len(driver.find_elements(By.CSS_SELECTOR, ".plot .plot-container")) == len(figures)
-        )
-    )
-    assert {plot.get_attribute("id") for plot in _plots(browser)} == figures
-    maps = browser.find_elements(By.CSS_SELECTOR, "#code_matrix .heatmaplayer image")
+    drawn = "return [...document.querySelectorAll('figure')].every(f => f.views?.length)"
+    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(drawn))
+    places = browser.find_elements(By.CSS_SELECTOR, "figure")
+    assert {place.get_attribute("id") for place in places} == figures
+    maps = browser.find_elements(By.CSS_SELECTOR, "#code_matrix .chart image")
     assert len(maps) == 1  # t5 has no code
-    assert browser.find_elements(By.CSS_SELECTOR, "#wavelengths .shapelayer path")
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.find_elements(By.CSS_SELECTOR, "#wavelengths .mark-rule.role-mark line")
+    assert browser.get_log("browser") == []
     assert "Card of t5" in browser.find_element(By.TAG_NAME, "nav").text
-
-
-def _plots(browser: webdriver.Chrome) -> list:
-    return browser.find_elements(By.CSS_SELECTOR, ".plot .js-plotly-plot")

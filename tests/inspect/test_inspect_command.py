@@ -49,7 +49,7 @@ def test_one_encoding_has_a_card_and_its_files(told: Told, tmp_path: Path) -> No
     assert "wavelengths" not in drawn  # alibi has no frequencies
     assert (folder / "matrix.md").read_text().startswith("| encoding | size |")
     page = (folder / "index.html").read_text()
-    ids = re.findall(r'<(?:section|div) id="([^"]+)"', page)
+    ids = re.findall(r'<(?:section|figure) id="([^"]+)"', page)
     assert len(ids) == len(set(ids)) > 10
     assert "Card of alibi" in page and "posenc inspect encoding=alibi" in page
 

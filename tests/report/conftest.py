@@ -1,18 +1,26 @@
-"""Fabricated run directories, written as the record's contract says and by nothing of ours."""
+"""Fabricated results: run directories written without posenc, and runs as the judge sees them."""
 
 import hashlib
 import io
 import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from posenc.report import write_report
+from posenc.report.claim_parser import parse_claims
+from posenc.report.judge import Verdict, judge
+from posenc.report.paired_samples import Evidence
+from posenc.report.write_report import write_report
+
+DATA = "f00dfeed0123"
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "sinusoidal": {"layout": "interleaved", "spectrum": {"base": 10000}},
@@ -27,7 +35,7 @@ TOKENS = 81_920
 
 
 def loss_of(encoding: str, train_length: int, seed: int, length: int) -> float:
-    """A plausible loss in nats: it grows with each doubling at the encoding's own rate."""
+    """A loss in nats that changes with each doubling at the rate of its encoding."""
     doublings = np.log2(length / train_length)
     return float(TRAINED[encoding] + SLOPES[encoding] * doublings + 0.01 * seed)
 
@@ -63,9 +71,9 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "frozen": {
             "run": f"{choice}-L{train_length}-s{seed}-{digest}",
             "hash": digest,
-            "fingerprint": "f00dfeed0123",
+            "fingerprint": DATA,
             "lengths": list(LENGTHS),
-            "posenc": "0.2.0",
+            "posenc": "0.1.0",
             "parameters": 1_048_576,
         },
     }
@@ -74,7 +82,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
 
 def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
     row = {
-        "data": "f00dfeed0123",
+        "data": DATA,
         "data_name": "python_stdlib",
         "split": "validation",
         "protocol": "nonoverlapping",
@@ -97,7 +105,7 @@ def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
 
 
 def by_position(length: int, train_length: int, slope: float) -> dict[str, np.ndarray]:
-    """Sums and counts that fall over the training length and then go the encoding's own way."""
+    """Sums and counts: losses fall up to the training length, beyond it they follow `slope`."""
     position = np.arange(1, length + 1)
     noise = np.random.default_rng(length).normal(0, 0.05, length)
     beyond = slope * np.maximum(0, np.log2(position / train_length))
@@ -164,13 +172,13 @@ def write_full_run(
         loss = loss_of(encoding, train_length, seed, length)
         rows += [row_of(length, loss), row_of(length, loss, protocol="by_position")]
         for name, array in by_position(length, train_length, SLOPES[encoding]).items():
-            positions[f"f00dfeed0123.validation.{length}.{name}"] = array
+            positions[f"{DATA}.validation.{length}.{name}"] = array
     write_run(folder, config, rows, positions=positions, speeds=speeds)
     return config
 
 
 def write_experiment(folder: Path) -> Path:
-    """Four encodings, two training lengths, two seeds; one run failed, one pending, 14 finished."""
+    """Four encodings, two lengths, two seeds: 14 runs finished, one failed, one pending."""
     names = []
     for train_length in (64, 128):
         for encoding in ENCODINGS:
@@ -197,25 +205,25 @@ def write_experiment(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fabricate() -> SimpleNamespace:
-    """The functions above, for tests that need runs of their own."""
+    """Functions that write runs."""
     return SimpleNamespace(config=config_of, row=row_of, run=write_run, full_run=write_full_run)
 
 
 @pytest.fixture
 def console() -> Console:
-    """A console of 200 columns that keeps what it prints."""
+    """A console of 200 columns that records its output."""
     return Console(file=io.StringIO(), width=200)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An experiment's folder of the test's own; see `write_experiment`."""
+    """A folder that the test may change; see `write_experiment`."""
     return write_experiment(tmp_path / "outputs" / "trial")
 
 
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The same folder with its report, for tests that only read: folder, index, printed."""
+    """The same folder with its report (folder, index, printed), for tests that only read it."""
     folder = write_experiment(tmp_path_factory.mktemp("reported") / "outputs" / "trial")
     console = Console(file=(printed := io.StringIO()), width=200)
     index = write_report(folder, console)
@@ -245,7 +253,7 @@ def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two tasks with settings of their own, two encodings and three seeds each."""
+    """The report of two tasks with different settings, two encodings and three seeds each."""
     folder = tmp_path_factory.mktemp("tasks") / "tasks"
     of_tasks = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
     for task, fingerprint, batch in of_tasks:
@@ -273,3 +281,57 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
         write_run(folder, config_of("rope", 16, 1, encoding=encoding), rows)
     write_run(folder, config_of("alibi", 16, 1), [row_of(16, 3.0), row_of(32, 3.0)])
     return _report(folder, {"command": "posenc train name=bases"})
+
+
+@dataclass
+class FakeRun:
+    """A run as the judge sees it."""
+
+    name: str
+    config: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    timing: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_row(self, length: int, loss: float, **changes: Any) -> "FakeRun":
+        row = {"data": DATA, "data_name": "stdlib", "split": "validation", "length": length}
+        row |= {"protocol": "nonoverlapping", "stride": None, "swap": None, "count": 1000}
+        self.rows.append(row | {"loss": loss, "tokens_hash": "a"} | changes)
+        return self
+
+
+def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
+    """A run of the encoding `name` without rows; `config` changes its configuration."""
+    default = {
+        "choices": {"encoding": name, "model": "tiny", "data": "python_stdlib"},
+        "encoding": {},
+        "train_length": train_length,
+        "seed": seed,
+        "evaluation": {"split": "validation"},
+        "frozen": {"fingerprint": DATA},
+    }
+    return FakeRun(f"{name}-L{train_length}-s{seed}", default | config)
+
+
+def judge_yaml(
+    claims: str, runs: Sequence[FakeRun], command: str = "posenc train experiment=e"
+) -> list[Verdict]:
+    """The verdicts on claims written as YAML."""
+    return judge(parse_claims(yaml.safe_load(claims)), Evidence(runs, command, "outputs/e"))
+
+
+def outcomes_of(claims: str, runs: Sequence[FakeRun]) -> dict[int | None, str]:
+    """The outcomes of a claim by training length."""
+    return {verdict.train_length: verdict.outcome for verdict in judge_yaml(claims, runs)}
+
+
+@dataclass(frozen=True)
+class Tools:
+    fake: Callable[..., FakeRun] = fake_run
+    verdicts: Callable[..., list[Verdict]] = judge_yaml
+    outcomes: Callable[..., Mapping[int | None, str]] = outcomes_of
+
+
+@pytest.fixture
+def tools() -> Tools:
+    """Functions that fabricate runs and judge claims on them."""
+    return Tools()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.report.bands import band
 from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.confidence import band
 from posenc.report.encoding_styles import encoding_style
 from posenc.report.line_plot import line_figure, spread
 from posenc.report.vega_figure import Figure, javascript

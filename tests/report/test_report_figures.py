@@ -1,48 +1,69 @@
+"""Every figure has the numbers of the runs: intervals, ratios, accuracies, bounds."""
+
 import csv
 import io
+import json
 import math
 import xml.etree.ElementTree as ET
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
+from scipy.stats import t
 
-from posenc.report import write_report
-from posenc.report.curves import Measurement, Panel, Point, Series
-from posenc.report.figures import spaced
-from posenc.report.style import styles
-from posenc.report.ticks import log_ticks, x_ticks
-from posenc.runs.bins import binned
+from posenc.encodings.spectra.base_bound import smallest_base
+from posenc.report.confidence import band, describe_bands
+from posenc.report.write_report import write_report
 
+SEEDS = (1, 2, 3)
+SOURCE = "Some & Others 2022, Table 9"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def panel_of(families: dict[str, str]) -> Panel:
-    point = Point(64, (3.0,), (1,), 100)
-    series = tuple(Series(label, family, (point,)) for label, family in families.items())
-    return Panel(Measurement("f", "d", "validation", "nonoverlapping", None, None), 64, series)
+def points(index: Path, stem: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(index.with_name(f"{stem}.csv").read_text())))
 
 
-def test_figures_are_sharp_and_valid(reported: SimpleNamespace) -> None:
+def test_pngs_are_sharp_and_svgs_are_valid(reported: SimpleNamespace) -> None:
     report = reported.index.parent
     for stem in ("perplexity_by_length", "loss_by_position"):
         png = (report / f"{stem}.png").read_bytes()
         assert png.startswith(b"\x89PNG")
-        assert int.from_bytes(png[16:20], "big") >= 1500  # two panels at 150 dots per inch or more
+        assert int.from_bytes(png[16:20], "big") >= 1500  # pixels for two panels
         assert ET.fromstring((report / f"{stem}.svg").read_text()).tag == f"{SVG}svg"
 
 
-def test_a_figure_has_the_numbers_of_its_csv(reported: SimpleNamespace) -> None:
-    report = reported.index.parent
-    text = (report / "perplexity_by_length.csv").read_text()
+def test_three_seeds_have_students_interval_and_two_their_range() -> None:
+    values = [3.0, 3.1, 3.3]
+    half = t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
+    three, two = band(values), band([3.0, 3.4])
+    mean = np.mean(values)
+    assert (three.low, three.high) == pytest.approx((mean - half, mean + half))
+    assert (two.low, two.high) == (3.0, 3.4)
+    assert "interval" in three.description and "interval" not in two.description
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 1), ("One seed",)),
+        ((2,), ("2 seeds", "lowest to the highest")),
+        ((1, 3), ("1-3 seeds", "95% t interval")),
+        ((2, 3), ("95% t interval", "3 seeds or more", "lowest to the highest")),
+    ],
+)
+def test_a_caption_describes_its_bands(counts: tuple[int, ...], words: tuple[str, ...]) -> None:
+    text = describe_bands(band([1.0] * count) for count in counts)
+    assert all(word in text for word in words)
+    assert ("interval" in text) == (max(counts) > 2)
+
+
+def test_perplexity_by_length_is_the_mean_over_seeds(reported: SimpleNamespace) -> None:
     rows = {
-        (r["train_length"], r["encoding"], r["length"]): r
-        for r in csv.DictReader(io.StringIO(text))
+        (row["train_length"], row["encoding"], row["length"]): row
+        for row in points(reported.index, "perplexity_by_length")
     }
     row = rows["64", "rope", "256"]  # 3.55 at 64, two doublings of 0.12, seeds add 0.01 and 0.02
     assert float(row["loss"]) == pytest.approx(3.805)
@@ -52,77 +73,91 @@ def test_a_figure_has_the_numbers_of_its_csv(reported: SimpleNamespace) -> None:
     assert (row["seeds"], row["tokens"]) == ("2", "81920")
 
 
-def test_positions_are_of_the_longest_window(
+def test_relative_perplexities_are_paired_by_seed(various: SimpleNamespace) -> None:
+    """Seeds differ by 0.01 nats at every length, so that their ratios are equal."""
+    rows = points(various.index, "perplexity_relative")
+    (row,) = [
+        row
+        for row in rows
+        if (row["encoding"], row["published"], row["length"]) == ("alibi", "false", "256")
+    ]
+    assert float(row["relative_perplexity"]) == pytest.approx(np.exp(-0.04), rel=1e-5)
+    assert float(row["low"]) == pytest.approx(float(row["high"]), rel=1e-5)
+    published = {
+        row["length"]: float(row["relative_perplexity"])
+        for row in rows
+        if row["published"] == "true"
+    }
+    assert published == {"64": 1.0, "128": 0.95, "512": 0.9}
+    assert f"({SOURCE})".replace("&", "&amp;") in various.index.read_text()
+
+
+def test_a_task_has_accuracies_and_no_perplexities(tasks: SimpleNamespace) -> None:
+    rows = {
+        (row["data"], row["encoding"], row["length"]): row
+        for row in points(tasks.index, "accuracy_by_length")
+    }
+    assert set(rows) == {
+        (task, encoding, length)
+        for task in ("task_copy", "task_even_pairs")
+        for encoding in ("rope", "alibi")
+        for length in ("64", "128", "256")
+    }
+    assert float(rows["task_copy", "rope", "128"]["accuracy"]) == pytest.approx(0.71)
+    assert float(rows["task_copy", "alibi", "64"]["high"]) <= 1
+    names = {file.stem for file in tasks.index.parent.iterdir()}
+    assert not names & {"perplexity_by_length", "perplexity_relative", "extrapolation"}
+    assert "**0.960**" in tasks.index.with_name("accuracy.md").read_text()
+    assert "0.710" in tasks.printed and "Perplexity" not in tasks.printed
+
+
+def test_cost_is_the_median_speed_at_twice_the_length(various: SimpleNamespace) -> None:
+    rows = {row["encoding"]: row for row in points(various.index, "cost_against_quality")}
+    speeds = [1000.0 + 100 * seed for seed in SEEDS]
+    mean = np.exp(np.mean(np.log(speeds)))
+    assert float(rows["alibi"]["tokens_per_second"]) == pytest.approx(mean, rel=1e-5)
+    assert float(rows["alibi"]["perplexity"]) == pytest.approx(np.exp(3.62 - 0.02), rel=1e-5)
+
+
+def test_the_heat_map_has_the_loss_above_the_best_of_its_column(various: SimpleNamespace) -> None:
+    columns: dict[str, list[tuple[float, float]]] = {}
+    for row in points(various.index, "loss_by_position_heat"):
+        cell = (float(row["loss"]), float(row["above_best"]))
+        columns.setdefault(row["position"], []).append(cell)
+    assert all(len(cells) == 2 for cells in columns.values())
+    for cells in columns.values():
+        best = min(loss for loss, _ in cells)
+        differences = [loss - best for loss, _ in cells]
+        assert [above for _, above in cells] == pytest.approx(differences, abs=2e-6)
+    assert max(above for cells in columns.values() for _, above in cells) > 0.1
+
+
+def test_the_figure_of_bases_shows_the_bounds(bases: SimpleNamespace) -> None:
+    rows = points(bases.index, "perplexity_by_base")
+    assert {(row["length"], row["base"]) for row in rows} == {
+        (f"{length} ({relative})", base)
+        for length, relative in ((16, "L"), (32, "2L"))
+        for base in ("100", "10000")
+    }
+    svg = bases.index.with_name("perplexity_by_base.svg").read_text()
+    for name, length in (("L", 16), ("2L", 32)):
+        assert f"bound for {name}: {smallest_base(32, length):,.0f}" in svg
+
+
+def test_there_is_no_figure_of_bases_where_another_setting_differs_too(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    rows = [fabricate.row(length, 3.0, protocol="by_position") for length in (2, 4)]
-    positions = {
-        "f00dfeed0123.validation.2.sum": np.array([9.0, 9.0]),
-        "f00dfeed0123.validation.2.count": np.array([1, 1]),
-        "f00dfeed0123.validation.4.sum": np.array([8.0, 6.0, 4.0, 2.0]),
-        "f00dfeed0123.validation.4.count": np.array([2, 2, 2, 1]),
-    }
-    config = fabricate.config("alibi", 2, 1)
-    fabricate.run(tmp_path / "short", config, rows, positions=positions)
-    report = write_report(tmp_path / "short", console).parent
-    text = (report / "loss_by_position.csv").read_text()
-    found = [(float(r["position"]), float(r["loss"])) for r in csv.DictReader(io.StringIO(text))]
-    assert found == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 2.0)]
+    for seed, layout in enumerate(("interleaved", "half")):
+        for base in (100, 10000):
+            encoding = {"layout": layout, "spectrum": {"base": base}}
+            config = fabricate.config("rope", 16, seed, encoding=encoding)
+            fabricate.run(tmp_path / "two", config, [fabricate.row(16, 3.0)])
+    index = write_report(tmp_path / "two", console)
+    assert not index.with_name("perplexity_by_base.csv").exists()
 
 
-@given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]))
-def test_bins_cover_every_token_once_and_part_at_the_training_length(
-    length: int, train_length: int
-) -> None:
-    counts = np.arange(1, length + 1)
-    bins = binned(np.ones(length), counts, train_length)
-    assert sum(tokens for _, _, tokens in bins) == counts.sum()
-    assert sum(loss * tokens for _, loss, tokens in bins) == pytest.approx(length)
-    centres = [at for at, _, _ in bins]
-    assert centres == sorted(centres)
-    within = sum(tokens for at, _, tokens in bins if at <= train_length)
-    assert within == counts[:train_length].sum()
-
-
-def test_the_training_length_is_always_a_tick() -> None:
-    assert x_ticks(60, 1100, 64) == [64, 128, 256, 512, 1024]
-    assert x_ticks(0.9, 17000, 512) == [2, 8, 32, 128, 512, 2048, 8192]
-    assert 512 in x_ticks(500, 16000, 512)
-
-
-@given(st.floats(1.5, 1e6), st.floats(4, 1e5))
-def test_a_log_axis_has_readable_ticks(low: float, ratio: float) -> None:
-    ticks = log_ticks(low, low * ratio)
-    assert 2 <= len(ticks) <= 15
-    assert all(low <= tick <= low * ratio for tick in ticks)
-
-
-@given(st.floats(1.5, 1e6), st.floats(1.05, 3))
-def test_a_short_log_axis_has_several_ticks_too(low: float, ratio: float) -> None:
-    ticks = log_ticks(low, low * ratio)
-    assert 3 <= len(ticks) <= 15
-    assert all(low <= tick <= low * ratio for tick in ticks)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_end_labels_never_overlap(heights: list[float]) -> None:
-    placed = spaced(sorted(heights), 0.056)
-    assert all(b - a >= 0.056 - 1e-9 for a, b in pairwise(placed))
-    assert max(placed) <= 1 + 1e-9
-
-
-def test_series_differ_without_colour() -> None:
-    names = ("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple", "fire")
-    looks = styles([panel_of({name: name for name in names})])
-    assert len({(look.marker, look.dashes) for look in looks.values()}) == len(names)
-    assert len({look.symbol for look in looks.values()}) == len(names)
-
-
-def test_a_ladder_of_one_family_shares_a_scale_and_others_keep_their_colours() -> None:
-    ladder = {f"rope base={10**n}": "rope" for n in range(2, 7)}
-    looks = styles([panel_of(ladder | {"alibi": "alibi"})])
-    brightness = [
-        sum(int(looks[label].colour[i : i + 2], 16) for i in (1, 3, 5)) for label in ladder
-    ]
-    assert brightness == sorted(brightness)
-    assert looks["alibi"].colour == styles([panel_of({"alibi": "alibi"})])["alibi"].colour
+def test_a_task_label_leaves_out_settings_that_all_curves_share(tasks: SimpleNamespace) -> None:
+    labels = {row["encoding"] for row in points(tasks.index, "accuracy_by_length")}
+    assert labels == {"rope", "alibi"}
+    command = json.loads((tasks.folder / "plan.json").read_text())["command"]
+    assert command in tasks.index.read_text()

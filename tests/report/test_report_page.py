@@ -1,4 +1,4 @@
-"""The folder of files as a whole: what it says, what it links, what it must not contain."""
+"""The report's folder as a whole: its texts, its links, and what it must not contain."""
 
 import io
 import json
@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from posenc.config.errors import ConfigError, RunError
-from posenc.report import write_report
+from posenc.report.write_report import write_report
 
 FIGURES = (
     "perplexity_by_length",
@@ -31,7 +31,7 @@ FILES = {
 
 
 class Page(HTMLParser):
-    """What a page loads and links, and the text outside of scripts and styles."""
+    """The addresses that a page loads and links, its tags and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -68,19 +68,19 @@ def test_all_files_are_written_and_nothing_else(reported: SimpleNamespace) -> No
     assert {path.name for path in reported.index.parent.iterdir()} == FILES
 
 
-def test_the_page_loads_nothing_and_links_only_what_is_there(reported: SimpleNamespace) -> None:
+def test_the_page_loads_nothing_and_every_link_resolves(reported: SimpleNamespace) -> None:
     page = Page(reported.index.read_text())
     assert page.loads
     assert all(target.startswith("data:") for target in page.loads)
     files = [unquote(link) for link in page.links if not link.startswith("#")]
     assert all((reported.index.parent / file).exists() for file in files)
     run = next(reported.folder.glob("rope-L64-s1-*")).name
-    wanted = ("config.yaml", "metrics.jsonl", "evaluation.json", "run.log")
-    assert {f"../{run}/{name}" for name in wanted} <= set(files)
+    names = ("config.yaml", "metrics.jsonl", "evaluation.json", "run.log")
+    assert {f"../{run}/{name}" for name in names} <= set(files)
     assert set(files) >= FILES - {"index.html"}
 
 
-def test_the_same_record_gives_the_same_bytes(
+def test_the_same_runs_give_the_same_bytes(
     reported: SimpleNamespace, folder: Path, console: Console
 ) -> None:
     first = {path.name: path.read_bytes() for path in reported.index.parent.iterdir()}
@@ -88,51 +88,47 @@ def test_the_same_record_gives_the_same_bytes(
     assert {path.name: path.read_bytes() for path in again.iterdir()} == first
 
 
-def test_the_page_says_what_was_measured(reported: SimpleNamespace) -> None:
+def test_the_page_has_the_experimental_setup(reported: SimpleNamespace) -> None:
     text = Page(reported.index.read_text()).text
-    for fact in (
+    for item in (
         "1,048,576 parameters",
-        "1,500,000 tokens a run",
+        "1,500,000 tokens per run",
         "python_stdlib (data f00dfeed)",
         "bpe (vocab_size 2048)",
         "81,920 tokens scored at each length",
-        "every token is scored once",
         "float32",
         "device cpu, threads 1, kernel sdpa",
         "2025-10-09 to 2025-10-10",
         "posenc train name=trial encoding=sinusoidal,rope,alibi,nope seed=1,2",
     ):
-        assert fact in text, fact
+        assert item in text, item
 
 
-def test_conclusions_and_cautions_are_computed(reported: SimpleNamespace) -> None:
+def test_conclusions_and_limitations_are_computed(reported: SimpleNamespace) -> None:
     text = " ".join(reported.printed.split())
     # from 64 to 1024 tokens there are four doublings: e^(4 x slope)
-    assert (
-        "perplexity at 1024 tokens over that at 64: alibi 0.92, rope 1.62, nope 2.23,"
-        " sinusoidal 3.32." in text
-    )
-    assert "lowest with rope at 64 tokens (35.34), and with alibi at 1024 tokens (34.30)" in text
+    assert "alibi 0.92, rope 1.62, nope 2.23, sinusoidal 3.32" in text
+    assert "rope at 64 tokens (35.34)" in text and "alibi at 1024 tokens (34.30)" in text
     assert "early-token curse" in text
-    assert "half of all tokens have less than 32 tokens" in text
-    assert "and 3.1% in windows of 1024" in text
-    assert "not confidence intervals" in text
-    assert "full windows fit" not in text  # 81920 / 1024 = 80 windows are enough
+    assert "windows of 64 tokens half of all tokens" in text and "fewer than 32 tokens" in text
+    assert "windows of 1024" in text and "3.1%" in text
+    assert "not a confidence interval" in text
+    assert "full windows" not in text  # 81920 / 1024 = 80 windows are enough
 
 
-def test_one_seed_and_few_windows_are_cautioned(
+def test_one_seed_and_few_windows_are_limitations(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [fabricate.row(64, 3.0), fabricate.row(16_000, 3.1)]
     fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, 1), rows)
     write_report(tmp_path / "one", console)
     text = " ".join(printed(console).split())
-    assert "There is one seed, so no interval can be given" in text
-    assert "from 16000 tokens on, fewer than 30 full windows fit" in text
-    assert "(5 of 16000)" in text
+    assert "one seed" in text and "no interval" in text
+    assert "from 16000 tokens on, fewer than 30 full windows" in text
+    assert "5 windows of 16000" in text
 
 
-def test_runs_that_were_scored_on_other_tokens_are_cautioned(
+def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for seed, tokens in ((1, "a" * 12), (2, "b" * 12)):
@@ -140,19 +136,19 @@ def test_runs_that_were_scored_on_other_tokens_are_cautioned(
         fabricate.run(tmp_path / "two", fabricate.config("alibi", 64, seed), rows)
     write_report(tmp_path / "two", console)
     text = " ".join(printed(console).split())
-    assert "At 128 tokens not all runs were scored on the same tokens" in text
+    assert "At 128 tokens the runs were not all scored on the same tokens" in text
 
 
 def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace) -> None:
     failed, pending = (next(reported.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2))
-    wanted = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")
+    lines = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")
     markdown = (reported.index.parent / "extrapolation.md").read_text()
     for text in (reported.printed, Page(reported.index.read_text()).text, markdown):
-        for words in wanted:
-            assert words in text
+        for line in lines:
+            assert line in text
 
 
-def test_rows_of_a_run_that_is_still_training_do_not_count(
+def test_rows_of_a_run_that_is_still_training_are_left_out(
     folder: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     config = fabricate.config("t5", 64, 1)
@@ -163,7 +159,7 @@ def test_rows_of_a_run_that_is_still_training_do_not_count(
     assert f"{config['frozen']['run']}: interrupted" in printed(console)
 
 
-def test_text_of_a_config_is_not_markup(
+def test_text_of_a_configuration_is_not_markup(
     folder: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     attack = "<script>alert(1)</script>"
@@ -177,7 +173,7 @@ def test_text_of_a_config_is_not_markup(
     index = write_report(folder, console)
     page = Page(index.read_text())
     assert attack not in index.read_text()
-    assert page.tags.count("script") == 1 + len(FIGURES)  # plotly.js and one for each figure
+    assert page.tags.count("script") == 2 + len(FIGURES)  # Vega, our own, data of each figure
     assert page.text.count("alert(1)") == 8
     assert "rope kind=b\\|b" in (index.parent / "extrapolation.md").read_text()
     assert attack in printed(console)
@@ -191,7 +187,7 @@ def test_no_path_of_this_machine_is_in_the_report(
     plan["command"] = f"posenc train data.paths={Path.cwd()}/books.txt"
     (folder / "plan.json").write_text(json.dumps(plan))
     config = fabricate.config("rope", 64, 7, outputs_dir=f"{Path.cwd()}/outputs")
-    fabricate.run(folder, config, [], state="failed", error=f"{Path.home()}/x is not there")
+    fabricate.run(folder, config, [], state="failed", error=f"{Path.home()}/x is missing")
     index = write_report(folder, console)
     for path in index.parent.iterdir():
         assert str(Path.cwd()).encode() not in path.read_bytes(), path.name
@@ -208,6 +204,13 @@ def test_the_last_line_is_the_path_of_the_page(
     assert printed(console).splitlines()[-1] == "outputs/trial/report/index.html"
 
 
+def test_reproduction_has_commands_version_and_data(various: SimpleNamespace) -> None:
+    text = Page(various.index.read_text()).text
+    for words in ("posenc train name=various", "posenc report name=various", "posenc 0.1.0"):
+        assert words in text
+    assert "f00dfeed0123" in text
+
+
 def test_runs_csv_has_every_row_and_every_run(reported: SimpleNamespace) -> None:
     lines = (reported.folder / "report/runs.csv").read_text().splitlines()
     files = reported.folder.glob("*/evaluation.json")
@@ -216,17 +219,17 @@ def test_runs_csv_has_every_row_and_every_run(reported: SimpleNamespace) -> None
     assert any(re.match(r"nope-L128-s1-\w+,failed,nope,128,1,-", line) for line in lines)
 
 
-def test_without_losses_by_position_the_page_says_so(
+def test_a_page_without_losses_by_position_has_the_setting_that_adds_them(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [fabricate.row(64, 3.0)]
     fabricate.run(tmp_path / "short", fabricate.config("alibi", 64, 1), rows)
     index = write_report(tmp_path / "short", console)
-    assert "Loss by position was not measured" in Page(index.read_text()).text
+    assert "evaluation.protocols=" in Page(index.read_text()).text
     assert not list(index.parent.glob("loss_by_position*"))
 
 
-def test_rows_by_position_alone_make_the_table(
+def test_rows_by_position_make_the_table_where_there_are_no_others(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [fabricate.row(64, 3.0, protocol="by_position")]
@@ -235,22 +238,20 @@ def test_rows_by_position_alone_make_the_table(
     assert "20.09" in (tmp_path / "only/report/extrapolation.md").read_text()
 
 
-def test_a_folder_that_is_not_there_names_those_that_are(folder: Path, console: Console) -> None:
-    with pytest.raises(
-        ConfigError, match=r"trail: does not exist; there are trial.*nearest: trial"
-    ):
+def test_a_missing_folder_names_the_available_ones(folder: Path, console: Console) -> None:
+    with pytest.raises(ConfigError, match=r"trail .*available: trial.*nearest: trial"):
         write_report(folder.with_name("trail"), console)
 
 
-def test_an_empty_outputs_folder_says_how_to_fill_it(tmp_path: Path, console: Console) -> None:
-    with pytest.raises(ConfigError, match=r"holds no runs; `posenc train` makes some"):
+def test_an_empty_folder_has_the_command_that_makes_runs(tmp_path: Path, console: Console) -> None:
+    with pytest.raises(ConfigError, match="`posenc train`"):
         write_report(tmp_path, console)
 
 
-def test_nothing_evaluated_says_where_to_look(
+def test_a_folder_without_evaluations_has_the_command_that_shows_its_runs(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     fabricate.run(tmp_path / "new", fabricate.config("rope", 64, 1), [], state="failed", tokens=1)
-    with pytest.raises(RunError, match=r"none of its 1 runs.*1 failed.*posenc status name=new"):
+    with pytest.raises(RunError, match=r"1 failed.*posenc status name=new"):
         write_report(tmp_path / "new", console)
     assert not (tmp_path / "new" / "report").exists()

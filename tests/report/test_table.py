@@ -107,7 +107,7 @@ def test_html_is_escaped_and_has_tooltips_links_and_details() -> None:
     assert "<b>C" not in page
     assert '<a href="../a%20b/config.yaml">config &amp; log</a>' in page
     assert "<small>why: <code>code</code></small>" in page
-    assert cells.attributes["1.5why: code"] == {"class": "right bad", "title": "mean 1.5"}
+    assert cells.attributes["✗ 1.5why: code"] == {"class": "right bad", "title": "mean 1.5"}
     assert cells.attributes["34.6 ppl"]["class"] == "right best"
     assert cells.attributes["35.31"]["title"] == "35.3123"
     assert cells.rows[-2:] == [

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from posenc.claims.evidence import Evidence
-from posenc.claims.judge import judge
-from posenc.claims.parse import parse_claims
 from posenc.config.compose import compose
-from posenc.config.grids import expand_config
 from posenc.evaluation.requests import requested_rows
-from posenc.jobs.job_config import compose_job
-from posenc.jobs.validate import validate
+from posenc.report.claim_parser import parse_claims
+from posenc.report.judge import judge
+from posenc.report.paired_samples import Evidence
+from posenc.sweeps.facts import check_components
+from posenc.sweeps.grids import jobs_of
+from posenc.sweeps.plan import resolved
 
 pytestmark = pytest.mark.slow  # a hundred configurations are composed
 
@@ -44,14 +44,14 @@ class Planned:
 @cache
 def jobs(name: str, size: str | None) -> list[Any]:
     asked = [f"experiment={name}", *([f"size={size}"] if size else [])]
-    overrides = expand_config(compose("train", asked), [])
-    return [compose_job([*asked, *job], []) for job in overrides]
+    overrides = jobs_of(compose("train", asked), [])
+    return [resolved([*asked, *job], []) for job in overrides]
 
 
 @pytest.mark.parametrize(("name", "size"), SIZES)
 def test_its_jobs_are_valid(name: str, size: str | None) -> None:
     for config in jobs(name, size):
-        validate(config)
+        check_components(config)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,4 +62,7 @@ def test_its_claims_are_about_its_runs(name: str) -> None:
     told = OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=True)
     assert isinstance(told, dict)
     for verdict in judge(parse_claims(told["claims"]), Evidence(runs, "", "")):
-        assert verdict.outcome != "undecided", (verdict.says, [f.why for f in verdict.findings])
+        assert verdict.outcome != "undecided", (
+            verdict.statement,
+            [c.reason for c in verdict.clauses],
+        )

@@ -7,14 +7,14 @@ import torch
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
-from posenc.config.steps import training_steps
+from posenc.config.settings import steps_of
 from posenc.data.build_data import build_data
-from posenc.jobs.job_config import compose_job
-from posenc.model.build import build_model, skeleton
+from posenc.model.build import build_model
 from posenc.runs.files import read_json
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, runs_of
 from posenc.runs.status import Status
-from posenc.sweeps.plan import plan
+from posenc.sweeps.facts import count_parameters
+from posenc.sweeps.plan import plan, resolved
 from posenc.training.batches import loader
 
 
@@ -53,7 +53,7 @@ def test_a_later_plan_adds_its_runs(small_job: list[str], tmp_path: Path) -> Non
     (first,), (second,) = (planned([[*small_job, f"seed={seed}"]]) for seed in (1, 2))
     told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
     assert told["runs"] == [first.name, second.name]
-    assert list_runs(tmp_path / "outputs" / "scratch")[0].path == first.path
+    assert runs_of(tmp_path / "outputs" / "scratch")[0].path == first.path
 
 
 def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> None:
@@ -65,28 +65,29 @@ def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> No
 
 def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
     seen = []
-    for name in ("nope", "t5"):
-        config = compose_job([*small_job, f"encoding={name}"], [])
-        batches = build_data(config, lambda _: None).training_batches(
-            config.train_length, config.seed
-        )
-        seen.append(torch.stack([x for x, *_ in loader(batches, training_steps(config), 30)]))
+    for job in plan(
+        [[*small_job, f"encoding={name}"] for name in ("nope", "t5")], [], "", lambda _: None
+    ):
+        batches = job.data.training_batches(job.config.train_length, job.config.seed)
+        seen.append(torch.stack([x for x, *_ in loader(batches, steps_of(job.config), 30)]))
     assert len(seen[0]) == 10
     assert torch.equal(*seen)
 
 
 def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
     for name in ("t5", "learned", "rope"):
-        config = compose_job([*small_job, f"encoding={name}"], [])
+        config = resolved([*small_job, f"encoding={name}"], [])
         data = build_data(config, lambda _: None)
         model = build_model(config, data.vocab_size)
-        assert skeleton(config, data.vocab_size).parameter_count() == model.parameter_count()
+        assert count_parameters(config, data.vocab_size) == model.parameter_count()
 
 
 def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
     small_job: list[str], tmp_path: Path
 ) -> None:
-    claim = "{says: a, left: {perplexity: {encoding: rope, length: 2L}}, is: below, right: 9.5}"
+    claim = (
+        "{statement: a, left: {perplexity: {encoding: rope, length: 2L}}, is: below, right: 9.5}"
+    )
     curve = "{train_length: 24, unit: perplexity, source: b, values: {24: 19.73}}"
     (bare,) = planned([small_job])
     config = bare.config_file.read_text()
@@ -100,7 +101,7 @@ def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("claims=[{says: a}]", r"claims\[0\]: is, left, right missing"),
+        ("claims=[{statement: a}]", r"claims\[0\]: is, left, right missing"),
         ("claims=3", "claims=3 must be a list"),
         ("published=[3]", "published.0.: 3 must be a mapping"),
     ],

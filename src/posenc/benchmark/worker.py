@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from posenc.config.errors import PosencError, RunError, one_line
-from posenc.runs.environment import job_environment
+from posenc.runs.environment import environment
 
 
 def ask(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
@@ -26,7 +26,7 @@ def ask(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env=job_environment(threads),
+            env=environment(threads),
         ) as process:
             assert process.stdout is not None
             try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from posenc.report.picture import Picture
+from posenc.report.vega_figure import Figure
 
 Cell = str | float | None
 """A number is unrounded; None is shown as a dash."""
@@ -30,5 +30,5 @@ class Findings:
     question: str
     sections: Mapping[str, str]
     tables: Sequence[Table]
-    pictures: Sequence[Picture]
+    pictures: Sequence[Figure]
     notes: Sequence[str] = field(default=())

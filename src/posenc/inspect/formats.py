@@ -1,6 +1,5 @@
 """A table of an inspection for the terminal, as Markdown, HTML and csv."""
 
-from html import escape
 from math import isinf, isnan
 from textwrap import wrap
 
@@ -8,8 +7,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from posenc.inspect.findings import Cell, Table
-from posenc.report.formats import csv_text, markdown_text
-from posenc.report.tables import MISSING
+from posenc.report.table import MISSING, Column, csv_text, escape_markdown
+from posenc.report.table import Table as ReportTable
 
 ZERO = 1e-9
 """What lies below is rounding in float64."""
@@ -53,39 +52,26 @@ def folds(table: Table) -> bool:
 def to_markdown(table: Table) -> str:
     """A GitHub table."""
     rule = ["---" if worded else "---:" for worded in _worded(table)]
-    lines = [[markdown_text(text(cell)) for cell in row] for row in table.rows]
+    lines = [[escape_markdown(text(cell)) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in [table.columns, rule, *lines]) + "\n"
 
 
-def to_html(table: Table) -> str:
-    """The table with its caption; whole numbers as tooltips."""
-    sides = [' class="text"' if worded else "" for worded in _worded(table)]
-    heads = "".join(
-        f'<th scope="col"{side}>{escape(name)}</th>'
-        for name, side in zip(table.columns, sides, strict=True)
-    )
-    lines = "\n".join(
-        "<tr>{}</tr>".format(
-            "".join(_cell(cell, side) for cell, side in zip(row, sides, strict=True))
-        )
-        for row in table.rows
-    )
-    note = f'<p class="note">{escape(table.caption)}</p>' if table.caption else ""
-    return (
-        f'<div class="scroll"><table><caption>{escape(table.title)}</caption>'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>{lines}</tbody></table></div>\n{note}"
-    )
+def to_block(table: Table) -> ReportTable:
+    """The table as a part of a page."""
+    long = [
+        any(isinstance(cell, str) and len(cell) > LONG for cell in column)
+        for column in zip(*table.rows, strict=True)
+    ]
+    columns = [
+        Column(name, align="left" if worded else "right", format=text, wrap=wraps)
+        for name, worded, wraps in zip(table.columns, _worded(table), long, strict=True)
+    ]
+    return ReportTable(table.title, columns, table.rows, [table.caption] if table.caption else [])
 
 
 def to_csv(table: Table) -> str:
     """Numbers as they were measured."""
     return csv_text([table.columns, *table.rows])
-
-
-def _cell(cell: Cell, side: str) -> str:
-    whole = f' title="{cell!r}"' if isinstance(cell, float) else ""
-    wrap = ' class="text wrap"' if isinstance(cell, str) and len(cell) > LONG else side
-    return f"<td{wrap}{whole}>{escape(text(cell))}</td>"
 
 
 def _worded(table: Table) -> list[bool]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from posenc.inspect.findings import Findings, Table
-from posenc.inspect.formats import folds, to_csv, to_html, to_markdown, to_terminal
-from posenc.report import html
-from posenc.report.layout import Section, document, figure
+from posenc.inspect.formats import folds, to_block, to_csv, to_markdown, to_terminal
+from posenc.report.page import Block, Bullets, Commands, Links, Page, Section
 from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
@@ -31,7 +29,8 @@ def write(folder: Path, findings: Findings, command: str) -> Path:
         **{name: data for table in findings.tables for name, data in _table(table).items()},
         **{name: data for picture in findings.pictures for name, data in picture.files().items()},
     }
-    page = document(findings.title, findings.question, _sections(findings, command, made))
+    sections = _sections(findings, command, made)
+    page = Page(findings.title, findings.question, sections).html()
     for name, data in made.items():
         write_atomic(folder / name, data)
     write_atomic(folder / "index.html", page)
@@ -79,18 +78,17 @@ def _table(table: Table) -> dict[str, str]:
 
 
 def _sections(findings: Findings, command: str, made: Mapping[str, str | bytes]) -> list[Section]:
-    bodies: defaultdict[str, str] = defaultdict(str)
+    blocks: defaultdict[str, list[Block]] = defaultdict(list)
     for table in findings.tables:
-        bodies[table.section] += to_html(table)
+        blocks[table.section].append(to_block(table))
     for picture in findings.pictures:
-        bodies[picture.section] += f"<h3>{escape(picture.title)}</h3>\n{figure(picture, made)}"
-    found = [
-        Section(name, heading, heading, bodies[name])
+        blocks[picture.section].append(picture)
+    sections = [
+        Section(name, heading, blocks[name])
         for name, heading in findings.sections.items()
-        if name in bodies
+        if name in blocks
     ]
-    notes = Section("reading", "How to read it", "How to read it", html.bullets(findings.notes))
-    links = "\n".join(f"<li>{html.link(name, name)}</li>" for name in made)
-    again = f"<pre><code>{escape(command)}</code></pre>\n<ul>\n{links}\n</ul>"
-    files = Section("files", "Files", "The command and its files", again)
-    return [*found, *([notes] if findings.notes else []), files]
+    if findings.notes:
+        sections.append(Section("reading", "How to read it", [Bullets(findings.notes)]))
+    files = [Commands([command]), Links([(name, name, "") for name in made])]
+    return [*sections, Section("files", "The command and its files", files, "Files")]

@@ -1,5 +1,1 @@
-"""The report of an experiment's folder: tables, figures and a page, from its record alone."""
-
-from posenc.report.write import write_report
-
-__all__ = ["write_report"]
+"""The report of an experiment, from the files of its runs: claims, tables, figures and a page."""

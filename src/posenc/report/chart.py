@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from posenc.report.axes import log_ticks, token_ticks, widen
-from posenc.report.bands import Band, band_text
+from posenc.report.confidence import Band, describe_bands
 from posenc.report.encoding_styles import Style
 
 LOG_FROM = 4.0  # a range whose end is this many times its start asks for a log axis
@@ -108,7 +108,7 @@ class Chart:
     def subtitle(self) -> str:
         """What all subplots have in common, and what a point and its band are."""
         lines = (line for subplot in self.subplots for line in subplot.lines if not line.published)
-        bands = band_text(dot.y for line in lines for dot in line.dots)
+        bands = describe_bands(dot.y for line in lines for dot in line.dots)
         return ". ".join(text for text in (self.shared, bands) if text)
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from math import exp, log
 from typing import Any
 
 import altair as alt
+from altair.utils.schemapi import debug_mode
 
 from posenc.report.axes import TICK, linear_ticks, log_ticks
 from posenc.report.chart import Chart, Line, VerticalLine
@@ -29,7 +30,8 @@ MAX_MARKERS = 12  # of a line
 
 def line_figure(section: str, chart: Chart) -> Figure:
     """Return the figure of a chart; a page offers both scales of y where y may be logarithmic."""
-    panels = [_panel(chart, i) for i in range(len(chart.subplots))]
+    with debug_mode(False):  # which validates each part again at every step
+        panels = [_panel(chart, i) for i in range(len(chart.subplots))]
     legend = [LegendEntry(line.name, line.style, line.published) for line in chart.lines]
     texts = (chart.title, chart.subtitle, chart.reading, chart.csv)
     return Figure(section, chart.file, *texts, panels, legend)
@@ -82,6 +84,7 @@ class _Plot:
             *self._intervals(),
             *self._lines(),
             *self._markers(),
+            *self._vertical_line_texts(),
             *self._end_labels(),
         ]
         return alt.layer(*layers).properties(width=WIDTH, height=self.height)
@@ -120,10 +123,12 @@ class _Plot:
         return chart.encode(x=self.x, y=self.y, color=self._by_line(alt.Color, "colour"))
 
     def _vertical_lines(self) -> Iterator[alt.Chart]:
-        """Lines from bottom to top, then their texts on a white outline."""
         for line in self.subplot.vertical_lines:
             rule = self._vertical(line).mark_rule(color=GREY)
             yield rule.encode(strokeDash=alt.value([1, 3] if line.dotted else [5, 4]))
+
+    def _vertical_line_texts(self) -> Iterator[alt.Chart]:
+        """Texts beside the upper ends of vertical lines, with a white outline."""
         for line in self.subplot.vertical_lines:
             text = self._vertical(line).encode(y=alt.value(0), text="text:N")
             left, right = self.x_range

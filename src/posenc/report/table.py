@@ -38,7 +38,8 @@ from posenc.report.html_templates import render_block
 
 MISSING = "-"
 Value = str | float | None
-Tone = Literal["", "good", "bad", "open", "strong", "quiet"]
+Tone = Literal["", "good", "bad", "open", "strong", "quiet", "part"]
+SIGNS = {"good": "✓ ", "bad": "✗ ", "open": "? "}
 STYLES = {"good": "bold green", "bad": "bold red", "open": "bold yellow", "strong": "bold"}
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -75,8 +76,7 @@ class Column:
 class Cell:
     """A value and how it is shown: marked as the best, in a tone, with smaller lines below it.
 
-    `links` (text, address) stand in place of the value on a page, where `tooltip` appears under the
-    pointer.
+    A page shows `links` (text, address) in place of the value and `tooltip` under the pointer.
     """
 
     value: Value
@@ -112,6 +112,10 @@ class Table:
         if callable(column.format):
             return column.format(cell.value)
         return format(cell.value, column.format)
+
+    def marked(self, cell: Cell, column: Column) -> str:
+        """Return the text with the sign of its tone, for pages and the terminal."""
+        return SIGNS.get(cell.tone, "") + self.text(cell, column)
 
     def tooltip(self, cell: Cell) -> str:
         return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
@@ -193,7 +197,7 @@ class Table:
         return piece
 
     def _rich_cell(self, column: Column, cell: Cell) -> Text:
-        text = self.text(cell, column)
+        text = self.marked(cell, column)
         if cell.best:
             return Text(f"*{text}", "bold green")
         lines = [Text(text, STYLES.get(cell.tone, "dim" if cell.tone == "quiet" else ""))]
@@ -227,4 +231,5 @@ def _markdown_cell(cell: Cell, text: str) -> str:
 
 def _latex_cell(cell: Cell, text: str) -> str:
     strong = cell.best or cell.tone == "strong"
-    return f"\\textbf{{{escape_latex(text)}}}" if strong else escape_latex(text)
+    text = f"\\quad {escape_latex(text)}" if cell.tone == "part" else escape_latex(text)
+    return f"\\textbf{{{text}}}" if strong else text

@@ -83,6 +83,14 @@ class Panel:
     charts: Mapping[str, Layers]
     data: Mapping[str, Sequence[Mapping[str, Any]]]
 
+    @cached_property
+    def views(self) -> dict[str, dict[str, Any]]:
+        """The charts as Vega-Lite, without data, schema and theme."""
+        views = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
+        for view in views.values():
+            del view["$schema"], view["config"]
+        return views
+
 
 @dataclass(frozen=True)
 class LegendEntry:
@@ -120,23 +128,30 @@ class Figure:
     @property
     def scales(self) -> list[str]:
         """The scales of y between which a page offers a choice, that of the files first."""
-        return list(dict.fromkeys(scale for panel in self.panels for scale in panel.charts))
+        return list(self.panels[0].charts)
 
     @cached_property
     def specification(self) -> dict[str, Any]:
         """The whole figure as Vega-Lite, with its data."""
-        panels = [
-            next(iter(panel.charts.values())).properties(title=panel.title.split("\n"))
-            for panel in self.panels
-        ]
-        columns = min(COLUMNS, len(panels))
-        lines = wrap(self.subtitle, int(columns * WIDTH * 1.2 / CHARACTER))
-        title = alt.TitleParams(self.title, subtitle=lines, fontSize=15, fontWeight="bold")
-        whole = alt.concat(*panels, columns=COLUMNS, spacing=28).resolve_scale(color="independent")
-        whole = whole.properties(title=title, padding=12, description=self.title)
-        whole = whole.add_params(*_parameters(end_labels=True))
-        data = {name: rows for panel in self.panels for name, rows in panel.data.items()}
-        return {**whole.configure(**THEME).to_dict(), "datasets": data}
+        width = min(COLUMNS, len(self.panels)) * WIDTH * 1.2
+        subtitle = wrap(self.subtitle, int(width / CHARACTER))
+        title = {"text": self.title, "subtitle": subtitle, "fontSize": 15, "fontWeight": "bold"}
+        return {
+            "$schema": alt.SCHEMA_URL,
+            "description": self.title,
+            "title": title,
+            "concat": [
+                {**next(iter(panel.views.values())), "title": panel.title.split("\n")}
+                for panel in self.panels
+            ],
+            "columns": COLUMNS,
+            "spacing": 28,
+            "padding": 12,
+            "resolve": {"scale": {"color": "independent"}},
+            "params": _parameters(end_labels=True),
+            "datasets": {name: rows for panel in self.panels for name, rows in panel.data.items()},
+            "config": THEME,
+        }
 
     @cached_property
     def png(self) -> bytes:
@@ -157,17 +172,9 @@ class Figure:
 
     def page_data(self) -> list[dict[str, Any]]:
         """Return the rows of each panel and its charts, in the order of `scales`."""
+        shared = {"width": "container", "params": _parameters(end_labels=False)}
         return [
-            {
-                "data": panel.data,
-                "charts": [
-                    panel.charts[scale]
-                    .properties(width="container")
-                    .add_params(*_parameters(end_labels=False))
-                    .to_dict()
-                    for scale in self.scales
-                ],
-            }
+            {"data": panel.data, "charts": [panel.views[s] | shared for s in self.scales]}
             for panel in self.panels
         ]
 
@@ -185,8 +192,8 @@ def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
 
 
-def _parameters(end_labels: bool) -> list[alt.Parameter]:
-    return [alt.param(HIDDEN, value=[]), alt.param(END_LABELS, value=end_labels)]
+def _parameters(end_labels: bool) -> list[dict[str, Any]]:
+    return [{"name": HIDDEN, "value": []}, {"name": END_LABELS, "value": end_labels}]
 
 
 def _round_coordinates(attribute: re.Match[str]) -> str:

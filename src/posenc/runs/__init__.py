@@ -1,1 +1,1 @@
-"""Runs on disk: their directories, statuses, metrics and evaluation rows; the source of truth."""
+"""A run's record on disk: the truth that every other view is made from."""

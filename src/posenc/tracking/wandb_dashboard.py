@@ -5,9 +5,8 @@ import hashlib
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
-from posenc.report.collect import Experiment
-from posenc.report.verdict_formats import verdicts_markdown
-from posenc.report.verdicts import lines_of, summary
+from posenc.report.experiment import Experiment
+from posenc.report.verdict_table import summary, verdict_table
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_panels import PanelGroup, arrange, panel_groups
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
@@ -112,7 +111,7 @@ def _verdicts_markdown(experiment: Experiment) -> str:
     verdicts = experiment.verdicts
     if not verdicts:
         return ""
-    return f"**{summary(verdicts)}**\n\n{verdicts_markdown(lines_of(verdicts))}"
+    return f"**{summary(verdicts)}**\n\n{verdict_table(verdicts).to_markdown()}"
 
 
 def _figures(keys: LoggedKeys) -> list[PanelGroup]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.claims.quantities import QUANTITIES
+from posenc.report.quantities import QUANTITIES
 from posenc.runs.files import read_json, read_lines
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
@@ -64,7 +64,7 @@ def length_label(length: int, train_length: int) -> str:
 def _costs(directory: RunDirectory) -> dict[str, float]:
     timing = read_lines(directory.timing_file)
     quantities = [QUANTITIES[name] for name in COSTS] if timing else []
-    return {f"cost/{q.name}": q.shown(q.read(timing)) for q in quantities}
+    return {f"cost/{q.name}": q.in_unit(q.read(timing)) for q in quantities}
 
 
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:

@@ -12,10 +12,10 @@ from posenc.inspect.encoding.wave_pictures import bound, comparison, distances, 
 from posenc.inspect.encoding.wave_pictures import wavelengths as wavelengths_of
 from posenc.inspect.lines import PER_FRAME, chart, frame
 from posenc.inspect.lines import line as drawn_line
-from posenc.inspect.maps import Frame, Map
-from posenc.report.charts import Frame as LineFrame
-from posenc.report.charts import Mark
-from posenc.report.picture import Picture
+from posenc.inspect.maps import map_figure
+from posenc.report.chart import Subplot, VerticalLine
+from posenc.report.heat_map import HeatPanel
+from posenc.report.vega_figure import Figure
 
 HEADINGS: dict[str, str] = {
     "codes": "Codes",
@@ -30,7 +30,7 @@ SIDE = 12
 DISTANCE = "Distance (tokens)"
 
 
-def pictures(subjects: Sequence[Subject]) -> list[Picture]:
+def pictures(subjects: Sequence[Subject]) -> list[Figure]:
     """Every figure that there is something to show in."""
     made = [
         codes(subjects),
@@ -46,7 +46,7 @@ def pictures(subjects: Sequence[Subject]) -> list[Picture]:
     return [picture for picture in made if picture is not None]
 
 
-def codes(subjects: Sequence[Subject]) -> Picture | None:
+def codes(subjects: Sequence[Subject]) -> Figure | None:
     """The code matrix of each encoding that adds to tokens or turns queries."""
     frames = []
     for subject in subjects:
@@ -54,22 +54,22 @@ def codes(subjects: Sequence[Subject]) -> Picture | None:
         found = code(subject.encoding, subject.positions(length))
         if found is not None:
             rows, columns = range(length), range(found.shape[1])
-            frames.append(Frame(subject.label, found.numpy(), rows, columns))
+            frames.append(HeatPanel(subject.label, found.numpy(), rows, columns))
     reading = (
         "What is added to a token at each position or, of rotations, a query of ones as it is"
         " turned there (first head). Red is above zero, blue below, each panel on its own scale."
     )
     names = ("Position", "Channel", "value")
     title = "Codes by position and channel"
-    return Map("codes", "code_matrix", title, reading, *names, frames).picture() if frames else None
+    return map_figure("codes", "code_matrix", title, reading, names, frames) if frames else None
 
 
-def planes(subjects: Sequence[Subject]) -> Picture | None:
+def planes(subjects: Sequence[Subject]) -> Figure | None:
     """The expected score of equal contents on a plane, for encodings that take two axes."""
     found = [(subject, plane(subject)) for subject in subjects]
     side = range(-SIDE, SIDE + 1)
     frames = [
-        Frame(s.label, values.numpy(), side, side) for s, values in found if values is not None
+        HeatPanel(s.label, values.numpy(), side, side) for s, values in found if values is not None
     ]
     reading = (
         "How much the expected score of a token for one of equal contents, rows and columns away,"
@@ -77,7 +77,7 @@ def planes(subjects: Sequence[Subject]) -> Picture | None:
     )
     names = ("Rows away", "Columns away", "score above that of distance 0")
     title = "Two axes"
-    return Map("scores", "planes", title, reading, *names, frames).picture() if frames else None
+    return map_figure("scores", "planes", title, reading, names, frames) if frames else None
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def plane(subject: Subject) -> Tensor | None:
     return None if found.abs().max() == 0 else found.view(len(line_), -1)
 
 
-def expected(subjects: Sequence[Subject]) -> Picture:
+def expected(subjects: Sequence[Subject]) -> Figure:
     """The expected score of equal contents by distance, less that at distance 0."""
     frames = []
     for start in range(0, len(subjects), PER_FRAME):
@@ -119,7 +119,7 @@ def expected(subjects: Sequence[Subject]) -> Picture:
     return chart("decay", "expected", "Decay with distance", reading, axes, frames)
 
 
-def biases(subjects: Sequence[Subject]) -> Picture | None:
+def biases(subjects: Sequence[Subject]) -> Figure | None:
     """The bias of each head by distance, with the narrowest and the widest effective window."""
     frames = [made for subject in subjects if (made := _biases(subject)) is not None]
     reading = (
@@ -133,7 +133,7 @@ def biases(subjects: Sequence[Subject]) -> Picture | None:
     return chart("decay", "biases", "Bias by distance and head", reading, axes, frames)
 
 
-def _biases(subject: Subject) -> LineFrame | None:
+def _biases(subject: Subject) -> Subplot | None:
     length = reach(subject)
     found = line(subject.encoding, subject.positions(length), length - 1)
     if found is None or found.abs().max() == 0:
@@ -145,12 +145,13 @@ def _biases(subject: Subject) -> LineFrame | None:
     ]
     windows = effective_windows(found, subject.encoding.at_layer(0).window())
     marks = [
-        Mark(n, f"{SHARE:.0%} in {n}", drop=i) for i, n in enumerate((min(windows), max(windows)))
+        VerticalLine(n, f"{SHARE:.0%} in {n}", row=i)
+        for i, n in enumerate((min(windows), max(windows)))
     ]
     return frame(subject.label, lines, marks, group=subject.label)
 
 
-def buckets(subjects: Sequence[Subject]) -> Picture | None:
+def buckets(subjects: Sequence[Subject]) -> Figure | None:
     """Which distances share a bias, for encodings where most do."""
     lines = []
     for subject in subjects:

@@ -13,8 +13,8 @@ from posenc.inspect.encoding.decay import LONGER
 from posenc.inspect.encoding.hooks import waves_of
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.lines import PER_FRAME, chart, frame, line
-from posenc.report.charts import Frame, Line, Mark
-from posenc.report.picture import Picture
+from posenc.report.chart import Line, Subplot, VerticalLine
+from posenc.report.vega_figure import Figure
 
 SHORT, LONG = 64, 16_384
 PAIRS = 64
@@ -32,7 +32,7 @@ OWN = (
 )
 
 
-def comparison() -> Picture:
+def comparison() -> Figure:
     """Article 000's frequency choices on one axis, at short range and at long."""
     frames = [
         frame(f"{name}, to {last} tokens", _choices(last, values), group=name)
@@ -64,7 +64,7 @@ def distances(last: int) -> np.ndarray:
     return np.unique(np.round(np.geomspace(1, last, POINTS)))
 
 
-def own_waves(subjects: Sequence[Subject]) -> Picture | None:
+def own_waves(subjects: Sequence[Subject]) -> Figure | None:
     """The oscillatory curve of each encoding with frequencies, and its envelope."""
     found = [(subject, waves) for subject in subjects if (waves := waves_of(subject))]
     at, frames = distances(LONGER * 4 * max((s.length for s, _ in found), default=1)), []
@@ -80,7 +80,7 @@ def own_waves(subjects: Sequence[Subject]) -> Picture | None:
     return chart("decay", "waves", title, OWN, AXES, frames) if frames else None
 
 
-def wavelengths(subjects: Sequence[Subject]) -> Picture | None:
+def wavelengths(subjects: Sequence[Subject]) -> Figure | None:
     """The wavelengths of each encoding with frequencies, against L and 4 L."""
     frames = [_wavelengths(subject, waves) for subject in subjects if (waves := waves_of(subject))]
     if not frames:
@@ -94,7 +94,7 @@ def wavelengths(subjects: Sequence[Subject]) -> Picture | None:
     return chart("past_l", "wavelengths", "Wavelengths", reading, axes, frames)
 
 
-def _wavelengths(subject: Subject, waves: SinusoidalFrequencies) -> Frame:
+def _wavelengths(subject: Subject, waves: SinusoidalFrequencies) -> Subplot:
     found = 2 * math.pi / frequencies(waves, subject.length)
     pairs = [(at, pair) for pair, at in enumerate(found) if math.isfinite(at)]
     parts = {
@@ -103,7 +103,10 @@ def _wavelengths(subject: Subject, waves: SinusoidalFrequencies) -> Frame:
     }
     lines = [line(name, points, i) for i, (name, points) in enumerate(parts.items()) if points]
     far = LONGER * subject.length
-    marks = [Mark(subject.length, f"L = {subject.length}"), Mark(far, f"{LONGER}L", drop=1)]
+    marks = [
+        VerticalLine(subject.length, f"L = {subject.length}"),
+        VerticalLine(far, f"{LONGER}L", row=1),
+    ]
     heading = f"{subject.label}: {len(parts['no turn within L'])} of {len(found)} beyond L"
     return frame(heading, lines, marks, group=subject.label)
 
@@ -116,7 +119,7 @@ def frequencies(waves: SinusoidalFrequencies, length: int) -> np.ndarray:
         return found[0].numpy()
 
 
-def bound(subjects: Sequence[Subject]) -> Picture | None:
+def bound(subjects: Sequence[Subject]) -> Figure | None:
     """The least base that keeps similar tokens ahead, by context length, and the bases here."""
     bases = {
         subject.label: float(subject.config.encoding.spectrum.base)

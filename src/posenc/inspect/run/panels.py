@@ -1,19 +1,20 @@
 """Panels of a run's figures: rows as lines, one for each head."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from posenc.inspect.run.tables import Row
-from posenc.report.bands import exact
-from posenc.report.charts import Dot, Frame, Line, Mark
-from posenc.report.formats import csv_text
-from posenc.report.style import DASHES, MARKERS, Style, shades
+from posenc.report.chart import Dot, Line, Subplot, VerticalLine
+from posenc.report.confidence import exact
+from posenc.report.encoding_styles import DASHES, Style, style_at, sweep_styles
+from posenc.report.table import csv_text
 
 Value = Callable[[Row], float]
 
 
 def frame(
     heading: str, rows: Sequence[Row], point: tuple[Value, Value], group: str, train_length: int
-) -> Frame:
+) -> Subplot:
     """A line for each head, through the `point` (x, y) of each row."""
     x, y = point
     heads = list(dict.fromkeys(row["head"] for row in rows))
@@ -22,7 +23,7 @@ def frame(
         of_head = [row for row in rows if row["head"] == head]
         dots = tuple(Dot(x(row), exact(y(row))) for row in of_head)
         lines.append(Line(f"head {head}", style(n, len(heads)), dots))
-    return Frame(heading, tuple(lines), group, (Mark(train_length, "L"),))
+    return Subplot(heading, tuple(lines), group, (VerticalLine(train_length, "L"),))
 
 
 def middle(row: Row) -> float:
@@ -43,9 +44,8 @@ def lengths(rows: Sequence[Row]) -> set[int]:
 
 
 def style(number: int, count: int) -> Style:
-    return Style(
-        shades(count)[number], *MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)]
-    )
+    shade = sweep_styles(style_at(0), count)[number]
+    return replace(shade, dash=DASHES[number % len(DASHES)])
 
 
 def to_csv(rows: Sequence[Row]) -> str:

@@ -6,15 +6,16 @@ from math import pi
 from posenc.inspect.run.measure import Measured
 from posenc.inspect.run.panels import frame, layers, lengths, middle, only, style, to_csv
 from posenc.inspect.run.tables import Row
-from posenc.report.bands import exact
-from posenc.report.charts import Chart, Dot, Frame, Line
-from posenc.report.picture import Picture, of_chart
+from posenc.report.chart import Chart, Dot, Line, Subplot
+from posenc.report.confidence import exact
+from posenc.report.line_plot import line_figure
+from posenc.report.vega_figure import Figure
 
 FAINTEST = 1e-6  # weight of a key that is drawn
 LARGEST = 6  # parameters that are drawn
 
 
-def pictures(found: Measured, train_length: int) -> list[Picture]:
+def pictures(found: Measured, train_length: int) -> list[Figure]:
     """Every figure that there are rows for."""
     rows = found.tables
     made = [
@@ -27,7 +28,7 @@ def pictures(found: Measured, train_length: int) -> list[Picture]:
         made.append(("rotations", _frequencies(rows["frequencies"], train_length)))
     if "learned" in rows:
         made.append(("encoding", _learned(rows["learned"])))
-    return [of_chart(section, chart) for section, chart in made]
+    return [line_figure(section, chart) for section, chart in made]
 
 
 def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
@@ -47,9 +48,9 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file="attention_by_distance",
         title="Attention by distance",
-        x_name="Tokens back, the query's own the first",
-        y_name="Mean weight of a key",
-        frames=tuple(frames),
+        x_title="Tokens back, the query's own the first",
+        y_title="Mean weight of a key",
+        subplots=tuple(frames),
         ratio=True,
         reading=(
             "Queries of the last half of windows of L, and those past L of longer ones; right of"
@@ -60,7 +61,7 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _in_longest(rows: Sequence[Row], column: str, train_length: int) -> tuple[Frame, ...]:
+def _in_longest(rows: Sequence[Row], column: str, train_length: int) -> tuple[Subplot, ...]:
     """A panel for each layer, of the longest windows, all on one scale."""
     longest = max(lengths(rows))
     return tuple(
@@ -79,9 +80,9 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file="attention_by_position",
         title=f"Entropy of attention by the query's position, windows of {max(lengths(rows))}",
-        x_name="Position in the window (tokens)",
-        y_name="Entropy of the weights (nats)",
-        frames=_in_longest(rows, "entropy", train_length),
+        x_title="Position in the window (tokens)",
+        y_title="Entropy of the weights (nats)",
+        subplots=_in_longest(rows, "entropy", train_length),
         ratio=False,
         reading=(
             "Attention spread evenly over n keys has an entropy of ln n. A line that jumps at the"
@@ -96,9 +97,9 @@ def _added(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file="added_by_distance",
         title=f"What the encoding adds to a score, windows of {max(lengths(rows))}",
-        x_name="Tokens back, the query's own the first",
-        y_name="Mean added score",
-        frames=_in_longest(rows, "added", train_length),
+        x_title="Tokens back, the query's own the first",
+        y_title="Mean added score",
+        subplots=_in_longest(rows, "added", train_length),
         ratio=False,
         reading=(
             "Biases of slopes, buckets and tables, and what gates and relative keys add on this"
@@ -129,9 +130,9 @@ def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file="frequencies",
         title=f"What each rotary frequency carries, windows of {longest}",
-        x_name="Wavelength (tokens)",
-        y_name="Share",
-        frames=tuple(frames),
+        x_title="Wavelength (tokens)",
+        y_title="Share",
+        subplots=tuple(frames),
         ratio=False,
         reading=(
             "Left the share of |q| |k|, the most that a frequency can give to the score; right that"
@@ -155,14 +156,14 @@ def _learned(rows: Sequence[Row]) -> Chart:
             )
             for n, key in enumerate(("initial", "trained"))
         ]
-        frames.append(Frame(f"{name} ({of_name[0]['quantity']})", tuple(lines), name))
+        frames.append(Subplot(f"{name} ({of_name[0]['quantity']})", tuple(lines), name))
     left_out = f"; the first {LARGEST} of {len(names)} parameters" if len(names) > LARGEST else ""
     return Chart(
         file="learned",
         title="What was learned",
-        x_name="Number within the parameter",
-        y_name="Value or norm",
-        frames=tuple(frames),
+        x_title="Number within the parameter",
+        y_title="Value or norm",
+        subplots=tuple(frames),
         ratio=False,
         reading="In the order of the csv, which has the index of each" + left_out,
         csv=to_csv(rows),

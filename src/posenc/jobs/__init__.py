@@ -1,1 +1,0 @@
-"""One job: its configuration composed and validated, and the process that runs it."""

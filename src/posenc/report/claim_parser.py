@@ -1,0 +1,165 @@
+"""Claims of an experiment's YAML, read and checked before anything is trained."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.types import fits
+from posenc.report.claim import CONFIDENCE, Claim, Clause, Length, TrainLengths, Value
+from posenc.report.claim_selectors import check_options, parse_value
+from posenc.report.comparisons import COMPARISONS
+from posenc.report.quantities import QUANTITIES
+
+CLAUSE_KEYS = {"left", "is", "right"}
+SHARED_KEYS = {"where", "margin", "confidence"}
+CLAIM_KEYS = {"statement", "published", "all"}
+INFINITY = float("inf")
+
+
+def parse_claims(value: Any) -> list[Claim]:
+    """Return the claims of an experiment, in the grammar of docs/claims.md.
+
+    Raises one ConfigError with the problems of all claims.
+    """
+    if not isinstance(value, list | None):
+        raise ConfigError(f"claims={value!r} must be a list; docs/claims.md has the grammar")
+    claims, problems = [], []
+    for i, item in enumerate(value or []):
+        try:
+            claims.append(_claim(item, f"claims[{i}]"))
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return claims
+
+
+def check_claims(value: Any, config_dirs: list[Path]) -> None:
+    """Raise ConfigError for claims that cannot be read or that name unknown options."""
+    for claim in parse_claims(value):
+        for side in (side for clause in claim.clauses for side in (clause.left, clause.right)):
+            if isinstance(side, Value):
+                check_options(side, config_dirs, f"claim {claim.statement!r}")
+
+
+def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
+    """Return a mapping, empty for null; raise ConfigError for another type or unknown keys."""
+    if not isinstance(value, Mapping | None):
+        raise ConfigError(f"{name}: {value!r} must be a mapping; docs/claims.md has the grammar")
+    for key in value or ():
+        if not isinstance(key, str) or (known is not None and key not in known):
+            available = sorted(known or ("names of settings",))
+            hint = did_you_mean(str(key), available)
+            raise ConfigError(
+                f"{name}: unknown key {key!r}{hint} (available: {', '.join(available)})"
+            )
+    return value or {}
+
+
+def require_number(value: Any, low: float, high: float, name: str) -> float:
+    """Return a number from `low` to below `high`; raise ConfigError for another value."""
+    if not fits(value, float) or not low <= value < high:
+        limit = f"from {low:g}" + ("" if high == INFINITY else f" to below {high:g}")
+        raise ConfigError(f"{name}: {value!r} must be a number {limit}")
+    return float(value)
+
+
+def require_tokens(value: Any, name: str) -> int:
+    """Return a length in tokens; raise ConfigError for another value."""
+    if not fits(value, int) or value < 1:
+        raise ConfigError(f"{name}: {value!r} must be a whole number of tokens, 1 or more")
+    return value
+
+
+def _claim(item: Any, name: str) -> Claim:
+    item = require_mapping(item, name, CLAIM_KEYS | CLAUSE_KEYS | SHARED_KEYS)
+    statement, published = item.get("statement"), item.get("published")
+    if not statement or not isinstance(statement, str) or not isinstance(published, str | None):
+        raise ConfigError(
+            f"{name}: statement={statement!r} and published={published!r} must be sentences"
+        )
+    shared = {key: item[key] for key in SHARED_KEYS & item.keys()}
+    single = {key: item[key] for key in CLAUSE_KEYS & item.keys()}
+    clauses = item.get("all", [single])
+    if not isinstance(clauses, list) or not clauses or (single and "all" in item):
+        raise ConfigError(f"{name}: give left, is and right, or a list of such clauses under all")
+    return Claim(statement, tuple(_clause(c, shared, name) for c in clauses), published)
+
+
+def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
+    item = require_mapping(item, name, CLAUSE_KEYS | SHARED_KEYS)
+    if missing := sorted(CLAUSE_KEYS - item.keys()):
+        raise ConfigError(f"{name}: {', '.join(missing)} missing; give left, is and right")
+    where = {
+        **require_mapping(shared.get("where"), name),
+        **require_mapping(item.get("where"), name),
+    }
+    lengths = _train_lengths(where.pop("train_length", None), f"{name}.where.train_length")
+    word = item["is"]
+    if not isinstance(word, str) or word not in COMPARISONS:
+        raise ConfigError(f"{name}.is: {word!r} must be one of {', '.join(COMPARISONS)}")
+    left = _left(item["left"], where, f"{name}.left")
+    right = _right(item["right"], left, where, f"{name}.right")
+    values = {"margin": 0, "confidence": CONFIDENCE, **shared, **item}
+    margin = require_number(values["margin"], 0, INFINITY, f"{name}.margin")
+    confidence = require_number(values["confidence"], 0.5, 1, f"{name}.confidence")
+    if word == "equal" and not margin:
+        raise ConfigError(
+            f"{name}.margin: equal needs a margin above 0; no two measurements are equal"
+        )
+    return Clause(left, COMPARISONS[word], right, lengths, margin, confidence)
+
+
+def _left(item: Any, where: Mapping[str, Any], name: str) -> Value:
+    left = _value(item, where, name)
+    if left.train_length.text != "L" or left.times != 1:
+        raise ConfigError(
+            f"{name}: L is the training length of the left side, so train_length belongs under"
+            " where; times belongs to the right side"
+        )
+    return left
+
+
+def _right(item: Any, left: Value, where: Mapping[str, Any], name: str) -> Value | Length | float:
+    if isinstance(item, Mapping):
+        right = _value(item, where, name)
+        if right.quantity != left.quantity:
+            raise ConfigError(
+                f"{name}: {right.quantity.name} is not comparable with {left.quantity.name}; give"
+                " the same quantity on both sides"
+            )
+        return right
+    if left.quantity.name == "length_of_minimum":
+        return Length.parse(item, name)
+    if not fits(item, float) or (left.quantity.ratio and item <= 0):
+        above = " above 0" if left.quantity.ratio else ""
+        raise ConfigError(f"{name}: {item!r} must be a quantity or a number{above}")
+    return float(item)
+
+
+def _value(item: Any, where: Mapping[str, Any], name: str) -> Value:
+    node = dict(require_mapping(item, name))
+    times = require_number(node.pop("times", 1), 0, INFINITY, f"{name}.times")
+    if len(node) != 1 or (key := next(iter(node))) not in QUANTITIES or not times:
+        hint = did_you_mean(str(next(iter(node), "")), QUANTITIES)
+        raise ConfigError(
+            f"{name}: {item!r} must be one quantity{hint} of {', '.join(QUANTITIES)}, and may have"
+            " times above 0"
+        )
+    selector = {**where, **require_mapping(node[key], f"{name}.{key}")}
+    return parse_value(QUANTITIES[key], selector, times, f"{name}.{key}")
+
+
+def _train_lengths(value: Any, name: str) -> TrainLengths:
+    if value is None:
+        return TrainLengths()
+    if isinstance(value, Mapping):
+        limits = require_mapping(value, name, COMPARISONS.keys() - {"equal"})
+        return TrainLengths(
+            limits=tuple((COMPARISONS[key], require_tokens(n, name)) for key, n in limits.items())
+        )
+    listed = value if isinstance(value, list) else [value]
+    if not listed:
+        raise ConfigError(f"{name}: give a length, or leave it out to judge at every one")
+    return TrainLengths(listed=tuple(require_tokens(n, name) for n in listed))

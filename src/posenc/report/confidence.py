@@ -1,0 +1,84 @@
+"""Means over seeds and their intervals."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+
+from scipy.stats import t
+
+from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, its standard deviation and its t interval; a single number has neither."""
+
+    mean: float
+    deviation: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A mean with its t interval, or with its lowest and highest value where seeds are too few.
+
+    A number that follows from a formula has no seeds.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    @property
+    def description(self) -> str:
+        """What `low` and `high` are; empty where they are the mean."""
+        if self.seeds <= 1:
+            return ""
+        if self.seeds < MIN_SEEDS:
+            return f"lowest and highest of {self.seeds} seeds"
+        return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
+
+
+def estimate(values: Sequence[float], confidence: float) -> Estimate:
+    """Return the mean of `values` with Student's t interval, n - 1 degrees of freedom."""
+    mean, count = fmean(values), len(values)
+    if count == 1:
+        return Estimate(mean, None, None, None)
+    deviation = stdev(values)
+    half = float(t.ppf((1 + confidence) / 2, count - 1)) * deviation / sqrt(count)
+    return Estimate(mean, deviation, mean - half, mean + half)
+
+
+def band(values: Sequence[float]) -> Band:
+    """Return the mean of one value per seed with its band."""
+    interval = estimate(values, CONFIDENCE)
+    if len(values) < MIN_SEEDS or interval.low is None or interval.high is None:
+        return Band(interval.mean, min(values), max(values), len(values))
+    return Band(interval.mean, interval.low, interval.high, len(values))
+
+
+def exact(value: float) -> Band:
+    """Return the band of a number that follows from a formula."""
+    return Band(value, value, value, 0)
+
+
+def describe_bands(bands: Iterable[Band]) -> str:
+    """Return what the points of a figure are and what its bands are, as part of a caption."""
+    counts = {band.seeds for band in bands}
+    if counts == {0}:
+        return ""
+    if counts == {1}:
+        return "One seed"
+    seeds = "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+    interval = f"the {CONFIDENCE:.0%} t interval of the mean"
+    if max(counts) < MIN_SEEDS:
+        return f"Mean of {seeds} seeds; the band runs from the lowest to the highest"
+    if min(counts - {1}) >= MIN_SEEDS:
+        return f"Mean of {seeds} seeds; the band is {interval}"
+    return (
+        f"Mean of {seeds} seeds; the band is {interval} for {MIN_SEEDS} seeds or more, else from"
+        " the lowest to the highest"
+    )

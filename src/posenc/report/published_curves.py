@@ -1,0 +1,68 @@
+"""Published curves of an experiment's YAML: perplexity, loss or accuracy by evaluation length."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from posenc.config.errors import ConfigError, did_you_mean
+from posenc.report.claim_parser import require_number, require_tokens
+from posenc.report.claim_selectors import parse_value
+from posenc.report.quantities import QUANTITIES
+
+CURVE_KEYS = ("values", "unit", "source")
+UNITS = ("perplexity", "loss", "accuracy")
+
+
+@dataclass(frozen=True)
+class PublishedCurve:
+    """A curve of the literature for the runs whose configuration matches `selector`.
+
+    `values` are by evaluation length in tokens; `row_keys` select the evaluation rows that they
+    are shown beside.
+    """
+
+    selector: Mapping[str, Any]
+    row_keys: Mapping[str, Any]
+    train_length: int
+    unit: str
+    values: Mapping[int, float]
+    source: str
+
+
+def parse_published(value: Any) -> list[PublishedCurve]:
+    """Return the curves under `published`; raise ConfigError for what is not a curve."""
+    if not isinstance(value, list | None):
+        raise ConfigError(f"published: {value!r} must be a list of curves; see docs/claims.md")
+    return [_curve(item, f"published[{i}]") for i, item in enumerate(value or [])]
+
+
+def _curve(item: Any, name: str) -> PublishedCurve:
+    if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
+        keys = ", ".join((*CURVE_KEYS, "train_length"))
+        raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and a selector")
+    if item["unit"] not in UNITS:
+        hint = did_you_mean(str(item["unit"]), UNITS)
+        raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")
+    if not isinstance(item["source"], str):
+        raise ConfigError(f"{name}.source: {item['source']!r} must be text")
+    selector = {key: v for key, v in item.items() if key not in (*CURVE_KEYS, "train_length")}
+    value = parse_value(QUANTITIES[item["unit"]], {**selector, "length": "L"}, 1.0, name)
+    return PublishedCurve(
+        value.selector,
+        value.row_keys,
+        require_tokens(item["train_length"], f"{name}.train_length"),
+        item["unit"],
+        _values(item["values"], f"{name}.values"),
+        item["source"],
+    )
+
+
+def _values(value: Any, name: str) -> dict[int, float]:
+    """Return numbers by length; the lengths are texts where they were read from JSON."""
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigError(f"{name}: {value!r} must be numbers by evaluation length")
+    values = {}
+    for key, number in value.items():
+        length = require_tokens(int(key) if str(key).isdigit() else key, name)
+        values[length] = require_number(number, 0, float("inf"), f"{name}.{key}")
+    return values

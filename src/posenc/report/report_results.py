@@ -1,0 +1,79 @@
+"""The results of an experiment, computed once for files, page and terminal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from posenc.report.curve_data import CurveSet
+from posenc.report.curve_sets import accuracy_curves, loss_curves, position_curves
+from posenc.report.encoding_styles import line_styles
+from posenc.report.experiment import Experiment, read_experiment
+from posenc.report.heat_map import heat_figure
+from posenc.report.length_figures import (
+    accuracy_by_length,
+    perplexity_by_length,
+    relative_perplexity,
+)
+from posenc.report.line_plot import line_figure
+from posenc.report.plotted_curves import published_rows
+from posenc.report.position_figures import loss_by_position, loss_heat_map
+from posenc.report.result_tables import accuracy_table, perplexity_table
+from posenc.report.rope_base_figure import perplexity_by_base
+from posenc.report.speed_figure import cost_against_quality
+from posenc.report.table import Table
+from posenc.report.vega_figure import Figure
+
+
+@dataclass(frozen=True)
+class Results:
+    """Curves of losses, accuracies and losses by position, with their tables and figures."""
+
+    experiment: Experiment
+    losses: Sequence[CurveSet]
+    accuracies: Sequence[CurveSet]
+    positions: Sequence[CurveSet]
+
+    @cached_property
+    def perplexity_tables(self) -> list[Table]:
+        return [perplexity_table(c, published_rows(c, self.experiment)) for c in self.losses]
+
+    @cached_property
+    def accuracy_tables(self) -> list[Table]:
+        return [accuracy_table(curves) for curves in self.accuracies]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """The figures that the curves allow, each with the section of the page it belongs to."""
+        curve_sets = [*self.losses, *self.accuracies, *self.positions]
+        curves = [curve for curve_set in curve_sets for curve in curve_set.curves]
+        styles = line_styles({curve.label: curve.encoding for curve in curves})
+        charts = {
+            "tasks": [accuracy_by_length(self.accuracies, styles, self.experiment)],
+            "results": [
+                perplexity_by_length(self.losses, styles),
+                relative_perplexity(self.losses, styles, self.experiment),
+            ],
+            "bases": [perplexity_by_base(self.losses, self.experiment)],
+            "positions": [loss_by_position(self.positions, styles)],
+            "cost": [cost_against_quality(self.losses, styles, self.experiment)],
+        }
+        heat_map = loss_heat_map(self.positions)
+        figures = [
+            line_figure(section, chart)
+            for section, listed in charts.items()
+            for chart in listed
+            if chart
+        ]
+        return [*figures, *([heat_figure("positions", heat_map)] if heat_map else [])]
+
+
+def read_results(folder: Path) -> Results:
+    """Read the runs in a folder; ConfigError or RunError where it has no results."""
+    experiment = read_experiment(folder)
+    return Results(
+        experiment,
+        loss_curves(experiment),
+        accuracy_curves(experiment),
+        position_curves(experiment),
+    )

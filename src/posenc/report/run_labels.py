@@ -1,0 +1,118 @@
+"""The label of each run of a folder: its encoding, and the settings in which it differs."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
+SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
+CONSTRUCTOR_KEYS = ("_target_", "_partial_")
+
+
+class Setting(NamedTuple):
+    """A setting of a run, compared among runs of the same training length and `context`."""
+
+    path: str
+    value: Any
+    context: tuple[Any, ...]
+
+
+def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a label for each configuration: the encoding's name, then the settings that vary.
+
+    A setting is named where two runs of the same training length and choices differ in it. Runs
+    that would share label, training length and seed have their hash in the label.
+    """
+    settings = [list(_settings(config)) for config in configs]
+    varying = _varying(configs, settings)
+    names = _short_names({path for path, _ in varying})
+    labels = [
+        " ".join(
+            [
+                config["choices"]["encoding"],
+                *(
+                    f"{names[path]}={plain(value)}"
+                    for path, value, context in run
+                    if (path, context) in varying
+                ),
+            ]
+        )
+        for config, run in zip(configs, settings, strict=True)
+    ]
+    keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
+    ambiguous = {key for key, count in Counter(keys).items() if count > 1}
+    return [
+        f"{key[0]} #{config['frozen']['hash']}" if key in ambiguous else key[0]
+        for key, config in zip(keys, configs, strict=True)
+    ]
+
+
+def natural_key(label: str) -> list[tuple[int, float, str]]:
+    """Return a sort key under which numbers within labels count as numbers."""
+    pieces = re.split(r"(\d+(?:\.\d+)?)", label)
+    return [(1, float(p), "") if i % 2 else (0, 0.0, p) for i, p in enumerate(pieces)]
+
+
+def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested mappings with their dotted paths, without constructor keys."""
+    if not isinstance(node, dict):
+        yield prefix, node
+        return
+    for key, child in node.items():
+        if key not in CONSTRUCTOR_KEYS:
+            yield from flatten(child, f"{prefix}.{key}" if prefix else str(key))
+
+
+def plain(value: Any) -> str:
+    """Return a setting as it would be typed: `500000`, `0.1`, `none`, `true`."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else f"{value:g}"
+    if isinstance(value, list):
+        return f"[{','.join(plain(item) for item in value)}]"
+    return str(value)
+
+
+def _settings(config: dict[str, Any]) -> Iterator[Setting]:
+    for group in GROUPS:
+        options = _options(config, group)
+        if group != "encoding":
+            yield Setting(group, config["choices"].get(group), ())
+        for path, option in options[1:]:
+            yield Setting(path.replace("/", "."), option, (options[0],))
+        if group != "data":
+            for path, value in flatten(config.get(group) or {}, group):
+                yield Setting(path, value, tuple(options))
+    yield Setting("data.fingerprint", config["frozen"]["fingerprint"][:8], _data_context(config))
+    for name in SETTINGS:
+        yield Setting(name, config.get(name), ())
+
+
+def _options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
+    """Return the chosen option of a group and of its sub-groups, the group itself first."""
+    chosen = [item for item in config["choices"].items() if item[0].startswith(f"{group}/")]
+    return [(group, config["choices"].get(group)), *sorted(chosen)]
+
+
+def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what determines a data fingerprint: where this is equal, the fingerprint is too."""
+    tokenizer = sorted((path, plain(value)) for path, value in flatten(config.get("tokenizer")))
+    return (config["choices"].get("data"), config["choices"].get("tokenizer"), *tokenizer)
+
+
+def _varying(
+    configs: Sequence[dict[str, Any]], settings: list[list[Setting]]
+) -> set[tuple[str, tuple[Any, ...]]]:
+    values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for config, run in zip(configs, settings, strict=True):
+        for path, value, context in run:
+            values[path, context, config["train_length"]].add(plain(value))
+    return {(path, context) for (path, context, _), seen in values.items() if len(seen) > 1}
+
+
+def _short_names(paths: set[str]) -> dict[str, str]:
+    """Return the last part of each path, or all of it where two paths end in the same part."""
+    endings = Counter(path.rpartition(".")[2] for path in paths)
+    return {p: p if endings[p.rpartition(".")[2]] > 1 else p.rpartition(".")[2] for p in paths}

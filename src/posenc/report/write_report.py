@@ -1,0 +1,106 @@
+"""The report of an experiment: its files, its page and what the terminal shows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from posenc.config.errors import RunError
+from posenc.report.conclusions import conclusions, limitations, missing_runs
+from posenc.report.curve_data import CurveSet
+from posenc.report.experimental_setup import experimental_setup
+from posenc.report.judge import Verdict
+from posenc.report.report_page import report_page
+from posenc.report.report_results import Results, read_results
+from posenc.report.result_tables import runs_csv, tables_csv
+from posenc.report.table import Table, escape_markdown
+from posenc.report.verdict_table import summary, terminal_table, verdict_table, verdicts_csv
+from posenc.runs.files import write_atomic
+
+PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
+
+
+def write_report(folder: Path, console: Console, *, strict: bool = False) -> Path:
+    """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
+
+    Raises ConfigError where `folder` holds no runs, RunError where none has been evaluated and, if
+    `strict`, once all is written, where a claim fails.
+    """
+    results = read_results(folder)
+    verdicts, missing = results.experiment.verdicts, missing_runs(results.experiment)
+    files = {
+        **_claim_files(verdicts),
+        **_table_files("accuracy", results.accuracies, results.accuracy_tables, missing),
+        **_table_files("extrapolation", results.losses, results.perplexity_tables, missing),
+        "runs.csv": runs_csv(results.experiment),
+        **{name: data for figure in results.figures for name, data in figure.files().items()},
+    }
+    index = folder / "report" / "index.html"
+    for name, data in files.items():
+        write_atomic(index.with_name(name), data)
+    write_atomic(index, report_page(results, files).html())
+    print_report(console, results, index)
+    if strict and any(verdict.outcome == "fails" for verdict in verdicts):
+        raise RunError(f"claims: {summary(verdicts)}")
+    return index
+
+
+def print_report(console: Console, results: Results, index: Path) -> None:
+    """Print verdicts, tables, setup and conclusions; the path of the page is the last line."""
+    experiment, verdicts = results.experiment, results.experiment.verdicts
+    if verdicts:
+        console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
+        console.print(terminal_table(verdicts))
+        console.print()
+    for table in [*results.accuracy_tables, *results.perplexity_tables]:
+        console.print(table)
+        console.print()
+    missing = missing_runs(experiment)
+    _print_list(console, "".join(missing[:1]), missing[1:])
+    setup = experimental_setup(experiment, [*results.losses, *results.accuracies])
+    _print_list(console, "Setup", [f"{term}: {text}" for term, text in setup if term in PRINTED])
+    _print_list(console, "Conclusions", conclusions(experiment, results.losses))
+    limits = limitations(experiment, results.losses, results.accuracies)
+    _print_list(console, "Limitations", limits)
+    here = Path.cwd()
+    path = index.resolve()
+    path = path.relative_to(here) if path.is_relative_to(here) else index
+    console.print(Text(str(path)), soft_wrap=True)
+
+
+def _claim_files(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    if not verdicts:
+        return {}
+    table = verdict_table(verdicts)
+    return {
+        "claims.csv": verdicts_csv(verdicts),
+        "claims.md": table.to_markdown(),
+        "claims.tex": table.to_latex(),
+    }
+
+
+def _table_files(
+    stem: str, curve_sets: Sequence[CurveSet], tables: Sequence[Table], missing: Sequence[str]
+) -> dict[str, str]:
+    """Return the tables of one kind; their Markdown names the runs that are missing."""
+    if not tables:
+        return {}
+    notes = [f"{escape_markdown(line)}\n" for line in missing]
+    return {
+        f"{stem}.csv": tables_csv(list(zip(curve_sets, tables, strict=True))),
+        f"{stem}.md": "\n".join([*(table.to_markdown() for table in tables), *notes]),
+        f"{stem}.tex": "\n".join(table.to_latex() for table in tables),
+    }
+
+
+def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    console.print(Text(heading, "bold"))
+    grid = RichTable.grid(padding=(0, 1))
+    for line in lines:
+        grid.add_row(" -", Text(line))
+    console.print(grid)
+    console.print()

@@ -1,0 +1,141 @@
+"""The grammar of claims: what is accepted, and errors that name the key."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from posenc.config.errors import ConfigError
+from posenc.report.claim import Length
+from posenc.report.claim_parser import check_claims, parse_claims
+from posenc.report.published_curves import parse_published
+
+GOOD = {
+    "statement": "a",
+    "left": {"perplexity": {"encoding": "alibi", "length": "2L"}},
+    "is": "below",
+    "right": {"perplexity": {"encoding": "alibi", "length": "L"}},
+}
+CURVE = {"train_length": 512, "unit": "perplexity", "source": "x", "values": {512: 19.73}}
+
+
+@pytest.mark.parametrize(
+    ("text", "at_64"),
+    [
+        *((512, 512), ("512", None), ("-L", None), ("L", 64), ("2L", 128), ("1.5L", 96)),
+        *(("L/4", 16), ("3L/2", 96), ("L+50", 114), ("2L-1", 127)),
+    ],
+)
+def test_a_length_is_tokens_or_an_expression_in_the_training_length(
+    text: Any, at_64: int | None
+) -> None:
+    if at_64 is None:
+        with pytest.raises(ConfigError, match="length: "):
+            Length.parse(text, "length")
+    else:
+        assert Length.parse(text, "length").tokens(64) == at_64
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lft": 3}, "'lft' (nearest: left)"),
+        ({"statement": None}, "statement=None"),
+        ({"is": "less"}, "claims[0].is: 'less' must be one of below, above, at_most"),
+        ({"is": "equal"}, "claims[0].margin: equal"),
+        ({"margin": -0.1}, "margin: -0.1 must be a number from 0"),
+        ({"confidence": 95}, "confidence: 95 must be a number from 0.5 to below 1"),
+        ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
+        ({"left": {"perplexity": {"encoding": "alibi"}}}, "give the evaluation length"),
+        ({"left": {"perplexity": {"length": "K"}}}, "length: 'K'"),
+        ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "seed selects nothing"),
+        ({"left": {"perplexity": {"length": "L", "train_length": 64}}}, "under where"),
+        ({"left": {"perplexity": {"length": "L"}, "times": 2}}, "times belongs to the right"),
+        ({"left": {"length_of_minimum": {"length": "L"}}}, "leave length out"),
+        ({"left": {"training_memory_mb": {"protocol": "sliding"}}}, "protocol selects evaluation"),
+        ({"right": {"loss": {"length": "L"}}}, "loss is not comparable with perplexity"),
+        ({"right": "L"}, "'L' must be a quantity or a number above 0"),
+        ({"right": -1}, "-1 must be a quantity or a number above 0"),
+        ({"right": {"perplexity": {"length": "L"}, "times": 0}}, "times above 0"),
+        ({"where": {"train_length": {"under": 128}}}, "unknown key 'under'"),
+        ({"where": {"train_length": "64"}}, "'64' must be a whole number of tokens"),
+        ({"where": 3}, "3 must be a mapping"),
+        ({"all": [GOOD]}, "or a list of such clauses under all"),
+        ({"right": ...}, "right missing; give left, is and right"),
+    ],
+)
+def test_an_error_names_the_key_and_the_value(change: dict[str, Any], message: str) -> None:
+    claim = {key: item for key, item in {**GOOD, **change}.items() if item is not ...}
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_claims([claim])
+
+
+def test_one_error_lists_the_problems_of_all_claims() -> None:
+    with pytest.raises(ConfigError, match=r"claims\[0\](.|\n)*claims\[2\]"):
+        parse_claims([{**GOOD, "is": "x"}, GOOD, {"statement": "b"}])
+
+
+@pytest.mark.parametrize("value", [3, {"statement": "a"}, "a"])
+def test_claims_are_a_list(value: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a list"):
+        parse_claims(value)
+
+
+def test_unknown_options_and_protocols_are_errors(tmp_path: Path) -> None:
+    mine = {**GOOD, "left": {"perplexity": {"encoding": "mine", "length": "L"}}}
+    with pytest.raises(ConfigError, match="encoding='mine' must be one of alibi, "):
+        check_claims([mine], [])
+    (tmp_path / "encoding").mkdir()
+    (tmp_path / "encoding" / "mine.yaml").write_text("# Mine.\n")
+    check_claims([mine], [tmp_path])
+    with pytest.raises(ConfigError, match="protocol='slidng' must be one of nonoverlapping"):
+        check_claims([{**GOOD, "where": {"protocol": "slidng"}}], [])
+
+
+def test_clauses_inherit_where_margin_and_confidence_and_may_replace_them() -> None:
+    own = {"left": {"loss": {}}, "is": "at_most", "right": {"loss": {}}, "margin": 0.5}
+    rest = {key: item for key, item in own.items() if key != "margin"} | {"where": {"length": "2L"}}
+    shared = {"margin": 0.1, "confidence": 0.9, "where": {"length": "L", "train_length": [64, 128]}}
+    (claim,) = parse_claims([{"statement": "a", "all": [own, rest], **shared}])
+    first, second = claim.clauses
+    assert (first.margin, second.margin, second.confidence) == (0.5, 0.1, 0.9)
+    assert (first.left.length.text, second.left.length.text) == ("L", "2L")  # pyrefly: ignore
+    assert first.train_lengths.select([32, 64]) == [64, 128]
+
+
+def test_a_number_matches_however_it_is_written() -> None:
+    selector = {"encoding.spectrum.base": 5e5, "length": "L"}
+    (claim,) = parse_claims([{**GOOD, "left": {"perplexity": selector}}])
+    assert claim.clauses[0].left.selector == {"encoding.spectrum.base": 500000}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": {}}, "must be numbers by evaluation length"),
+        ({"values": {"2L": 3}}, "'2L' must be a whole number of tokens"),
+        ({"values": {512: "OOM"}}, "published[0].values.512: 'OOM' must be a number"),
+        ({"unit": "bits"}, "unit: 'bits' must be one of perplexity, loss"),
+        ({"train_length": "L"}, "train_length: 'L' must be a whole number"),
+        ({"speed": 3}, "speed selects nothing"),
+        ({"source": None}, "source: None must be text"),
+    ],
+)
+def test_an_invalid_published_curve_is_an_error(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_published([{**CURVE, **change}])
+
+
+def test_lengths_of_a_published_curve_may_be_texts_as_in_json() -> None:
+    (curve,) = parse_published([{**CURVE, "encoding": "alibi", "values": {"512": 20, 1024: 18.5}}])
+    assert curve.values == {512: 20.0, 1024: 18.5} and curve.selector == {"encoding": "alibi"}
+
+
+def test_every_example_of_the_documentation_is_valid() -> None:
+    page = Path(__file__).parents[2] / "docs" / "claims.md"
+    blocks = [yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)]
+    claims = [claim for block in blocks for claim in block.get("claims") or []]
+    assert len(parse_claims(claims)) >= 8
+    assert parse_published([curve for b in blocks for curve in b.get("published") or []])

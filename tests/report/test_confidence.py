@@ -1,0 +1,89 @@
+"""Intervals against numbers worked out by hand, outcomes at their limits, the effect of pairing."""
+
+import math
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_ind
+
+from posenc.report.comparisons import COMPARISONS
+from posenc.report.confidence import estimate
+
+BELOW = """
+- statement: a is below b
+  left: {loss: {encoding: alibi, length: L}}
+  is: below
+  right: {loss: {encoding: rope, length: L}}
+"""
+
+
+def test_the_t_interval_of_four_numbers() -> None:
+    """Mean 2.5, deviation sqrt(5/3); t(0.975, 3) = 3.182446 of any table, over sqrt(4)."""
+    interval = estimate([1.0, 2.0, 3.0, 4.0], 0.95)
+    assert interval.mean == 2.5
+    assert interval.deviation == pytest.approx(math.sqrt(5 / 3))
+    assert interval.low == pytest.approx(2.5 - 3.182446 * math.sqrt(5 / 3) / 2, abs=1e-6)
+    assert interval.high == pytest.approx(2.5 + 3.182446 * math.sqrt(5 / 3) / 2, abs=1e-6)
+    narrower = estimate([1.0, 2.0, 3.0, 4.0], 0.5)  # t(0.75, 3) = 0.764892
+    assert narrower.high == pytest.approx(2.5 + 0.764892 * math.sqrt(5 / 3) / 2, abs=1e-6)
+
+
+def test_one_number_has_no_interval_and_equal_numbers_one_without_width() -> None:
+    one = estimate([2.0], 0.95)
+    assert (one.mean, one.deviation, one.low, one.high) == (2.0, None, None, None)
+    equal = estimate([2.0, 2.0, 2.0], 0.95)
+    assert (equal.low, equal.high) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("word", "holds", "fails", "undecided"),
+    [
+        ("below", (-3, -1.1), (-1, 2), (-1.2, -0.8)),
+        ("above", (1.1, 3), (-2, 1), (0.8, 1.2)),
+        ("at_most", (-3, 1), (1.1, 2), (0.8, 1.2)),
+        ("at_least", (-1, 3), (-2, -1.1), (-1.2, -0.8)),
+        ("equal", (-1, 1), (1.1, 2), (0.8, 1.2)),
+        ("equal", (-0.1, 0.1), (-2, -1.1), (-1.2, 1.2)),
+    ],
+)
+def test_outcomes_of_intervals_around_a_margin_of_one(
+    word: str,
+    holds: tuple[float, float],
+    fails: tuple[float, float],
+    undecided: tuple[float, float],
+) -> None:
+    outcome = COMPARISONS[word].outcome
+    assert outcome(*holds, 1) == "holds"
+    assert outcome(*fails, 1) == "fails"
+    assert outcome(*undecided, 1) == "undecided"
+
+
+def test_pairing_decides_what_seed_variation_would_hide(tools: Any) -> None:
+    """Seeds differ by 0.1 nats, encodings by 0.01 in each seed."""
+    alibi = {seed: 3.0 + 0.1 * seed + 0.0005 * seed**2 for seed in (1, 2, 3, 4)}
+    rope = {seed: 3.01 + 0.1 * seed + 0.0004 * seed**2 for seed in (1, 2, 3, 4)}
+    runs = [tools.fake("alibi", 64, seed).add_row(64, loss) for seed, loss in alibi.items()]
+    runs += [tools.fake("rope", 64, seed).add_row(64, loss) for seed, loss in rope.items()]
+    unpaired = ttest_ind(list(alibi.values()), list(rope.values()), equal_var=False)
+    interval = unpaired.confidence_interval(0.95)
+    assert interval.low < 0 < interval.high
+    assert COMPARISONS["below"].outcome(interval.low, interval.high, 0) == "undecided"
+    assert tools.outcomes(BELOW, runs) == {64: "holds"}
+    (verdict,) = tools.verdicts(BELOW, runs)
+    differences = [alibi[seed] - rope[seed] for seed in alibi]
+    assert verdict.clauses[0].difference == estimate(differences, 0.95)
+
+
+def test_a_ratio_is_a_mean_of_logarithms(tools: Any) -> None:
+    claim = BELOW.replace("loss:", "perplexity:")
+    losses = {1: (2.0, 2.1), 2: (3.0, 3.2), 3: (2.5, 2.8)}
+    runs = [tools.fake("alibi", 64, seed).add_row(64, a) for seed, (a, _) in losses.items()]
+    runs += [tools.fake("rope", 64, seed).add_row(64, b) for seed, (_, b) in losses.items()]
+    (clause,) = tools.verdicts(claim, runs)[0].clauses
+    assert clause.left == pytest.approx(math.exp(2.5))
+    assert clause.difference.mean == pytest.approx(math.exp(-0.2) - 1)
+    # differences -0.1, -0.2, -0.3: deviation 0.1, t(0.975, 2) = 4.302653
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert clause.difference.low == pytest.approx(math.exp(-0.2 - half) - 1, abs=1e-6)
+    assert clause.difference.high == pytest.approx(math.exp(-0.2 + half) - 1, abs=1e-6)
+    assert clause.outcome == "undecided"  # -0.2 + 0.248

@@ -1,0 +1,67 @@
+"""Curves collected from rows and arrays: bins of positions, the longest window, swaps."""
+
+import csv
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from posenc.report.curve_sets import position_curves
+from posenc.report.experiment import read_experiment
+from posenc.report.write_report import write_report
+from posenc.runs.bins import binned
+
+
+@given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]))
+def test_bins_cover_every_token_once_and_split_at_the_training_length(
+    length: int, train_length: int
+) -> None:
+    counts = np.arange(1, length + 1)
+    bins = binned(np.ones(length), counts, train_length)
+    assert sum(tokens for _, _, tokens in bins) == counts.sum()
+    assert sum(loss * tokens for _, loss, tokens in bins) == pytest.approx(length)
+    centres = [position for position, _, _ in bins]
+    assert centres == sorted(centres)
+    within = sum(tokens for position, _, tokens in bins if position <= train_length)
+    assert within == counts[:train_length].sum()
+
+
+def test_positions_come_from_the_longest_window(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    rows = [fabricate.row(length, 3.0, protocol="by_position") for length in (2, 4)]
+    positions = {
+        "f00dfeed0123.validation.2.sum": np.array([9.0, 9.0]),
+        "f00dfeed0123.validation.2.count": np.array([1, 1]),
+        "f00dfeed0123.validation.4.sum": np.array([8.0, 6.0, 4.0, 2.0]),
+        "f00dfeed0123.validation.4.count": np.array([2, 2, 2, 1]),
+    }
+    config = fabricate.config("alibi", 2, 1)
+    fabricate.run(tmp_path / "short", config, rows, positions=positions)
+    report = write_report(tmp_path / "short", console).parent
+    text = (report / "loss_by_position.csv").read_text()
+    points = [(float(r["position"]), float(r["loss"])) for r in csv.DictReader(io.StringIO(text))]
+    assert points == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 2.0)]
+
+
+def test_each_swap_has_the_positions_of_its_own_arrays(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    """One swap has a dot in its name, and one was evaluated at fewer lengths than the others."""
+    losses = {(None, 4): 3.0, (None, 2): 1.0, ("yarn factor=2.5", 4): 5.0, ("pi", 2): 7.0}
+    rows, positions = [], {}
+    for (swap, length), loss in losses.items():
+        rows.append(fabricate.row(length, loss, protocol="by_position", swap=swap))
+        name = f"f00dfeed0123.validation.{length}{'' if swap is None else f'.{swap}'}"
+        positions |= {f"{name}.sum": np.full(length, 10 * loss), f"{name}.count": [10] * length}
+    fabricate.run(tmp_path / "swaps", fabricate.config("rope", 2, 1), rows, positions=positions)
+    means = {
+        (curves.measurement.swap, curves.window): {p.mean for p in curves.curves[0].points}
+        for curves in position_curves(read_experiment(tmp_path / "swaps"))
+    }
+    assert means == {(None, 4): {3.0}, ("yarn factor=2.5", 4): {5.0}, ("pi", 2): {7.0}}

@@ -1,0 +1,204 @@
+"""The main tables in every form, compared with means computed from the runs' files here."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from posenc.report.result_tables import number_text
+from posenc.report.write_report import write_report
+
+Numbers = dict[tuple[int, str, int], str]  # training length, encoding, length -> perplexity
+
+
+def expected(folder: Path) -> Numbers:
+    losses: defaultdict[tuple[int, str, int], list[float]] = defaultdict(list)
+    for file in folder.glob("*/evaluation.json"):
+        match = re.match(r"(\w+)-L(\d+)-", file.parent.name)
+        assert match
+        for row in json.loads(file.read_text())["rows"]:
+            if row["protocol"] == "nonoverlapping":
+                losses[int(match[2]), match[1], row["length"]].append(row["loss"])
+    return {key: f"{math.exp(sum(values) / len(values)):.2f}" for key, values in losses.items()}
+
+
+def in_csv(text: str) -> Numbers:
+    numbers: Numbers = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        for name, value in row.items():
+            if name.isdigit() and value != "-":
+                numbers[int(row["train_length"]), row["encoding"], int(name)] = value
+    return numbers
+
+
+def in_markdown(text: str) -> Numbers:
+    numbers: Numbers = {}
+    for train_length, grid in re.findall(r"L = (\d+):.*\n\n((?:\|.*\n)+)", text):
+        header, _, *rows = [line.strip("|").split("|") for line in grid.splitlines()]
+        for row in rows:
+            for name, cell in list(zip(header, row, strict=True))[2:-1]:
+                value = cell.strip(" *")
+                if value != "-":
+                    numbers[int(train_length), row[0].strip(), int(name.split()[0])] = value
+    return numbers
+
+
+def in_terminal(text: str) -> Numbers:
+    """Lengths are on the first line after the title, rows between the rule and the notes."""
+    numbers: Numbers = {}
+    tables = re.findall(
+        r"L = (\d+): [^\n]*\n([^\n]*)\n[^\n]*\n─+\s*\n(.*?)\nPerplexity", text, re.S
+    )
+    for train_length, lengths, rows in tables:
+        for row in rows.splitlines():
+            encoding, _, *cells, _ = row.split()
+            for length, cell in zip(lengths.split(), cells, strict=False):
+                numbers[int(train_length), encoding, int(length)] = cell.strip("*")
+    return {key: value for key, value in numbers.items() if value != "-"}
+
+
+class Tables(HTMLParser):
+    """The rows of every table with a caption, each cell's text without its smaller lines."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: list[tuple[str, list[list[str]]]] = []
+        self.inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "caption":
+            self.tables.append(("", []))
+        elif tag == "tr" and self.tables:
+            self.tables[-1][1].append([])
+        elif tag in ("td", "th") and self.tables:
+            self.tables[-1][1][-1].append("")
+        self.inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside in ("td", "th") and self.tables:
+            self.tables[-1][1][-1][-1] += data
+        elif self.inside == "caption":
+            self.tables[-1] = (data, self.tables[-1][1])
+
+
+def in_page(text: str) -> Numbers:
+    section = text[text.index('<section id="results"') :].partition("</section>")[0]
+    numbers: Numbers = {}
+    for caption, (header, *rows) in Tables(section).tables:
+        train_length = re.search(r"L = (\d+)", caption)
+        assert train_length
+        for row in rows:
+            for name, cell in list(zip(header, row, strict=True))[2:-1]:
+                if cell != "-":
+                    numbers[int(train_length[1]), row[0], int(name)] = cell
+    return numbers
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_every_form_has_the_perplexities_of_the_files(reported: SimpleNamespace) -> None:
+    numbers = expected(reported.folder)
+    assert len(numbers) == 4 * 5 + 3 * 4
+    assert in_csv((reported.folder / "report/extrapolation.csv").read_text()) == numbers
+    assert in_markdown((reported.folder / "report/extrapolation.md").read_text()) == numbers
+    assert in_terminal(reported.printed) == numbers
+    assert in_page(reported.index.read_text()) == numbers
+
+
+def test_the_lowest_of_each_column_is_marked(reported: SimpleNamespace) -> None:
+    numbers = expected(reported.folder)
+    markdown = (reported.folder / "report/extrapolation.md").read_text()
+    columns = {(train_length, length) for train_length, _, length in numbers}
+    lowest = sorted(
+        min((value for key, value in numbers.items() if (key[0], key[2]) == column), key=float)
+        for column in columns
+    )
+    assert sorted(re.findall(r"\| \*\*([\d.]+)\*\*", markdown)) == lowest
+    assert sorted(re.findall(r" \*([\d.]+) ", reported.printed)) == lowest
+
+
+def test_the_ratio_is_that_of_the_longest_to_the_training_length(
+    reported: SimpleNamespace,
+) -> None:
+    text = (reported.folder / "report/extrapolation.csv").read_text()
+    rows = csv.DictReader(io.StringIO(text))
+    ratios = {
+        (row["encoding"], row["train_length"]): row["longest_over_train_length"] for row in rows
+    }
+    # sinusoidal: 4 doublings of 0.3 nats from 64 to 1024, 3 of them from 128
+    assert ratios["sinusoidal", "64"] == f"{math.exp(1.2):.2f}"
+    assert ratios["sinusoidal", "128"] == f"{math.exp(0.9):.2f}"
+
+
+def test_headings_give_lengths_relative_to_the_training_length(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    config = fabricate.config("alibi", 512, 1)
+    rows = [fabricate.row(length, 3.0) for length in (512, 522, 1024)]
+    fabricate.run(tmp_path / "extra", config, rows)
+    write_report(tmp_path / "extra", console)
+    markdown = (tmp_path / "extra/report/extrapolation.md").read_text()
+    assert "| 512 (L) | 522 (L+10) | 1024 (L+512) | L+512 / L |" in markdown
+
+
+def test_a_missing_cell_is_a_dash_and_so_is_its_ratio(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for encoding, lengths in (("alibi", (64, 128)), ("learned", (64,))):
+        rows = [fabricate.row(length, 3.0) for length in lengths]
+        fabricate.run(tmp_path / "gap", fabricate.config(encoding, 64, 1), rows)
+    write_report(tmp_path / "gap", console)
+    markdown = (tmp_path / "gap/report/extrapolation.md").read_text()
+    assert "| learned | 1 | **20.09** | - | - |" in markdown
+
+
+def test_different_data_have_tables_of_their_own(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    rows = [
+        fabricate.row(64, 3.0),
+        fabricate.row(64, 4.0, data="beef", data_name="aaa_books"),
+        fabricate.row(64, 5.0, split="test"),
+    ]
+    fabricate.run(tmp_path / "both", fabricate.config("alibi", 64, 1), rows)
+    write_report(tmp_path / "both", console)
+    text = (tmp_path / "both/report/extrapolation.csv").read_text()
+    lines = [(row["data"], row["split"], row["64"]) for row in csv.DictReader(io.StringIO(text))]
+    assert lines == [
+        ("python_stdlib", "test", "148.41"),
+        ("python_stdlib", "validation", "20.09"),
+        ("aaa_books", "validation", "54.60"),
+    ]
+
+
+def test_a_narrow_terminal_gets_the_table_in_pieces(folder: Path) -> None:
+    narrow = Console(file=io.StringIO(), width=60)
+    write_report(folder, narrow)
+    text = printed(narrow)
+    assert len(re.findall(r"^─+", text, re.M)) > 2
+    assert max(map(len, text.splitlines()[:-1])) <= 60  # the last line is the path, never cut
+    for (_, _, length), value in expected(folder).items():
+        assert value in text, length
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3.14159, "3.14"), (999.994, "999.99"), (12345.6, "12346"), (2.5e7, "2.50e+07")],
+)  # fmt: skip
+def test_numbers_have_their_significant_digits(value: float, text: str) -> None:
+    assert number_text(value) == text

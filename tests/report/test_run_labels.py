@@ -1,0 +1,108 @@
+"""Labels of runs: the encoding, and the settings in which the runs of a folder differ."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from posenc.report.run_labels import natural_key, plain, run_labels
+
+
+def test_an_encoding_alone_is_its_name(fabricate: SimpleNamespace) -> None:
+    configs = [fabricate.config("alibi", 64, 1), fabricate.config("rope", 64, 1)]
+    assert run_labels(configs) == ["alibi", "rope"]
+
+
+def test_seeds_and_training_lengths_share_a_label(fabricate: SimpleNamespace) -> None:
+    configs = [fabricate.config("rope", length, seed) for length in (64, 128) for seed in (1, 2)]
+    assert run_labels(configs) == ["rope"] * 4
+
+
+def test_only_an_encoding_with_several_settings_names_them(fabricate: SimpleNamespace) -> None:
+    bases = [
+        fabricate.config("rope", 64, 1, encoding={"spectrum": {"base": base}})
+        for base in (100, 500000.0)
+    ]
+    labels = run_labels([*bases, fabricate.config("sinusoidal", 64, 1)])
+    assert labels == ["rope base=100", "rope base=500000", "sinusoidal"]
+
+
+def test_settings_with_the_same_last_part_have_their_whole_path(fabricate: SimpleNamespace) -> None:
+    configs = [
+        fabricate.config("rope", 64, 1, encoding={"low": {"base": low}, "high": {"base": high}})
+        for low, high in ((1, 3), (2, 4))
+    ]
+    assert run_labels(configs) == [
+        "rope encoding.low.base=1 encoding.high.base=3",
+        "rope encoding.low.base=2 encoding.high.base=4",
+    ]
+
+
+def test_a_sub_group_is_named_instead_of_its_parameters(fabricate: SimpleNamespace) -> None:
+    configs = []
+    for spectrum, parameters in (("geometric", {"base": 10000}), ("yarn", {"factor": 4})):
+        config = fabricate.config("rope", 64, 1, encoding={"spectrum": parameters})
+        config["choices"] = config["choices"] | {"encoding/spectrum": spectrum}
+        configs.append(config)
+    assert run_labels(configs) == ["rope spectrum=geometric", "rope spectrum=yarn"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"tokens": 3_000_000}, "tokens=3000000"),
+        ({"precision": "bf16"}, "precision=bf16"),
+        ({"optimizer": {"_target_": "adamw", "learning_rate": 0.01}}, "learning_rate=0.01"),
+        ({"gradient_clip": None}, "gradient_clip=none"),
+    ],
+)
+def test_other_settings_are_named_where_they_vary(
+    fabricate: SimpleNamespace, changes: dict[str, Any], expected: str
+) -> None:
+    configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1, **changes)]
+    first, second = run_labels(configs)
+    assert second == f"rope {expected}"
+    assert first.startswith(f"rope {expected.partition('=')[0]}=")
+    assert first != second
+
+
+def test_a_setting_that_varies_with_the_training_length_is_not_named(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 128, 1, tokens=9)]
+    assert run_labels(configs) == ["rope", "rope"]
+
+
+def test_training_data_with_one_name_and_different_content_have_their_fingerprints(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1)]
+    configs[1]["frozen"] = configs[1]["frozen"] | {"fingerprint": "0ddba11cafe"}
+    assert run_labels(configs) == ["rope fingerprint=f00dfeed", "rope fingerprint=0ddba11c"]
+
+
+def test_runs_that_differ_in_no_named_setting_have_their_hashes(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1, sources="other")]
+    hashes = [config["frozen"]["hash"] for config in configs]
+    assert run_labels(configs) == [f"rope #{digest}" for digest in hashes]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(500000.0, "500000"), (1e-5, "1e-05"), (0.25, "0.25"), (True, "true"), (None, "none"),
+     ([0.9, 1], "[0.9,1]"), ("bf16", "bf16")],
+)  # fmt: skip
+def test_a_setting_is_written_as_it_would_be_typed(value: Any, text: str) -> None:
+    assert plain(value) == text
+
+
+def test_labels_are_sorted_by_their_numbers() -> None:
+    labels = ["rope base=10000", "alibi", "rope base=100", "rope base=2000"]
+    assert sorted(labels, key=natural_key) == [
+        "alibi",
+        "rope base=100",
+        "rope base=2000",
+        "rope base=10000",
+    ]

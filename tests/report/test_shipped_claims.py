@@ -1,0 +1,68 @@
+"""Shipped claims, on results that satisfy all hypotheses and on their mirror image.
+
+Whether every experiment's claims are about its own runs is in tests/sweeps/test_experiments.py.
+"""
+
+from itertools import product
+from math import log2, log10
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from posenc.report.claim_parser import check_claims
+from posenc.report.published_curves import parse_published
+
+EXPERIMENTS = Path(__file__).parents[2] / "conf" / "experiment"
+FILES = {file.stem: yaml.safe_load(file.read_text()) for file in EXPERIMENTS.glob("*.yaml")}
+NAMES = ("quickstart", "alibi_extrapolation", "rope_base")
+CLAIMS = [(name, i) for name in NAMES for i in range(len(FILES[name]["claims"]))]
+SHARED = {"rope": 10000, "nope": None, "alibi": None, "sinusoidal": None, "t5": None}
+PIVOT = 3.0
+
+
+def loss_of(encoding: str, base: int | None, train_length: int, length: int) -> float:
+    """Losses in nats per token that satisfy the hypotheses of the shipped experiments."""
+    doublings, near = log2(length / train_length), length <= train_length + 200
+    if encoding == "alibi":
+        return 3.0 + (0.05 if train_length < 128 else 0) - 0.03 * doublings
+    if encoding == "t5":
+        return 2.99
+    if encoding == "rope" and base is not None:
+        rise = 0 if near and train_length > 200 else (0.5 - 0.05 * log10(base)) * doublings
+        return 3.02 + 0.001 * log10(base / 10000) + rise
+    if encoding == "sinusoidal":
+        return 3.0 if 0 < length - train_length <= 50 else 3.02 + 0.9 * doublings
+    return 3.05 + 0.3 * doublings
+
+
+def fake_runs(tools: Any, name: str, mirrored: bool) -> list[Any]:
+    """Three seeds of the runs of an experiment; mirrored losses rise where the others fall."""
+    bases = (100, 1000, 100000, 500000, 5000000) if name == "rope_base" else ()
+    kinds = [*SHARED.items(), *(("rope", base) for base in bases)]
+    lengths = (64,) if name == "quickstart" else (512, 1024)
+    runs = []
+    for (encoding, base), train_length, seed in product(kinds, lengths, (1, 2, 3)):
+        run = tools.fake(encoding, train_length, seed, encoding={"spectrum": {"base": base}})
+        longer = {n * train_length for n in (1, 2, 4, 8, 16)}
+        for length in sorted(longer | {train_length + extra for extra in (50, 200, 15000)}):
+            loss = loss_of(encoding, base, train_length, length)
+            loss = PIVOT - 40 * (loss - PIVOT) if mirrored else loss
+            run.add_row(length, loss + 0.1 * seed + 1e-6 * (seed * length % 11))
+        runs.append(run)
+    return runs
+
+
+@pytest.mark.parametrize(("name", "i"), CLAIMS)
+def test_a_shipped_claim_can_hold_and_can_fail(tools: Any, name: str, i: int) -> None:
+    claim = yaml.safe_dump([FILES[name]["claims"][i]])
+    for mirrored, outcome in ((False, "holds"), (True, "fails")):
+        outcomes = set(tools.outcomes(claim, fake_runs(tools, name, mirrored)).values())
+        assert outcomes == {outcome}, FILES[name]["claims"][i]["statement"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_claims_of_every_experiment_are_valid(name: str) -> None:
+    check_claims(FILES[name].get("claims"), [])
+    parse_published(FILES[name].get("published"))

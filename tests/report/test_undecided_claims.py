@@ -1,0 +1,157 @@
+"""Why a claim is undecided, with the command that measures what is missing."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+CLAIM = """
+- statement: a is below b
+  left: {perplexity: {encoding: alibi, length: L}}
+  is: below
+  right: {perplexity: {encoding: rope, length: L}}
+"""
+
+
+def sides(tools: Any, seeds: tuple[int, ...] = (1, 2, 3), **rope: Any) -> list[Any]:
+    runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0 + seed) for seed in seeds]
+    return runs + [tools.fake("rope", 64, seed).add_row(64, 4.0 + seed, **rope) for seed in seeds]
+
+
+def undecided(tools: Any, runs: list[Any], claim: str = CLAIM, **of: Any) -> str:
+    """The reason why a claim with one clause is undecided."""
+    (verdict,) = tools.verdicts(claim, runs, **of)
+    assert verdict.outcome == "undecided"
+    (clause,) = verdict.clauses
+    return clause.reason
+
+
+def test_with_three_seeds_the_same_claim_is_decided(tools: Any) -> None:
+    assert tools.outcomes(CLAIM, sides(tools)) == {64: "holds"}
+
+
+def test_two_seeds_are_too_few_however_far_apart_the_sides_are(tools: Any) -> None:
+    reason = undecided(
+        tools, sides(tools, (1, 7)), command="posenc train name=e seed=1,7 size=laptop"
+    )
+    assert reason.startswith("2 of 3 seeds")
+    assert "`posenc train name=e size=laptop seed=1,2,7`" in reason
+    (verdict,) = tools.verdicts(CLAIM, sides(tools, (1, 7)))
+    assert verdict.clauses[0].seeds == (1, 7) and verdict.clauses[0].left is not None
+
+
+def test_seeds_count_where_both_sides_have_them(tools: Any) -> None:
+    runs = sides(tools, (1, 2, 3))
+    runs[0].config["seed"] = 9
+    assert undecided(tools, runs).startswith("2 of 3 seeds")
+
+
+def test_an_interval_that_includes_the_margin(tools: Any) -> None:
+    runs = [tools.fake("alibi", 64, seed).add_row(64, 3 + noise) for seed, noise in NOISE.items()]
+    runs += [tools.fake("rope", 64, seed).add_row(64, 3.0) for seed in NOISE]
+    assert "margin" in undecided(tools, runs)
+
+
+NOISE = {1: 0.1, 2: -0.1, 3: 0.02}
+
+
+def test_a_run_that_is_not_finished_names_the_command(tools: Any) -> None:
+    runs = sides(tools)
+    runs[1].rows.clear()
+    reason = undecided(tools, runs)
+    assert "alibi-L64-s2" in reason and "`posenc train experiment=e`" in reason
+
+
+def test_missing_runs_come_with_their_command(tools: Any) -> None:
+    reason = undecided(tools, sides(tools)[:3])
+    assert "perplexity of rope at L" in reason
+    command = "posenc train experiment=e encoding=rope train_length=64 seed=1,2,3"
+    assert f"`{command}`" in reason
+
+
+def test_a_missing_length_comes_with_its_command(tools: Any) -> None:
+    claim = CLAIM.replace("rope, length: L", "rope, length: 4L")
+    reason = undecided(tools, sides(tools), claim)
+    assert "run=outputs/e/rope-L64-s1" in reason and "evaluation.lengths=[256]" in reason
+
+
+def test_the_command_of_a_missing_row_has_its_stride_swap_and_split(tools: Any) -> None:
+    rows = "protocol: sliding, stride: 8, swap: yarn factor=4, split: test"
+    claim = CLAIM.replace("encoding: alibi", f"encoding: alibi, {rows}")
+    reason = undecided(tools, sides(tools), claim)
+    words = shlex.split(reason.split("`")[1])
+    assert words[2:] == [
+        "run=outputs/e/alibi-L64-s1",
+        "evaluation.protocols=[sliding]",
+        "evaluation.lengths=[64]",
+        "evaluation.stride=8",
+        "evaluation.split=test",
+        "evaluation.swaps=['yarn factor=4']",
+    ]
+
+
+def test_a_training_length_that_no_run_has(tools: Any) -> None:
+    named = CLAIM + "  where: {train_length: 128}\n"
+    assert "train_length=128" in undecided(tools, sides(tools), named)
+    limited = CLAIM + "  where: {train_length: {above: 64}}\n"
+    (verdict,) = tools.verdicts(limited, sides(tools))
+    assert (verdict.outcome, verdict.train_length) == ("undecided", None)
+
+
+def test_a_selector_of_several_runs_of_one_seed_names_them(tools: Any) -> None:
+    runs = [*sides(tools), *sides(tools)[3:]]
+    runs[-1].name = "rope-other"
+    assert "rope-other" in undecided(tools, runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"tokens_hash": "b"}, "tokens_hash a and b"), ({"count": 999}, "count 1000 and 999")],
+)
+def test_different_tokens_are_not_compared(tools: Any, change: dict[str, Any], reason: str) -> None:
+    assert reason in undecided(tools, sides(tools, **change))
+
+
+def test_different_training_data_are_not_compared(tools: Any) -> None:
+    runs = sides(tools)
+    for run in runs[3:]:
+        run.config["frozen"] = {"fingerprint": "beef"}
+        run.rows[0]["data"] = "beef"
+    reason = undecided(tools, runs)
+    assert "f00dfeed" in reason and "beef" in reason
+
+
+LENGTHS = """
+- statement: longer is better
+  left: {perplexity: {encoding: alibi, length: longest}}
+  is: below
+  right: {perplexity: {encoding: alibi, length: L}}
+"""
+
+
+@pytest.mark.parametrize(("full", "outcome"), [(500, "holds"), (1000, "undecided")])
+def test_two_lengths_of_one_run_may_score_different_tokens_unless_cut_short(
+    tools: Any, full: int, outcome: str
+) -> None:
+    runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0) for seed in (1, 2, 3)]
+    for run in runs:
+        run.add_row(128, 2.9, count=500, full_count=full, tokens_hash="b")
+    assert tools.outcomes(LENGTHS, runs) == {64: outcome}
+
+
+def test_the_longest_length_is_one_that_all_runs_have(tools: Any) -> None:
+    runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0).add_row(128, 2.9) for seed in (1, 2, 3)]
+    runs[0].add_row(256, 9.0)
+    (verdict,) = tools.verdicts(LENGTHS, runs)
+    assert verdict.outcome == "holds"
+    assert verdict.clauses[0].difference.mean == pytest.approx(2.718281828**-0.1 - 1)
+
+
+def test_rows_of_another_corpus_split_or_swap_are_not_read(tools: Any) -> None:
+    runs = sides(tools)
+    for run in runs:
+        for change in ({"data": "b", "data_name": "books"}, {"split": "test"}, {"swap": "ntk"}):
+            run.add_row(64, 1.0 if run.config["choices"]["encoding"] == "rope" else 2.0, **change)
+    assert tools.outcomes(CLAIM, runs) == {64: "holds"}
+    for key in ("corpus: books", "split: test", "swap: ntk"):
+        assert tools.outcomes(CLAIM + f"  where: {{{key}}}\n", runs) == {64: "fails"}, key

@@ -1,0 +1,186 @@
+"""Verdicts in every form of the report, published curves in its tables, and `--strict`."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from posenc.cli import main
+from posenc.report.table import escape_latex
+from posenc.report.write_report import write_report
+
+ATTACK = "100% of A_B & <b>C</b> ~ {x} \\input | #1"
+
+
+def value(encoding: str, length: str) -> dict[str, Any]:
+    return {"perplexity": {"encoding": encoding, "length": length}}
+
+
+HOLDS = {
+    "statement": "alibi falls",
+    "left": value("alibi", "2L"),
+    "is": "below",
+    "right": value("alibi", "L"),
+    "published": "18.73 against 19.73",
+}
+FAILS = {
+    **HOLDS,
+    "statement": "rope falls",
+    "left": value("rope", "2L"),
+    "right": value("rope", "L"),
+}
+BOTH = {
+    "statement": ATTACK,
+    "all": [{key: claim[key] for key in ("left", "is", "right")} for claim in (HOLDS, FAILS)],
+}
+OPEN = {**HOLDS, "statement": "t5 falls", "where": {"train_length": 64}, "left": value("t5", "2L")}
+CURVE = {"train_length": 64, "unit": "perplexity", "source": "Some & Others 2022, Table 9"}
+CURVES = [
+    {**CURVE, "encoding": "alibi", "values": {"64": 19.73, "128": 18.81, "129": 18.8}},
+    {**CURVE, "encoding": "rope", "values": {"129": 20.0}},
+    {**CURVE, "encoding": "nope", "train_length": 32, "values": {"64": 21.0}},
+]
+
+
+def write_claims(folder: Path, fabricate: SimpleNamespace, *claims: dict[str, Any]) -> Path:
+    """Two encodings with three seeds, and claims about them."""
+    for encoding in ("alibi", "rope"):
+        for seed in (1, 2, 3):
+            config = fabricate.config(encoding, 64, seed, evaluation={"split": "validation"})
+            rise = -0.02 if encoding == "alibi" else 0.12
+            rows = [fabricate.row(64 * n, 3.6 + 0.01 * seed + rise * (n - 1)) for n in (1, 2)]
+            fabricate.run(folder, config, rows)
+    plan = {"claims": claims, "published": CURVES, "command": "posenc train name=trial"}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> SimpleNamespace:
+    """A folder with a claim of each outcome and its report: files by name, printed."""
+    folder = tmp_path_factory.mktemp("judged") / "trial"
+    write_claims(folder, fabricate, HOLDS, FAILS, BOTH, OPEN)
+    console = Console(file=(printed := io.StringIO()), width=100)
+    index = write_report(folder, console)
+    files = {file.name: file for file in index.parent.iterdir()}
+    return SimpleNamespace(folder=folder, files=files, printed=printed.getvalue())
+
+
+class Verdicts(HTMLParser):
+    """The cells of the table of verdicts, and the headings of the page in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.headings: list[str] = []
+        self.inside = self.cell = self.heading = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = self.inside or ("id", "verdicts") in attrs
+        self.cell, self.heading = self.inside and tag in ("td", "th"), tag == "h2"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "table"
+
+    def handle_data(self, data: str) -> None:
+        if self.cell:
+            self.cells.append(data)
+        if self.heading:
+            self.headings.append(data)
+        self.cell = self.heading = False
+
+
+def test_every_form_has_the_verdicts(judged: SimpleNamespace) -> None:
+    page = Verdicts(judged.files["index.html"].read_text())
+    assert page.headings[0] == "Verdicts: 1 holds, 2 fail, 1 undecided"
+    outcomes = [cell for cell in page.cells if cell[:1] in tuple("✓✗?")]
+    parts = ["✓ holds", "✗ fails"]
+    assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? undecided"]
+    assert "1 holds, 2 fail, 1 undecided" in judged.printed.splitlines()[0]
+    assert re.findall(r"^[✓✗?] \w+", judged.printed, re.M) == outcomes
+    markdown = judged.files["claims.md"].read_text().splitlines()[2:]
+    rows = [line for line in markdown if line.startswith("|")]
+    assert [line.split(" | ")[0][2:] for line in rows] == [outcome[2:] for outcome in outcomes]
+
+
+def test_the_numbers_are_those_of_the_runs(judged: SimpleNamespace) -> None:
+    """ALiBi falls by 0.02 nats a doubling in each seed: e^-0.02 - 1; seeds average 3.62."""
+    (first, *_) = csv.DictReader(io.StringIO(judged.files["claims.csv"].read_text()))
+    assert (first["verdict"], first["train_length"], first["seeds"]) == ("holds", "64", "1 2 3")
+    assert float(first["difference"]) == pytest.approx(2.718281828**-0.02 - 1)
+    assert float(first["right"]) == pytest.approx(2.718281828**3.62)
+    assert float(first["low"]) == pytest.approx(float(first["high"]))
+    for name in ("claims.md", "index.html"):
+        assert "-1.98% (-1.98% to -1.98%)" in judged.files[name].read_text(), name
+    assert "36.60 against 37.34" in judged.printed.replace("\n", " ")
+    assert "18.73 against 19.73" in judged.printed
+
+
+def test_an_undecided_claim_has_the_command_that_measures_what_is_missing(
+    judged: SimpleNamespace,
+) -> None:
+    command = "posenc train name=trial encoding=t5 train_length=64 seed=1,2,3"
+    assert command in " ".join(judged.printed.split())
+    assert command in judged.files["index.html"].read_text()
+
+
+def test_published_values_have_a_row_where_they_share_a_length(judged: SimpleNamespace) -> None:
+    markdown = judged.files["extrapolation.md"].read_text()
+    assert "| alibi, published | - | 19.73 | 18.81 | 0.95 |" in markdown
+    assert "rope, published" not in markdown and "nope, published" not in markdown
+    assert "Some & Others 2022, Table 9" in markdown
+    for name in ("index.html", "extrapolation.csv", "extrapolation.tex"):
+        assert "alibi, published" in judged.files[name].read_text(), name
+    assert "alibi, published" in judged.printed
+
+
+def test_claims_are_not_markup(judged: SimpleNamespace) -> None:
+    assert "<b>C</b>" not in judged.files["index.html"].read_text()
+    assert "A_B & \\<b>C" in judged.files["claims.md"].read_text()
+    assert ATTACK in judged.printed
+
+
+def test_latex_is_balanced_and_escaped(judged: SimpleNamespace) -> None:
+    for name in ("claims.tex", "extrapolation.tex"):
+        text = judged.files[name].read_text()
+        bare = re.sub(r"\\[{}\\%&$#_]", "", text.replace("\\\\\n", "\n"))
+        depth = [bare[:i].count("{") - bare[:i].count("}") for i in range(len(bare) + 1)]
+        assert min(depth) == 0 and depth[-1] == 0
+        assert not re.search(r"[%#$_]", bare.replace("$L$", "")), name
+        assert text.count("\\begin{") == text.count("\\end{")
+        rows = re.findall(r"\\midrule\n(.*?)\\bottomrule", bare, re.DOTALL)
+        assert len({line.count("&") for line in "".join(rows).splitlines()}) == 1, name
+    assert escape_latex(ATTACK) in judged.files["claims.tex"].read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("claims", "code"), [((HOLDS, OPEN), 0), ((HOLDS, FAILS), 1)])
+def test_strict_sets_the_exit_code_once_all_is_written(
+    tmp_path: Path,
+    fabricate: SimpleNamespace,
+    capsys: pytest.CaptureFixture[str],
+    claims: tuple[dict[str, Any], ...],
+    code: int,
+) -> None:
+    folder = write_claims(tmp_path / "outputs" / "trial", fabricate, *claims)
+    words = ["report", "name=trial", f"outputs_dir={tmp_path}/outputs"]
+    assert main([*words, "--strict"]) == code
+    error = capsys.readouterr().err
+    assert ("1 holds, 1 fails" in error) == bool(code)
+    assert (folder / "report" / "index.html").exists()
+    assert main(words) == 0
+
+
+def test_an_experiment_without_claims_has_no_section_of_verdicts(reported: SimpleNamespace) -> None:
+    text = reported.index.read_text()
+    assert 'id="verdicts"' not in text and 'href="#verdicts"' not in text
+    assert not list(reported.index.parent.glob("claims.*"))
+    assert "Claims" not in reported.printed
