@@ -19,6 +19,7 @@ LAYERS = [
     {"evaluation"},
     {"report"},
     {"tracking"},
+    {"jobs"},
     {"sweeps"},
     {"benchmark"},
     {"inspect"},

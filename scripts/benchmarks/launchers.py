@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from posenc.runs.environment import KEEP_MEMORY, threads_of
+from posenc.runs.environment import MALLOC_VARIABLES, thread_variables
 
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu", "logger=none"),
@@ -55,7 +55,9 @@ def timed(way: list[str], overrides: list[str], joblib: Path | None) -> float:
         words = [*way, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
         words += [f"hydra.sweep.dir={folder}/hydra"] if way is JOBLIB else []
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(joblib or "")]))
-        jobs = {**KEEP_MEMORY, **threads_of(1)} if way is JOBLIB else {}  # as the pool's have
+        jobs = (
+            {**MALLOC_VARIABLES, **thread_variables(1)} if way is JOBLIB else {}
+        )  # as the pool's have
         began = time.monotonic()
         subprocess.run(
             words,
@@ -77,7 +79,7 @@ def app() -> None:
     from omegaconf import DictConfig
 
     from posenc.config.paths import conf_dir
-    from posenc.sweeps.job import main as job
+    from posenc.jobs.job import main as job
     from posenc.sweeps.plan import plan
 
     def task(config: DictConfig) -> None:

@@ -7,7 +7,6 @@ everything that a run does in a step: Lightning, the recorder, the data order.
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -19,14 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from posenc.config.compose import compose
-from posenc.config.settings import steps_of
+from posenc.config.steps import training_steps
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.runs.progress import Progress
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.status import ResolvedSettings
+from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.tracker import NullTracker
 from posenc.training.batches import loader
 from posenc.training.fit import build_module
@@ -90,7 +88,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
          f"tokens={size * length * steps * (pairs + 1)}"],
     )  # fmt: skip
     config.modules = []
-    total = steps_of(config)
+    total = training_steps(config)
     drawn = torch.randint(0, VOCABULARY, (2_000_000,), generator=torch.Generator().manual_seed(0))
     tokens = TokenArray(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
     run = RunDirectory(folder)
@@ -98,8 +96,8 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     interleave = Interleave(by_hand, steps)
     data: Any = None  # the recorder needs none without validation
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
-    stop, sink = StopRequest(os.getppid()), NullTracker()
-    session = Session(run, config, resolved, data, Progress(run), stop, sink)
+    stop, sink = StopRequest(lambda: True), NullTracker()
+    session = Session(run, config, resolved, data, Progress(run.status_file), stop, sink)
     recorder = Recorder(session, total, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", total, [recorder, interleave])
     batches = loader(TrainingWindows(tokens, length, 1), total, 0)

@@ -23,7 +23,7 @@ import torch
 from contestants import CONTESTANTS, Contestant, Size
 
 from posenc.attention.precision import autocast
-from posenc.runs.environment import KEEP_MEMORY
+from posenc.runs.environment import MALLOC_VARIABLES
 
 SIZES = {
     "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocabulary=4096, tokens=4096),
@@ -168,8 +168,10 @@ def fastest(steps: dict[str, Steps], taken: list[dict[str, float]]) -> None:
 
 
 def main() -> None:
-    if not os.environ.keys() >= KEEP_MEMORY.keys():  # as the jobs of posenc have it, for everyone
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+    if (
+        not os.environ.keys() >= MALLOC_VARIABLES.keys()
+    ):  # as the jobs of posenc have it, for everyone
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC_VARIABLES})
     arguments = parsed()
     size, device = SIZES[arguments.size], torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)

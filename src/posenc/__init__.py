@@ -1,3 +1,3 @@
 """posenc: what a positional encoding does to a Transformer language model, at L and beyond."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

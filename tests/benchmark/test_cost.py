@@ -17,11 +17,11 @@ from posenc.benchmark.training_memory import Memory, states_of
 from posenc.benchmark.vocab_size import vocabulary_of
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.config.settings import steps_of
+from posenc.config.grids import expand_config
+from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
+from posenc.jobs.job_config import compose_job
 from posenc.model.build import build_model
-from posenc.sweeps.grids import jobs_of
-from posenc.sweeps.plan import resolved
 
 GPU = Listed(float32=1e12, bf16=4e12, utilisation=0.5, memory=1e9)
 ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64", "model.layers=3"]
@@ -29,7 +29,7 @@ ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64",
 
 @pytest.fixture
 def planned(small_job: list[str]) -> Callable[..., DictConfig]:
-    return lambda *overrides: resolved([*small_job, *overrides], [])
+    return lambda *overrides: compose_job([*small_job, *overrides], [])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_prepared_data_count_their_evaluation(planned: Callable[..., DictConfig]
 def test_a_vocabulary_is_known_without_the_data(
     planned: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
-    of_words = resolved([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
+    of_words = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
     assert vocabulary_of(of_words) == (267735, None)
     assert vocabulary_of(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
@@ -184,9 +184,9 @@ def test_runs_at_a_time_share_the_time(planned: Callable[..., DictConfig]) -> No
 
 def test_the_alibi_paper_s_recipe(tmp_path: Path) -> None:
     words = ["experiment=alibi_extrapolation", "size=paper", "encoding=alibi", "train_length=3072"]
-    (job,) = jobs_of(compose("train", words[:2]), words)
-    config = resolved([*job, "devices=8", f"outputs_dir={tmp_path}"], [])
-    assert steps_of(config).total == 286000
+    (job,) = expand_config(compose("train", words[:2]), words)
+    config = compose_job([*job, "devices=8", f"outputs_dir={tmp_path}"], [])
+    assert training_steps(config).total == 286000
     found = estimate(config, GPU)
     assert round(found.parameters / 1e6) == 247
     assert found.memory.optimizer == found.memory.weights

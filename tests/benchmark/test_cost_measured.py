@@ -6,10 +6,11 @@ import pytest
 
 from posenc.benchmark.estimate import estimate
 from posenc.benchmark.throughput import Listed
+from posenc.jobs.job_config import compose_job
 from posenc.runs.files import read_lines
-from posenc.sweeps.forks import JOB
-from posenc.sweeps.plan import plan, resolved
-from posenc.sweeps.process import JobProcess
+from posenc.sweeps.job_process import JobProcess
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.plan import plan
 
 CPU = Listed(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)
 CPU.gpu = False
@@ -39,9 +40,9 @@ def test_memory_is_what_a_process_needs(corpus: Path, tmp_path: Path, size: list
         "logger=none",
         f"outputs_dir={tmp_path}/outputs",
     ]
-    foreseen = estimate(resolved(overrides, []), CPU).memory.peak() / 1e6
+    foreseen = estimate(compose_job(overrides, []), CPU).memory.peak() / 1e6
     run = plan([overrides], [], "test", print)[0].run
-    JobProcess(JOB, run, [], threads=1, gpu=None).wait()
+    JobProcess(PlannedRun(run), threads=1).wait()
     measured = read_lines(run.timing_file)[-1]["memory_mb"]
     print(f"{size[0]}: {foreseen:.0f} MB foreseen, {measured:.0f} MB measured")
     assert foreseen == pytest.approx(measured, rel=0.10)

@@ -121,15 +121,15 @@ def test_without_an_encoding_all_are_checked(checked: Checked) -> None:
     ("words", "parts"),
     [
         (["encoding=ropee"], ["encoding=ropee", "nearest: rope"]),
-        (["encoding=rope,alibi"], ["encoding=rope,alibi", "one value"]),
+        (["encoding=rope,alibi"], ["encoding=rope,alibi", "single value"]),
         (["encoding=rope", "encoding.layout=3"], ["encoding.layout=3", "interleaved"]),
         (["encoding=rope", "encoding.bass=3"], ["encoding.bass", "encoding.spectrum.base"]),
         (["encoding=rope", "model.heads=5"], ["heads=5 do not divide width=32"]),
         (["encoding=rope", "train_length=long"], ["train_length='long'"]),
         (["encoding=rope", "train_length=4"], ["train_length=4", "8 or more"]),
         (["encoding.rotary_fraction=0.5", "encoding.slope=1"], ["encoding.slope"]),
-        (["rope"], ["'rope' cannot be read"]),
-        (["--json"], ["--json is not a flag"]),
+        (["rope"], ["cannot parse 'rope'"]),
+        (["--json"], ["unknown flag --json"]),
     ],
 )
 def test_a_mistake_gets_one_message(

@@ -39,7 +39,7 @@ def test_nothing_is_removed_before_yes(
     before = files(runs[0])
     assert main(["clean", f"run={runs[0].path}"]) == 0
     printed = capsys.readouterr().out
-    assert str(runs[0].path) in printed and "nothing is removed without --yes" in printed
+    assert str(runs[0].path) in printed and "dry run" in printed
     assert files(runs[0]) == before
 
 
@@ -67,12 +67,12 @@ def test_a_run_at_work_is_left_alone(
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ([], "name what is to go"),
-        (["name=scratch"], "name what is to go"),
-        (["state=failed"], "name what is to go"),
+        ([], "say what to remove"),
+        (["name=scratch"], "say what to remove"),
+        (["state=failed"], "say what to remove"),
         (["name=scratch", "state=running"], "state=running"),
         (["run=nowhere"], "no config.yaml"),
-        (["run=other"], "no configuration of a planned run"),
+        (["run=other"], "not the configuration of a planned run"),
         (["run=moved"], "is not the directory of the run"),
     ],
 )

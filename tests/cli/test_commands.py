@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.run_directory import runs_of
+from posenc.runs.run_directory import list_runs
 
 POSENC = str(Path(sys.executable).with_name("posenc"))
 
@@ -21,7 +21,7 @@ def test_train_status_evaluate_report_and_again(tmp_path: Path, small_job: list[
     train = ["train", *small_job, "encoding=alibi,nope", "logger=wandb", "name=both"]
     first = posenc(*train, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    runs = runs_of(tmp_path / "outputs" / "both")
+    runs = list_runs(tmp_path / "outputs" / "both")
     assert [run.name.split("-")[0] for run in runs] == ["alibi", "nope"]
     assert len(list((tmp_path / "outputs" / "both" / "wandb").glob("offline-run-*"))) == 2
 
@@ -54,16 +54,16 @@ def test_one_failure_stops_no_other_run_and_is_retried_when_asked(
     assert posenc(*train, cwd=tmp_path).returncode == 1
     states = {
         r.config().optimizer.learning_rate: r.status()
-        for r in runs_of(tmp_path / "outputs" / "scratch")
+        for r in list_runs(tmp_path / "outputs" / "scratch")
     }
     assert states[0.001].state == "finished"
     failed = states[max(states)]
     assert failed.state == "failed" and "not a number" in str(failed.error)
     posenc(*train, cwd=tmp_path)
-    started = [r.status().started for r in runs_of(tmp_path / "outputs" / "scratch")]
+    started = [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")]
     again = posenc(*train, "retry=true", cwd=tmp_path)
     assert again.returncode == 1 and "not a number" in again.stderr
-    assert [r.status().started for r in runs_of(tmp_path / "outputs" / "scratch")] == started
+    assert [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")] == started
 
 
 def test_cfg_prints_every_job_and_starts_none(tmp_path: Path) -> None:

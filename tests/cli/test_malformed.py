@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posenc.cli import main
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 from posenc.training import checkpoint
 
 KEYS = [

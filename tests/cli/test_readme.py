@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posenc.runs.run_directory import runs_of
+from posenc.runs.run_directory import list_runs
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -29,7 +29,7 @@ def test_the_example_runs_as_written(tmp_path: Path, small_job: list[str]) -> No
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    runs = runs_of(tmp_path / "outputs" / "scratch")
+    runs = list_runs(tmp_path / "outputs" / "scratch")
     assert [run.config().encoding.rate for run in runs] != [0.5] * 3
     assert {run.config().encoding.rate for run in runs} == {0.25, 0.5, 1}
     assert all(run.status().state == "finished" for run in runs)

@@ -8,9 +8,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
+from posenc.jobs.run_job import FAILED
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FAILED, FINISHED
-from posenc.sweeps.job import main as job
 
 SmallRun = Callable[..., RunDirectory]
 Told = Callable[..., str]
@@ -64,7 +65,7 @@ def test_a_config_of_others_runs_no_code(
     finished.config_file.write_text(OmegaConf.to_yaml(config))
     before = finished.evaluation_file.read_text()
     message = evaluated(finished)
-    assert "lies outside posenc" in message or "_args_ is not supported" in message
+    assert "outside posenc" in message or "_args_ is not supported" in message
     assert "evil" not in sys.modules
     assert finished.evaluation_file.read_text() == before
 
@@ -83,9 +84,9 @@ def test_a_job_and_a_plan_import_nothing_that_a_config_of_others_names(
     config.encoding = EVIL
     run.config_file.write_text(OmegaConf.to_yaml(config))
     assert job([str(run.path)]) == FAILED
-    assert "lies outside posenc" in str(run.status().error)
+    assert "outside posenc" in str(run.status().error)
     assert main(["train", *small_job]) == 2
-    assert "lies outside posenc" in capsys.readouterr().err
+    assert "outside posenc" in capsys.readouterr().err
     assert "evil" not in sys.modules
 
 
@@ -105,7 +106,7 @@ def test_another_corpus_does_not_pass_for_the_runs_own(
     shorter.write_text(Path(config.data.train).read_text()[:5000])
     config.data.train = str(shorter)
     finished.config_file.write_text(OmegaConf.to_yaml(config))
-    assert "no longer what the run was trained on" in evaluated(finished)
+    assert "has changed since the run was trained" in evaluated(finished)
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "- a\n- b\n", "encoding: 3\n"])

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from posenc.config.compose import compose, resolve
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.paths import groups, options
+from posenc.config.resolve import resolve
 
 
 def test_defaults_compose_and_overrides_win() -> None:
@@ -39,7 +40,7 @@ def test_naming_one_way_to_give_lengths_puts_the_others_away(key: str) -> None:
         (["model.widht=5"], ["model.widht", "model.width"]),
         (["optimizer=sgd"], ["optimizer=sgd", "adamw"]),
         (["train_length=[5"], ["key=value"]),
-        (["evaluation.lengths=[5]", "evaluation.extra=[5]"], ["given together"]),
+        (["evaluation.lengths=[5]", "evaluation.extra=[5]"], ["mutually exclusive"]),
         (["hydra/launcher=ray2"], ["hydra/launcher=ray2", "pool"]),
         (["experiment=nothing"], ["experiment=nothing", "quickstart"]),
     ],
@@ -52,7 +53,7 @@ def test_a_mistake_is_told_in_one_message(overrides: list[str], parts: list[str]
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_of_ones_own_is_searched_too(tmp_path: Path) -> None:
+def test_a_experiment_folder_ones_own_is_searched_too(tmp_path: Path) -> None:
     (tmp_path / "encoding").mkdir()
     (tmp_path / "encoding" / "mine.yaml").write_text("# My own.\n_target_: mine.Mine\nrate: 2\n")
     config = compose("train", ["encoding=mine", "encoding.rate=3"], [tmp_path])

@@ -7,8 +7,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.config.numbers import canonical
-from posenc.config.settings import Steps, check_settings, evaluation_lengths, steps_of
+from posenc.config.settings import check_settings, evaluation_lengths
+from posenc.config.steps import TrainingSteps, training_steps
+from posenc.config.values import canonical
 
 
 def config(*overrides: str) -> DictConfig:
@@ -22,16 +23,16 @@ def test_the_defaults_are_sound() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("train_length=long", "train_length='long' must be a whole number"),
-        ("train_length=1.5", "train_length=1.5 must be a whole number"),
-        ("train_length=0", "train_length=0 must be above 0"),
-        ("tokens=-5", "tokens=-5 must be above 0"),
+        ("train_length=long", "train_length='long' must be an integer"),
+        ("train_length=1.5", "train_length=1.5 must be an integer"),
+        ("train_length=0", "train_length=0 must be positive"),
+        ("tokens=-5", "tokens=-5 must be positive"),
         ("compile=3", "compile=3 must be true or false"),
-        ("seed=true", "seed=True must be a whole number"),
+        ("seed=true", "seed=True must be an integer"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
         ("kernel=flash", "kernel='flash' must be one of auto, reference, sdpa, causal"),
         ("evaluation.split=dev", "one of train, validation, test"),
-        ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of whole numbers or null"),
+        ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of integers or null"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
     ],
 )
@@ -60,8 +61,8 @@ def test_evaluation_lengths(override: str, lengths: list[int]) -> None:
 
 
 def test_steps_of_a_budget() -> None:
-    found = steps_of(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
-    assert found == Steps(total=244, sequences=16, micro_sequences=4)
+    found = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
+    assert found == TrainingSteps(total=244, sequences=16, micro_sequences=4)
     assert found.accumulate == 4
 
 
@@ -75,7 +76,7 @@ def test_steps_of_a_budget() -> None:
 )
 def test_budgets_that_do_not_divide_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        steps_of(config(*overrides))
+        training_steps(config(*overrides))
 
 
 def test_numbers_have_one_form() -> None:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.config.settings import Steps
+from posenc.config.steps import TrainingSteps
 from posenc.data.build_data import build_data, evaluation_data
 from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
@@ -83,7 +83,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
 
 def test_resuming_continues_with_the_same_micro_batches() -> None:
     batches = data_of("copy").training_batches(24, seed=5)
-    steps = Steps(4, sequences=6, micro_sequences=2)
+    steps = TrainingSteps(4, sequences=6, micro_sequences=2)
     whole, rest = list(loader(batches, steps, 0)), list(loader(batches, steps, 3))
     assert (len(whole), len(rest)) == (12, 3)
     for expected, resumed in zip(whole[-3:], rest, strict=True):

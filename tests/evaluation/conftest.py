@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 from posenc.sweeps.plan import plan
 
 TEXT = 397

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from posenc.cli import main
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.runs.evaluation_rows import positions_name
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 
 HEADS = 4
 LENGTHS = [24, 30, 61]

@@ -66,14 +66,14 @@ def test_windows_score_each_token_once_and_have_at_most_the_length(
     [
         (["evaluation=sliding", "evaluation.stride=25"], "evaluation.stride=25 is more than the"),
         (["evaluation=last_k", "evaluation.k=25"], "shortest evaluation length 24"),
-        (["evaluation=fixed_target", "evaluation.targets=0"], "must be above 0"),
+        (["evaluation=fixed_target", "evaluation.targets=0"], "must be positive"),
         (["evaluation.stride=4"], "only used by the protocol sliding"),
         (["evaluation=sliding", "evaluation.stride=null"], "evaluation.stride is missing"),
         (["evaluation.protocols=[]"], "evaluation.protocols is empty"),
         (["evaluation.protocols=[sliding9]"], "unknown protocol sliding9"),
         (["evaluation=last_k", "evaluation.k=2", "evaluation.lengths=[500]"], "398 tokens, fewer"),
-        (["evaluation.budget_seconds=-1"], "must be above 0"),
-        (["evaluation.budget_tokens=1.5"], "must be a whole number or null"),
+        (["evaluation.budget_seconds=-1"], "must be positive"),
+        (["evaluation.budget_tokens=1.5"], "must be an integer or null"),
     ],
 )
 def test_invalid_settings_are_one_error_message(

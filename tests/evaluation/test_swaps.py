@@ -10,13 +10,13 @@ from posenc.cli import main
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
-from posenc.config.swaps import settle_swaps, swaps_of
+from posenc.config.swaps import evaluation_swaps, normalize_swaps
 from posenc.evaluation.swap import swapped_config
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.model.build import build_model
 from posenc.runs.evaluation_rows import positions_name, read_positions
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 from posenc.sweeps.plan import plan
 
 LENGTH = 61
@@ -130,12 +130,12 @@ def test_commas_make_a_sweep_of_swaps(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluation/swap=yarm"], "there is no such option (nearest: yarn"),
-        (["evaluation.swaps=[none,yarm]"], "there is no such option (nearest: yarn"),
-        (["evaluation.swaps=['yarn fctor=2']"], "evaluation.swap.fctor: there is no such key"),
+        (["evaluation/swap=yarm"], "unknown option (nearest: yarn"),
+        (["evaluation.swaps=[none,yarm]"], "unknown option (nearest: yarn"),
+        (["evaluation.swaps=['yarn fctor=2']"], "unknown key evaluation.swap.fctor"),
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1"),
-        (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are given together"),
+        (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation.swap=pi"], "give evaluation/swap= one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
     ],
@@ -169,8 +169,8 @@ def test_encodings_that_cannot_take_a_swap_refuse_it_before_anything_is_trained(
 def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     config = compose("train", ["encoding=rnope_swa", "evaluation.swaps=['yarn factor=4']"])
     config.encoding.first.inner.spectrum.base = 500000
-    settle_swaps(config, None, [])
-    ((text, swap),) = swaps_of(config).items()
+    normalize_swaps(config, None, [])
+    ((text, swap),) = evaluation_swaps(config).items()
     assert text == "yarn factor=4" and swap is not None
     changed = swapped_config(config, text, swap, 1024).encoding
     spectrum = changed.first.inner.spectrum

@@ -16,10 +16,10 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.evaluation.evaluate import row
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.scoring import Measurement, measure
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.model.transformer import LinearHead
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 from posenc.sweeps.plan import plan
 
 NAMES = ["copy", "flip_flop", "mqar", "passkey"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from posenc.cli.main import main
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 from posenc.sweeps.plan import plan
 
 MODEL = ("width=32", "layers=2", "heads=4", "feed_forward=64")
@@ -137,7 +137,7 @@ def test_what_is_asked_wrongly_is_told_and_nothing_is_written(
         ([f"run={run.path}", "lengths=[1]"], "of 2 or more each"),
         ([f"run={run.path}", "lengths=[9000]"], "fewer than one window of 9000"),
         ([f"run={run.path}", "windows=0"], "must be 1 or more"),
-        ([f"run={run.path}", "windows=many"], "must be a whole number"),
+        ([f"run={run.path}", "windows=many"], "must be an integer"),
         ([f"run={run.path}", "sentence=abc"], "no token of it is there twice"),
         ([f"run={run.path}", "windows=1,2"], "a single value"),
         (["encoding=rope", "windows=4"], "with run=PATH alone"),

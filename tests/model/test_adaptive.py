@@ -9,9 +9,8 @@ from posenc.config.errors import ConfigError
 from posenc.model import loss
 from posenc.model.adaptive_embedding import AdaptiveEmbedding
 from posenc.model.adaptive_softmax import AdaptiveHead
-from posenc.model.build import build_model
+from posenc.model.build import build_model, skeleton
 from posenc.model.decoder import Decoder
-from posenc.sweeps.facts import count_parameters
 
 VOCABULARY, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
 SMALL = [
@@ -118,7 +117,7 @@ def test_the_paper_s_model_has_the_paper_s_parameters() -> None:
     bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
     block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024
-    counted = count_parameters(config, 267744)
+    counted = skeleton(config, 267744).parameter_count()
     assert counted == bands + projections + 2 * 1024 + 16 * block
     assert round(counted / 1e6) == 247
 

@@ -73,7 +73,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
             "hash": digest,
             "fingerprint": DATA,
             "lengths": list(LENGTHS),
-            "posenc": "0.1.0",
+            "posenc": "0.2.0",
             "parameters": 1_048_576,
         },
     }

@@ -206,7 +206,7 @@ def test_the_last_line_is_the_path_of_the_page(
 
 def test_reproduction_has_commands_version_and_data(various: SimpleNamespace) -> None:
     text = Page(various.index.read_text()).text
-    for words in ("posenc train name=various", "posenc report name=various", "posenc 0.1.0"):
+    for words in ("posenc train name=various", "posenc report name=various", "posenc 0.2.0"):
         assert words in text
     assert "f00dfeed0123" in text
 

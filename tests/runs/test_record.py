@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from posenc.runs.evaluation_rows import merge_positions, merge_rows, read_positions, read_rows
-from posenc.runs.files import append_line, read_lines, write_atomic, write_json
+from posenc.runs.files import append_line, read_lines, truncate_lines, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
-from posenc.runs.metrics import MetricsLog
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
@@ -44,15 +43,15 @@ def test_a_line_cut_short_is_left_out(tmp_path: Path) -> None:
     assert read_lines(file) == [{"step": 1}]
 
 
-def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path / "metrics.jsonl")
+def test_metrics_are_truncated_to_a_step(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
     for step in range(1, 6):
-        log.append({"step": step, "loss": 0.1 + step})
-    before = log.path.read_text().splitlines()
-    log.cut_back(3)
-    assert log.path.read_text().splitlines() == before[:3]
-    log.append({"step": 4, "loss": 4.1})
-    assert [row["step"] for row in log.rows()] == [1, 2, 3, 4]
+        append_line(file, {"step": step, "loss": 0.1 + step})
+    before = file.read_text().splitlines()
+    truncate_lines(file, 3)
+    assert file.read_text().splitlines() == before[:3]
+    append_line(file, {"step": 4, "loss": 4.1})
+    assert [row["step"] for row in read_lines(file)] == [1, 2, 3, 4]
 
 
 def test_a_measured_row_replaces_itself(tmp_path: Path) -> None:

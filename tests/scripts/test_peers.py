@@ -47,7 +47,7 @@ def test_every_contestant_is_tested(peers: ModuleType) -> None:
 @pytest.mark.parametrize("name", HERE)
 def test_a_contestant_learns_with_every_parameter(peers: ModuleType, size, name: str) -> None:  # type: ignore[no-untyped-def]
     contestant = peers.CONTESTANTS[name]
-    steps = peers.Steps(contestant, size, LENGTH, "float32", torch.device("cpu"))
+    steps = peers.TrainingSteps(contestant, size, LENGTH, "float32", torch.device("cpu"))
     steps.loss(steps.tokens, steps.targets).backward()
     for parameter, value in steps.model.named_parameters():
         assert value.grad is not None and value.grad.any(), parameter
@@ -75,7 +75,7 @@ def test_the_floating_point_operations_are_those_of_the_products(peers: ModuleTy
 
 
 def test_what_does_not_learn_is_refused(peers: ModuleType, size) -> None:  # type: ignore[no-untyped-def]
-    steps = peers.Steps(
+    steps = peers.TrainingSteps(
         peers.CONTESTANTS["nanoGPT's design"], size, LENGTH, "float32", torch.device("cpu")
     )
     start = math.log(size.vocabulary)

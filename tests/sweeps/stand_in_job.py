@@ -69,7 +69,7 @@ def pause() -> None:
 
 
 def tell(run: RunDirectory, **changes: object) -> None:
-    Status.read(run.status_file).but(**changes, updated=time.time()).write(run.status_file)
+    Status.read(run.status_file).replace(**changes, updated=time.time()).write(run.status_file)
 
 
 if __name__ == "__main__":

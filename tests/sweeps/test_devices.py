@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from posenc.config.errors import ConfigError
-from posenc.config.settings import Steps
+from posenc.config.steps import TrainingSteps
+from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.exits import FINISHED, INTERRUPTED, LOST
 from posenc.sweeps.plan import plan
 from posenc.training.batches import MicroBatches
 
 SmallRun = Callable[..., RunDirectory]
-JOB = [sys.executable, "-m", "posenc.sweeps.job"]
+JOB = [sys.executable, "-m", "posenc.jobs.job"]
 
 
 def start(run: RunDirectory, *before: str) -> subprocess.Popen[bytes]:
@@ -69,7 +69,7 @@ class Numbered:
 
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_a_step_has_the_same_sequences_on_any_number_of_devices(devices: int) -> None:
-    steps = Steps(total=3, sequences=8, micro_sequences=2, devices=devices)
+    steps = TrainingSteps(total=3, sequences=8, micro_sequences=2, devices=devices)
     dealt = [list(MicroBatches(Numbered(), steps, 1, rank)) for rank in range(devices)]
     assert {len(mine) for mine in dealt} == {2 * steps.accumulate}
     in_turn = [micro for together in zip(*dealt, strict=True) for micro in together]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from posenc.sweeps.estimate import Pace, run_time_left, time_left
+from posenc.sweeps.time_left import Pace, run_time_left, time_left
 
 STARTUP = 6.0
 

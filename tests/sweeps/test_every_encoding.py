@@ -7,9 +7,9 @@ import pytest
 
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.job import main as job
 
 SmallRun = Callable[..., RunDirectory]
 CHOICES = [

@@ -10,13 +10,13 @@ import yaml
 from omegaconf import OmegaConf
 
 from posenc.config.compose import compose
+from posenc.config.grids import expand_config
 from posenc.evaluation.requests import requested_rows
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
 from posenc.report.claim_parser import parse_claims
 from posenc.report.judge import judge
 from posenc.report.paired_samples import Evidence
-from posenc.sweeps.facts import check_components
-from posenc.sweeps.grids import jobs_of
-from posenc.sweeps.plan import resolved
 
 pytestmark = pytest.mark.slow  # a hundred configurations are composed
 
@@ -44,14 +44,14 @@ class Planned:
 @cache
 def jobs(name: str, size: str | None) -> list[Any]:
     asked = [f"experiment={name}", *([f"size={size}"] if size else [])]
-    overrides = jobs_of(compose("train", asked), [])
-    return [resolved([*asked, *job], []) for job in overrides]
+    overrides = expand_config(compose("train", asked), [])
+    return [compose_job([*asked, *job], []) for job in overrides]
 
 
 @pytest.mark.parametrize(("name", "size"), SIZES)
 def test_its_jobs_are_valid(name: str, size: str | None) -> None:
     for config in jobs(name, size):
-        check_components(config)
+        validate(config)
 
 
 @pytest.mark.parametrize("name", NAMES)

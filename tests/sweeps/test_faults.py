@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from posenc.cli import main as posenc
+from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
+from posenc.jobs.frozen_code import PACKAGE
+from posenc.jobs.job import main as job
+from posenc.jobs.run_job import FAILED
 from posenc.runs.files import write_atomic
-from posenc.runs.run_directory import RunDirectory, runs_of
-from posenc.sweeps.execute import FAILED, FINISHED
-from posenc.sweeps.exits import INTERRUPTED
-from posenc.sweeps.freeze import PACKAGE
-from posenc.sweeps.job import main as job
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.training import checkpoint
 
 SmallRun = Callable[..., RunDirectory]
@@ -66,7 +66,7 @@ def greedy(most: int) -> list[str]:
 
 
 def start(run: RunDirectory, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "posenc.sweeps.job", str(run.path), *words]
+    command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), *words]
     with run.log_file.open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
 
@@ -168,7 +168,7 @@ time.time = lambda: truth() + draw.choice((-86400.0, 0.0, 86400.0))
 @pytest.mark.slow
 def test_a_clock_that_jumps_changes_nothing(small_job: list[str], tmp_path: Path) -> None:
     assert posenc(["train", *small_job, "name=undisturbed"]) == 0
-    (undisturbed,) = runs_of(tmp_path / "outputs" / "undisturbed")
+    (undisturbed,) = list_runs(tmp_path / "outputs" / "undisturbed")
     (tmp_path / "sitecustomize.py").write_text(JUMPING)
     done = subprocess.run(
         [sys.executable, "-m", "posenc", "train", *small_job, "name=jumping", "logger=wandb"],

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.files import DISK_FULL
+from posenc.jobs.exit_codes import DISK_FULL, FINISHED, INTERRUPTED
+from posenc.jobs.frozen_code import freeze_code
+from posenc.jobs.job import main as job
+from posenc.runs.files import DISK_FULL_MESSAGE
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.exits import FULL, INTERRUPTED
-from posenc.sweeps.freeze import freeze
-from posenc.sweeps.job import main as job
 from posenc.training import checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.mount]
@@ -58,21 +57,21 @@ def test_it_interrupts_a_run_that_goes_on_once_there_is_space(
     assert job([str(undisturbed.path)]) == FINISHED
     words = [*longer, f"outputs_dir={small_disk}/o", "checkpoint.every_seconds=0.05"]
     run = small_run(*words)
-    freeze(run.path.parent)
+    freeze_code(run.path.parent)
     with run.log_file.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "posenc.sweeps.job", str(run.path)], stdout=log, stderr=log
+            [sys.executable, "-m", "posenc.jobs.job", str(run.path)], stdout=log, stderr=log
         )
     while not checkpoint.list_checkpoints(run.checkpoints):
         assert process.poll() is None, run.log_file.read_text()
         time.sleep(0.005)
     filler = fill(small_disk)
-    assert process.wait() in (FULL, INTERRUPTED)
+    assert process.wait() in (DISK_FULL, INTERRUPTED)
     assert run.status().state == "interrupted"
     assert not list(run.checkpoints.glob("writing-*"))
     again = command(small_job, *words)
     assert again.returncode == 1 and "Traceback" not in again.stderr
-    assert DISK_FULL in again.stderr
+    assert DISK_FULL_MESSAGE in again.stderr
     filler.unlink()
     assert command(small_job, *words).returncode == 0
     assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
@@ -85,4 +84,7 @@ def test_a_sweep_that_cannot_even_be_planned_says_so_in_one_line(
     fill(small_disk)
     said = command(small_job, f"outputs_dir={small_disk}/o")
     assert said.returncode == 1
-    assert said.stderr.endswith(f"posenc train: {DISK_FULL}\n") and "Traceback" not in said.stderr
+    assert (
+        said.stderr.endswith(f"posenc train: {DISK_FULL_MESSAGE}\n")
+        and "Traceback" not in said.stderr
+    )

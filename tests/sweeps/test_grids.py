@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
-from posenc.sweeps.grids import expand, jobs_of
+from posenc.config.grids import expand, expand_config
 
 BASELINES = {"encoding": ["nope", "alibi"], "train_length": [512, 1024]}
 BASES = {"encoding": "rope", "encoding.spectrum.base": [100, 10000.0, 5e5], "train_length": 512}
@@ -191,7 +191,7 @@ SIZED = OmegaConf.create(
 
 
 def test_a_size_comes_between_grids_and_command_line() -> None:
-    jobs = jobs_of(SIZED, ["seed=1,2"])
+    jobs = expand_config(SIZED, ["seed=1,2"])
     assert len(jobs) == 2 * 2 * 2
     assert jobs[0] == [
         "encoding=nope",
@@ -203,30 +203,30 @@ def test_a_size_comes_between_grids_and_command_line() -> None:
 
 
 def test_the_command_line_replaces_what_the_size_says() -> None:
-    jobs = as_dicts(jobs_of(SIZED, ["train_length=1024", "tokens=5"]))
+    jobs = as_dicts(expand_config(SIZED, ["train_length=1024", "tokens=5"]))
     assert {(job["train_length"], job["tokens"]) for job in jobs} == {("1024", "5")}
 
 
 def test_another_way_to_give_lengths_replaces_the_size_s() -> None:
-    jobs = as_dicts(jobs_of(SIZED, ["evaluation.lengths=[64]"]))
+    jobs = as_dicts(expand_config(SIZED, ["evaluation.lengths=[64]"]))
     assert all("evaluation.extra" not in job for job in jobs)
     assert {job["evaluation.lengths"] for job in jobs} == {"[64]"}
 
 
 def test_a_size_that_the_experiment_lacks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no such size yet; it has laptop, paper"):
-        jobs_of(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="size=gpu_hour"):
+        expand_config(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
 
 
 def test_without_sizes_there_is_only_the_default() -> None:
     config = OmegaConf.create({"size": "laptop", "sizes": None, "grids": None})
-    assert jobs_of(config, ["seed=1"]) == [["seed=1"]]
-    with pytest.raises(ConfigError, match="size=paper: there are no sizes here"):
-        jobs_of(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
+    assert expand_config(config, ["seed=1"]) == [["seed=1"]]
+    with pytest.raises(ConfigError, match="size=paper"):
+        expand_config(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
 
 
 def test_interpolations_in_grids_are_left_to_each_job() -> None:
     config = OmegaConf.create(
         {"size": "laptop", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
     )
-    assert jobs_of(config, []) == [["tokens='${train_length}'"]]
+    assert expand_config(config, []) == [["tokens='${train_length}'"]]

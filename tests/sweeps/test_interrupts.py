@@ -1,14 +1,14 @@
 import os
 import signal
 
-from posenc.sweeps.interrupts import interruptions
+from posenc.sweeps.job_process import received_signals
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminate = signal.getsignal(signal.SIGTERM)
     try:
-        with interruptions() as interrupts:
+        with received_signals() as interrupts:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not interrupts
             os.kill(os.getpid(), signal.SIGTERM)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.sweeps.machine import cores, gpus
+from posenc.runs.hardware import cores, gpus
 
 LISTING = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
   MIG 1g.10gb     Device  0: (UUID: MIG-1)

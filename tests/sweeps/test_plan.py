@@ -7,14 +7,14 @@ import torch
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
-from posenc.config.settings import steps_of
+from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
-from posenc.model.build import build_model
+from posenc.jobs.job_config import compose_job
+from posenc.model.build import build_model, skeleton
 from posenc.runs.files import read_json
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
-from posenc.sweeps.facts import count_parameters
-from posenc.sweeps.plan import plan, resolved
+from posenc.sweeps.plan import plan
 from posenc.training.batches import loader
 
 
@@ -53,7 +53,7 @@ def test_a_later_plan_adds_its_runs(small_job: list[str], tmp_path: Path) -> Non
     (first,), (second,) = (planned([[*small_job, f"seed={seed}"]]) for seed in (1, 2))
     told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
     assert told["runs"] == [first.name, second.name]
-    assert runs_of(tmp_path / "outputs" / "scratch")[0].path == first.path
+    assert list_runs(tmp_path / "outputs" / "scratch")[0].path == first.path
 
 
 def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> None:
@@ -65,21 +65,22 @@ def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> No
 
 def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
     seen = []
-    for job in plan(
-        [[*small_job, f"encoding={name}"] for name in ("nope", "t5")], [], "", lambda _: None
-    ):
-        batches = job.data.training_batches(job.config.train_length, job.config.seed)
-        seen.append(torch.stack([x for x, *_ in loader(batches, steps_of(job.config), 30)]))
+    for name in ("nope", "t5"):
+        config = compose_job([*small_job, f"encoding={name}"], [])
+        batches = build_data(config, lambda _: None).training_batches(
+            config.train_length, config.seed
+        )
+        seen.append(torch.stack([x for x, *_ in loader(batches, training_steps(config), 30)]))
     assert len(seen[0]) == 10
     assert torch.equal(*seen)
 
 
 def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
     for name in ("t5", "learned", "rope"):
-        config = resolved([*small_job, f"encoding={name}"], [])
+        config = compose_job([*small_job, f"encoding={name}"], [])
         data = build_data(config, lambda _: None)
         model = build_model(config, data.vocab_size)
-        assert count_parameters(config, data.vocab_size) == model.parameter_count()
+        assert skeleton(config, data.vocab_size).parameter_count() == model.parameter_count()
 
 
 def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(

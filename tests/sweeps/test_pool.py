@@ -18,25 +18,35 @@ from posenc.runs.files import read_lines
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
-from posenc.sweeps.pool import STARTS, Pool
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.pool import MAX_STARTS, PoolLauncher
 
 Planned = Callable[..., RunDirectory]
 LAUNCHER = """
 import signal, sys
-from posenc.sweeps.pool import Pool
+from pathlib import Path
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.pool import PoolLauncher
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-Pool(2, command=sys.argv[1:3], poll_seconds=0.02).launch([[path] for path in sys.argv[3:]])
+PoolLauncher(2, command=sys.argv[1:3], poll_seconds=0.02).launch(
+    [PlannedRun(RunDirectory(Path(path))) for path in sys.argv[3:]]
+)
 """
 
 
 def launch(
-    command: list[str], *runs: RunDirectory, jobs: int | None = None, finished: int = 0
+    command: list[str],
+    *runs: RunDirectory,
+    jobs: int | None = None,
+    finished: int = 0,
+    devices: int = 1,
 ) -> tuple[dict[str, Status], str]:
     """How the runs ended, and what was printed."""
     console = Console(file=io.StringIO(), width=80)
-    pool = Pool(jobs, console=console, command=command, poll_seconds=0.02)
-    outcomes = pool.launch([[str(run.path)] for run in runs], finished)
+    pool = PoolLauncher(jobs, console=console, command=command, poll_seconds=0.02)
+    outcomes = pool.launch([PlannedRun(run, devices=devices) for run in runs], finished)
     return outcomes, console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -76,13 +86,13 @@ def test_one_failure_stops_nothing_else(planned: Planned, stand_in: list[str]) -
 def test_a_run_whose_process_is_killed_is_started_again(
     planned: Planned, stand_in: list[str]
 ) -> None:
-    """As often as STARTS says in one launch, and at once where there is a free place."""
+    """As often as MAX_STARTS says in one launch, and at once where there is a free place."""
     run, once = planned("killed", "killed"), planned("once", "killed once")
     outcomes, printed = launch(stand_in, run, once, jobs=1)
     rows = [row["run"] for row in read_lines(run.path.parent / "events.jsonl")]
-    assert (rows.count("killed"), rows.count("once")) == (STARTS, 3)  # twice begun, once ended
+    assert (rows.count("killed"), rows.count("once")) == (MAX_STARTS, 3)  # twice begun, once ended
     assert outcomes["killed"].state == "interrupted" and outcomes["once"].state == "finished"
-    assert printed.count("↻ killed  its process was killed (SIGKILL)") == STARTS - 1
+    assert printed.count("↻ killed  its process was killed (SIGKILL)") == MAX_STARTS - 1
     assert "2 of 2" not in printed and "1 of 2 finished, 1 interrupted" in printed
 
 
@@ -185,16 +195,16 @@ def test_the_current_folder_is_importable(
 
 def test_further_arguments_reach_the_job(planned: Planned, stand_in: list[str]) -> None:
     run = planned("more")
-    pool = Pool(console=Console(file=io.StringIO()), command=stand_in, poll_seconds=0.02)
-    pool.launch([[str(run.path), "--module", "mine"]])
-    assert events(run)["more"]["argv"][5:] == ["--module", "mine"]
+    pool = PoolLauncher(console=Console(file=io.StringIO()), command=stand_in, poll_seconds=0.02)
+    pool.launch([PlannedRun(run, ("mine",))])
+    assert events(run)["more"]["argv"][1:3] == ["--module", "mine"]
 
 
 def test_what_a_log_file_gets(planned: Planned, stand_in: list[str]) -> None:
     new, begun = planned("new"), planned("begun", state="interrupted", work_done=0.25)
     _, printed = launch(stand_in, new, begun, jobs=1, finished=2)
     lines = printed.splitlines()
-    assert lines[0].startswith("4 runs (2 finished before): 1 at a time, ")
+    assert lines[0].startswith("4 runs, 2 already finished: 1 at a time, ")
     assert lines[1] == "▶ new  started"
     assert lines[2].startswith("✓ new  finished in 0:0")
     assert lines[3] == "▶ begun  started at 25 %"
@@ -203,8 +213,8 @@ def test_what_a_log_file_gets(planned: Planned, stand_in: list[str]) -> None:
 
 @pytest.mark.parametrize("jobs", [0, -1, "two"])
 def test_a_number_of_jobs_that_cannot_be(jobs: Any) -> None:
-    with pytest.raises(ConfigError, match=r"hydra\.launcher\.jobs=1 or more"):
-        Pool(jobs)
+    with pytest.raises(ConfigError, match=r"hydra\.launcher\.jobs="):
+        PoolLauncher(jobs)
 
 
 def start_launcher(command: list[str], *runs: RunDirectory) -> subprocess.Popen[str]:
@@ -245,7 +255,7 @@ def test_asked_to_stop_the_runs_end_well(
     assert len(children) == 2
     until(lambda: not any(is_alive(child["pid"]) for child in children))
     assert "stopping: waiting for 2 runs to write a checkpoint" in printed
-    assert "the same command goes on from here" in printed
+    assert "rerun the same command" in printed
 
 
 def test_asked_twice_they_are_killed_with_all_that_they_started(
@@ -277,9 +287,6 @@ def test_a_run_on_two_devices_has_two_gpus(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,9")
     runs = [planned(f"run-{i}", "meet") for i in range(2)]
-    frozen = "{hash: a, fingerprint: a, parameters: 1, posenc: a, lengths: [1]}"
-    for run in runs:
-        run.config_file.write_text(f"devices: 2\nchoices: {{}}\nfrozen: {frozen}\n")
-    _, printed = launch(stand_in, *runs)
+    _, printed = launch(stand_in, *runs, devices=2)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
     assert "2 at a time" in printed and "2 GPUs each" in printed

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from posenc.sweeps.progress import Row, Snapshot, clock, percent, rate, view_on
+from posenc.sweeps.progress import Row, Snapshot, clock, display_on, percent, rate
 
 ROWS = [
     Row("sinusoidal-L512-s1-3f9c2a1b", "evaluation", 0.704, 4.25, 9100.0, 62.0),
@@ -22,7 +22,7 @@ def printed(on: Console) -> str:
 
 def test_a_terminal_shows_all_and_every_run() -> None:
     on = console(terminal=True)
-    view = view_on(on)
+    view = display_on(on)
     view.show(SNAPSHOT)
     lines = [line.rstrip() for line in printed(on).splitlines()]
     view.close()
@@ -38,7 +38,7 @@ def test_a_terminal_shows_all_and_every_run() -> None:
 
 def test_a_terminal_keeps_what_is_said_above() -> None:
     on = console(terminal=True)
-    view = view_on(on)
+    view = display_on(on)
     view.show(SNAPSHOT)
     view.say("✗ run  failed: [red] is no colour here")
     view.note("started")
@@ -51,7 +51,7 @@ def test_a_log_file_gets_a_line_every_fifteen_seconds(monkeypatch: pytest.Monkey
     seconds = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: seconds[0])
     on = console(terminal=False, width=40)
-    view = view_on(on)
+    view = display_on(on)
     for _ in range(31):
         view.show(SNAPSHOT)
         seconds[0] += 1.0
@@ -61,7 +61,7 @@ def test_a_log_file_gets_a_line_every_fifteen_seconds(monkeypatch: pytest.Monkey
 
 def test_without_a_measurement_no_time_is_promised() -> None:
     on = console(terminal=True)
-    view = view_on(on)
+    view = display_on(on)
     view.show(Snapshot(ROWS[1:], "0 of 8 finished", 0.0, None))
     view.close()
     assert "0 of 8 finished · 0 % · estimating the time left" in printed(on)

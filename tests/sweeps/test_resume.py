@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from posenc.jobs.exit_codes import BUSY, FINISHED, INTERRUPTED
+from posenc.jobs.job import main
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.execute import FINISHED
-from posenc.sweeps.exits import BUSY, INTERRUPTED
-from posenc.sweeps.job import main
 from posenc.sweeps.plan import plan
 from posenc.training.checkpoint import list_checkpoints
 
@@ -22,7 +21,7 @@ SmallRun = Callable[..., RunDirectory]
 
 
 def start(run: RunDirectory) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "posenc.sweeps.job", str(run.path), "--threads", "1"]
+    command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), "--threads", "1"]
     with run.log_file.open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -179,7 +178,7 @@ def test_a_job_whose_launcher_dies_checkpoints_and_is_interrupted(small_run: Sma
             "-c",
             "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL,"
             " stderr=subprocess.DEVNULL); print(p.pid, flush=True); p.wait()",
-            *(sys.executable, "-m", "posenc.sweeps.job", str(run.path)),
+            *(sys.executable, "-m", "posenc.jobs.job", str(run.path)),
         ],
         stdout=subprocess.PIPE,
         text=True,

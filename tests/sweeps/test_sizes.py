@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from posenc.config.compose import compose
+from posenc.config.grids import expand_config
 from posenc.config.paths import conf_dir, options
-from posenc.config.settings import steps_of
-from posenc.sweeps.facts import check_parts
-from posenc.sweeps.grids import jobs_of
-from posenc.sweeps.plan import resolved
+from posenc.config.steps import training_steps
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
 
 SIZES = [
     (file.stem, size)
@@ -24,9 +24,9 @@ SIZES = [
 def test_a_size_can_be_planned(experiment: str, size: str, tmp_path: Path) -> None:
     assert size in options("size")
     words = [f"experiment={experiment}", f"size={size}"]
-    jobs = jobs_of(compose("train", words), words)
+    jobs = expand_config(compose("train", words), words)
     for job in (jobs[0], jobs[-1]):
-        config = resolved([*job, f"outputs_dir={tmp_path}"], [])
-        check_parts(config)
-        assert steps_of(config).total > 100
+        config = compose_job([*job, f"outputs_dir={tmp_path}"], [])
+        validate(config)
+        assert training_steps(config).total > 100
         assert config.name == f"{experiment}-{size}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm_local.sh"
 DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch")
@@ -60,7 +60,7 @@ def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_pat
     launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "outputs" / "queued"
     until(lambda: len(queue()) == 2)
-    alibi, nope = runs_of(folder)
+    alibi, nope = list_runs(folder)
     until(lambda: all(len(run.metrics()) > 5 for run in (alibi, nope)))
     assert queue() == {alibi.name: "RUNNING", nope.name: "RUNNING"}
     assert {run.status().state for run in (alibi, nope)} == {"running"}
@@ -80,6 +80,6 @@ def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_pat
     assert [row["step"] for row in alibi.metrics()] == list(range(1, 1001))
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    assert "1 runs for slurm (1 finished before)" in again.stderr
+    assert "1 run for slurm, 1 already finished" in again.stderr
     assert [row["step"] for row in nope.metrics()] == list(range(1, 1001))
     assert 5 < reached < 1000

@@ -9,7 +9,7 @@ from rich.console import Console
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.view import expected_runs, status_json, status_shown
+from posenc.sweeps.status_table import expected_runs, status_json, status_table
 
 Planned = Callable[..., RunDirectory]
 
@@ -40,7 +40,7 @@ def folder(planned: Planned) -> Path:
 def shown(folder: Path) -> str:
     console = Console(file=io.StringIO(), width=80)
     with lock(folder / "busy" / ".lock", wait=False):
-        console.print(status_shown(expected_runs(folder)), soft_wrap=True)
+        console.print(status_table(expected_runs(folder)), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

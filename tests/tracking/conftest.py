@@ -37,7 +37,7 @@ CONFIG = {
         "fingerprint": "f00d",
         "parameters": 830_000,
         "lengths": [64, 256],
-        "posenc": "0.1.0",
+        "posenc": "0.2.0",
     },
 }
 

@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 from posenc.cli import main
 from posenc.runs.evaluation_rows import merge_positions, merge_rows
 from posenc.runs.files import append_line, write_json
-from posenc.runs.metrics import MetricsLog
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -33,7 +32,7 @@ def experiment(folder, config, rows, evaluation_row) -> Path:
         changes = {"train_length": length, "choices": {"encoding": encoding}}
         OmegaConf.save(OmegaConf.merge(config, changes), run.config_file)
         for row in rows(1, 3):
-            MetricsLog(run.metrics_file).append(row | {"validation_loss": 1.5})
+            append_line(run.metrics_file, row | {"validation_loss": 1.5})
         append_line(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
         lengths = (length, 2 * length, 4 * length)
         for protocol in ("nonoverlapping", "by_position"):
@@ -43,7 +42,7 @@ def experiment(folder, config, rows, evaluation_row) -> Path:
             name = f"f00d.validation.{n}"
             arrays = {f"{name}.sum": np.ones(n), f"{name}.count": np.ones(n, dtype=int)}
             merge_positions(run.positions_file, arrays)
-        run.status().but(state="finished").write(run.status_file)
+        run.status().replace(state="finished").write(run.status_file)
     write_json(folder / "plan.json", {"runs": [], "claims": [CLAIM], "about": {"title": "Look"}})
     return folder
 

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from posenc.cli import main
 from posenc.runs.evaluation_rows import merge_positions, merge_rows
-from posenc.runs.metrics import MetricsLog
+from posenc.runs.files import append_line
 from posenc.tracking import wandb_client
 from posenc.tracking.wandb_client import FINISH_SECONDS
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
@@ -33,7 +33,7 @@ def track(run, config, rows, failed=False, mode: str | None = "online") -> None:
     tracker = WandbTracker(mode=mode, tags=["first"])
     tracker.start(run, config)
     for row in rows:
-        MetricsLog(run.metrics_file).append(row)
+        append_line(run.metrics_file, row)
     tracker.log(rows)
     tracker.finish(failed)
 
@@ -127,7 +127,7 @@ def test_sync_uploads_what_is_missing_and_can_be_repeated(
     for first, last in ((1, 4), (5, 9)):
         track(run, config, rows(first, last), failed=last == 4, mode=None)
     merge_rows(run.evaluation_file, [evaluation_row(64, 20.0)])
-    run.status().but(state="finished").write(run.status_file)
+    run.status().replace(state="finished").write(run.status_file)
     if without_wandb:
         shutil.rmtree(folder / "wandb")
         (run.path / "mirror.json").unlink()
@@ -146,7 +146,7 @@ def test_sync_uploads_what_is_missing_and_can_be_repeated(
 
 def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder, config, rows):
     for row in rows(1, 4):
-        MetricsLog(run.metrics_file).append(row)
+        append_line(run.metrics_file, row)
     assert sync(folder) == 0
     assert server.runs == {}
     (run.path / "checkpoints").mkdir()
@@ -163,7 +163,7 @@ def test_sync_without_a_server_prints_one_error_with_the_progress(
     for name in ("WANDB_BASE_URL", "WANDB_API_KEY"):
         monkeypatch.setenv(name, {"WANDB_BASE_URL": "http://127.0.0.1:9"}.get(name, 40 * "0"))
     track(run, config, rows(1, 3), mode=None)
-    run.status().but(state="finished").write(run.status_file)
+    run.status().replace(state="finished").write(run.status_file)
     assert sync(folder) == 1
     (message,) = capsys.readouterr().err.splitlines()
     assert run.name in message and "0 of 1 runs" in message
@@ -250,7 +250,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     tracker = WandbTracker(mode="online")
     tracker.start(run, config)
     for row in rows(1, 9):
-        MetricsLog(run.metrics_file).append(row)
+        append_line(run.metrics_file, row)
     tracker.log(rows(1, 3))
     if failure == "gone":
         server.shutdown()
@@ -263,7 +263,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     assert [row["_step"] for row in offline_file.history()] == list(range(1, 11))
     assert all(run.name in w and "posenc sync alibi-laptop" in w for w in warnings_of(caplog))
 
-    run.status().but(state="finished").write(run.status_file)
+    run.status().replace(state="finished").write(run.status_file)
     server = new_server() if failure == "gone" else server
     server.failure = None
     assert sync(folder) == 0
@@ -285,7 +285,7 @@ def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
     tracker.start(run, config)
     server.failure = "hang"
     for row in rows(1, 9):
-        MetricsLog(run.metrics_file).append(row)
+        append_line(run.metrics_file, row)
     tracker.log(rows(1, 9))
     tracker.finish(failed=False)
     assert time.monotonic() - start < 60
@@ -295,7 +295,7 @@ DYING_CLIENT = """
 import logging, os, signal, subprocess, sys
 from pathlib import Path
 from omegaconf import OmegaConf
-from posenc.runs.metrics import MetricsLog
+from posenc.runs.files import append_line
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -306,7 +306,7 @@ def row(step):
     return {"step": step, "tokens": step, "loss": 1.0, "learning_rate": 0.1}
 
 for step in range(1, 2001):
-    MetricsLog(run.metrics_file).append(row(step))
+    append_line(run.metrics_file, row(step))
 tracker = WandbTracker()
 tracker.start(run, config)
 tracker.log([row(1), row(2)])

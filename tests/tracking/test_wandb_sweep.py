@@ -12,10 +12,9 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 
 from posenc.cli import main
 from posenc.config.compose import compose
+from posenc.config.grids import expand_config, sweep_overrides
 from posenc.config.identity import identity
-from posenc.sweeps.grids import jobs_of
-from posenc.sweeps.overrides import steering
-from posenc.sweeps.plan import resolved
+from posenc.jobs.job_config import compose_job
 from posenc.tracking.wandb_sweeps import split_into_grids
 
 
@@ -39,7 +38,9 @@ def trials(definition: dict[str, Any]) -> list[list[str]]:
 
 def identities(jobs: list[list[str]]) -> Counter[str]:
     """The identity of each job's run, on the same data."""
-    return Counter(json.dumps(identity(resolved(job, []), "f00d"), sort_keys=True) for job in jobs)
+    return Counter(
+        json.dumps(identity(compose_job(job, []), "f00d"), sort_keys=True) for job in jobs
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,11 +56,11 @@ def test_the_trials_are_the_experiments_jobs(tmp_path, words):
     trial_jobs = []
     for program, command, *overrides in commands:
         assert (program, command) == ("posenc", "train")
-        config = compose("train", steering(overrides))
-        (job,) = jobs_of(config, overrides)
+        config = compose("train", sweep_overrides(overrides))
+        (job,) = expand_config(config, overrides)
         assert compose("train", job).logger.mode == "online"
         trial_jobs.append(job)
-    jobs = jobs_of(compose("train", steering(words)), words)
+    jobs = expand_config(compose("train", sweep_overrides(words)), words)
     assert identities(trial_jobs) == identities(jobs)
     assert set(identities(jobs).values()) == {1}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 
 pytestmark = pytest.mark.slow
 TRAIN = ["logger=wandb", "logger.mode=online", "name=kept", "encoding=alibi"]
@@ -27,13 +27,13 @@ def kill_when(process: subprocess.Popen, outputs: Path, ready) -> RunDirectory:
     """Kill the launcher and its job as soon as the run is `ready`."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        runs = runs_of(outputs / "kept")
+        runs = list_runs(outputs / "kept")
         if runs and ready(runs[0]):
             break
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    (run,) = runs_of(outputs / "kept")
+    (run,) = list_runs(outputs / "kept")
     deadline = time.monotonic() + WAIT_SECONDS
     while run.status().state == "running" and time.monotonic() < deadline:
         time.sleep(0.05)

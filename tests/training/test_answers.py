@@ -6,7 +6,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from posenc.config.settings import Steps
+from posenc.config.steps import TrainingSteps
 from posenc.data.dataset import IGNORE_INDEX
 from posenc.data.tasks.passkey import Passkey
 from posenc.data.tasks.task_data import TaskBatches
@@ -20,7 +20,7 @@ TASK = Passkey(examples=1, vocab_size=23, filler_length=9, marker_length=2, key_
 
 def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, torch.Tensor]:
     """Loss and gradient of the first step of 8 examples."""
-    steps = Steps(total=1, sequences=8, micro_sequences=micro_sequences)
+    steps = TrainingSteps(total=1, sequences=8, micro_sequences=micro_sequences)
     module = build_module(config, 24, steps)
     losses = []
     for number, batch in enumerate(loader(TaskBatches(TASK, 24, "train", 1), steps, 0)):
@@ -34,7 +34,7 @@ def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, 
 def test_the_loss_of_a_step_does_not_depend_on_its_micro_batches(configured: Configured) -> None:
     config = configured()
     inputs, targets = TaskBatches(TASK, 24, "train", 1).batch(0, 8)
-    model = build_module(config, 24, Steps(1, 8, 8)).model
+    model = build_module(config, 24, TrainingSteps(1, 8, 8)).model
     scored = targets != IGNORE_INDEX
     logits = model(inputs)[scored].log_softmax(-1)
     expected = -logits.gather(-1, targets[scored][:, None]).mean()
@@ -47,7 +47,7 @@ def test_the_loss_of_a_step_does_not_depend_on_its_micro_batches(configured: Con
 
 
 def test_the_loss_on_text_is_the_plain_mean_to_the_last_bit(configured: Configured) -> None:
-    module = build_module(configured(), 50, Steps(1, 5, 5))
+    module = build_module(configured(), 50, TrainingSteps(1, 5, 5))
     tokens = torch.randint(0, 50, (5, 24), generator=torch.Generator().manual_seed(2))
     loss = module.training_step((tokens, tokens, 120.0), 0)
     mean = module.model.losses(tokens, tokens).mean()
@@ -62,7 +62,7 @@ def test_the_loss_on_text_is_the_plain_mean_to_the_last_bit(configured: Configur
 
 def test_validation_loss_is_the_mean_over_answers(configured: Configured) -> None:
     config = configured()
-    model = build_module(config, 24, Steps(1, 7, 7)).model.double()
+    model = build_module(config, 24, TrainingSteps(1, 7, 7)).model.double()
     inputs, targets = TaskBatches(TASK, 24, "validation").batch(0, 7)
     scored = targets != IGNORE_INDEX
     expected = -model(inputs)[scored].log_softmax(-1).gather(-1, targets[scored][:, None]).mean()

@@ -10,16 +10,16 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from posenc.benchmark.process_memory import process_bytes
 from posenc.benchmark.training_memory import Memory, memory_of
 from posenc.benchmark.vocab_size import vocabulary_of
-from posenc.config.settings import Steps, steps_of
+from posenc.config.steps import TrainingSteps, training_steps
 from posenc.evaluation.requests import (
     measurement_requests,
     requested_rows,
     training_fraction,
 )
+from posenc.jobs.validate import validate
 from posenc.model.build import skeleton
 from posenc.model.decoder import Decoder
 from posenc.model.flops import BACKWARD, model_flops
-from posenc.sweeps.facts import check_parts
 
 NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
 
@@ -73,9 +73,9 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     The encoding's own memory is left out, and `least_memory` says so, where it cannot be told.
     Evaluation counts where the data have been prepared, so that their length is known.
     """
-    check_parts(config)
+    validate(config)
     vocabulary, data = vocabulary_of(config)
-    steps = steps_of(config)
+    steps = training_steps(config)
     model = skeleton(config, vocabulary)
     ends = {*model.embedding.parameters(), *model.head.parameters()}
     memory, least = _memory(config, model, vocabulary, steps, machine)
@@ -102,7 +102,7 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
 
 
 def _memory(
-    config: DictConfig, model: Decoder, vocabulary: int, steps: Steps, machine: Machine
+    config: DictConfig, model: Decoder, vocabulary: int, steps: TrainingSteps, machine: Machine
 ) -> tuple[Memory, bool]:
     process = 0 if machine.gpu else process_bytes()
     try:

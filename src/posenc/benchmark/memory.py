@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from posenc.benchmark.passes import Passes
 from posenc.benchmark.worker import serve
-from posenc.runs.memory import peak_megabytes
+from posenc.runs.environment import peak_megabytes
 
 FEW = 64
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posenc.attention.precision import autocast, dtype_of
 from posenc.config.components import build
-from posenc.config.settings import sequences_of
+from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_model
 from posenc.model.device import device_of
 
@@ -26,7 +26,7 @@ class Passes:
         self.model = build_model(config, config.vocab_size).to(self.device)
         self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
         self.optimizer = build(config.optimizer, name="optimizer", modules=modules)(self.model)
-        sequences, self.micro_sequences = sequences_of(config)
+        sequences, self.micro_sequences = sequences_per_step(config)
         drawn = torch.Generator().manual_seed(0)
         shape = (sequences, config.train_length)
         self.tokens = torch.randint(config.vocab_size, shape, generator=drawn).to(self.device)

@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from posenc.runs.environment import KEEP_MEMORY
+from posenc.runs.environment import MALLOC_VARIABLES
 
 NOTHING = [
     "model=tiny",
@@ -26,7 +26,7 @@ def process_bytes() -> int:
     """Bytes of Python, torch and Lightning at work, from a process with a run's environment."""
     done = subprocess.run(
         [sys.executable, "-m", "posenc.benchmark.process_memory"],
-        env=os.environ | KEEP_MEMORY,
+        env=os.environ | MALLOC_VARIABLES,
         capture_output=True,
         text=True,
         check=True,
@@ -38,16 +38,16 @@ def _train_nothing() -> None:
     import torch
     from torch.utils.data import DataLoader
 
-    import posenc.sweeps.execute  # noqa: F401  all that a run's process imports
+    import posenc.jobs.run_job  # noqa: F401  all that a run's process imports
     from posenc.config.compose import compose
-    from posenc.config.settings import steps_of
-    from posenc.runs.memory import peak_megabytes
+    from posenc.config.steps import training_steps
+    from posenc.runs.environment import peak_megabytes
     from posenc.training.fit import build_module
     from posenc.training.trainer import build_trainer
 
     torch.set_num_threads(1)
     config = compose("train", NOTHING)
-    steps = steps_of(config)
+    steps = training_steps(config)
     tokens = torch.zeros(1, config.train_length, dtype=torch.long)
     given: Any = [(tokens, tokens, tokens.numel())] * steps.total
     batches = DataLoader(given, batch_size=None)

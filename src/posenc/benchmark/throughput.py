@@ -11,7 +11,7 @@ from posenc.attention.precision import autocast
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.model.flops import BACKWARD, model_flops
-from posenc.sweeps.machine import cores, gpus
+from posenc.runs.hardware import cores, gpus
 
 TOKENS = 2048  # of a calibrating pass, at least a sequence
 LAYERS = 2

@@ -8,7 +8,7 @@ from torch import nn
 
 from posenc.benchmark.activations import held
 from posenc.config.components import build
-from posenc.config.settings import Steps
+from posenc.config.steps import TrainingSteps
 from posenc.model.decoder import Decoder
 from posenc.model.loss import LOGITS_BUDGET
 
@@ -55,7 +55,7 @@ class Memory:
 
 
 def memory_of(
-    config: DictConfig, model: Decoder, vocabulary: int, steps: Steps, process: int
+    config: DictConfig, model: Decoder, vocabulary: int, steps: TrainingSteps, process: int
 ) -> Memory:
     """The memory of a run whose device takes `steps`; `model` may be without numbers.
 

@@ -11,7 +11,7 @@ from posenc.benchmark.labels import labels
 from posenc.benchmark.settings import PASSES
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
-from posenc.config.settings import sequences_of
+from posenc.config.steps import sequences_per_step
 from posenc.encodings.base import Encoding
 from posenc.model.build import skeleton
 from posenc.model.device import check_accelerator, device_of
@@ -82,7 +82,7 @@ def _of_whom(complaint: str, labels: list[str], jobs: int) -> str:
 def examine(config: DictConfig) -> Facts:
     """Build everything but the weights; ValueError or ConfigError for what cannot be."""
     modules = list(config.modules)
-    sequences_of(config)
+    sequences_per_step(config)
     check_accelerator(config)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
     try:

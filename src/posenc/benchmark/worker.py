@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from posenc.config.errors import PosencError, RunError, one_line
-from posenc.runs.environment import environment
+from posenc.runs.environment import job_environment
 
 
 def ask(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
@@ -26,7 +26,7 @@ def ask(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
-            env=environment(threads),
+            env=job_environment(threads),
         ) as process:
             assert process.stdout is not None
             try:

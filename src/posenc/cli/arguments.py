@@ -1,4 +1,4 @@
-"""The words of a command line: overrides in Hydra's grammar, and a few flags."""
+"""Parsing of a command line: overrides in Hydra's grammar, and a few flags."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ FLAGS = {
     "report": ("--strict",),
     "dashboard": ("--spec",),
 }
-HYDRA_HABIT = ("-m", "--multirun")
+MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """`words` as they were typed, apart."""
+    """A parsed command line; `words` is the command line without the command's name."""
 
     command: str
     overrides: tuple[str, ...]
@@ -28,41 +28,39 @@ class Arguments:
     flags: frozenset[str]
     words: tuple[str, ...]
 
-    def typed(self) -> str:
-        """The command as it was typed, for a person to repeat."""
+    def command_line(self) -> str:
+        """Return the command as the user can repeat it."""
         return shlex.join(["posenc", self.command, *self.words])
 
 
 def parse(command: str, words: Sequence[str]) -> Arguments:
-    """Tell flags from overrides; ConfigError for a flag that the command does not have.
+    """Separate flags from overrides; raises ConfigError for a flag that the command lacks.
 
-    `--config-dir DIR` adds a folder of YAMLs. Hydra's `-m` may be given and says nothing: commas
+    `--config-dir DIR` adds a folder of YAMLs. Hydra's `-m` is accepted and redundant: commas
     make a sweep.
     """
     overrides: list[str] = []
-    folders: list[Path] = []
+    config_dirs: list[Path] = []
     flags: set[str] = set()
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         name, _, value = word.partition("=")
         if name in ("--config-dir", "-cd"):
-            folders.append(_folder(value or (rest.pop(0) if rest else "")))
+            config_dirs.append(_config_dir(value or (remaining.pop(0) if remaining else "")))
         elif word in FLAGS.get(command, ()):
             flags.add(word)
-        elif word in HYDRA_HABIT and command == "train":
+        elif word in MULTIRUN_FLAGS and command == "train":
             continue
         elif word.startswith("-"):
             known = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
-            raise ConfigError(f"{word} is not a flag of this command; it has {known}")
+            raise ConfigError(f"unknown flag {word} (available: {known})")
         else:
             overrides.append(word)
-    return Arguments(command, tuple(overrides), tuple(folders), frozenset(flags), tuple(words))
+    return Arguments(command, tuple(overrides), tuple(config_dirs), frozenset(flags), tuple(words))
 
 
-def _folder(name: str) -> Path:
+def _config_dir(name: str) -> Path:
     if not name or not Path(name).is_dir():
-        raise ConfigError(
-            f"--config-dir {name}: there is no such folder; give one that holds YAMLs"
-        )
+        raise ConfigError(f"--config-dir {name} is not a folder; give one that holds YAMLs")
     return Path(name)

@@ -15,14 +15,14 @@ from posenc.benchmark.results import rows_of
 from posenc.benchmark.variants import variants_of
 from posenc.benchmark.write import show, write
 from posenc.cli.arguments import Arguments
-from posenc.config.components import own_modules
+from posenc.config.components import user_modules
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.explain import root_of
-from posenc.config.values import values_of
+from posenc.config.grids import sweep_jobs
+from posenc.config.overrides import root_key
+from posenc.config.resolve import compose_resolved
 from posenc.model.device import device_of
-from posenc.sweeps.grids import jobs_under
-from posenc.sweeps.machine import cores
+from posenc.runs.hardware import cores
 
 ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1
@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
     rows = [row | beside(row, published) for row in found]
     texts = _texts(plain)
     folder = Path(config.outputs_dir) / config.name / "bench"
-    write(folder, rows, arguments.typed(), texts)
+    write(folder, rows, arguments.command_line(), texts)
     show(Console(), rows, texts)
     Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
     return 0
@@ -59,11 +59,11 @@ def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     known = compose("bench", [], folders)
     readable = {*map(str, known), "experiment"}
     for override in arguments.overrides:
-        if root_of(override) not in readable:
-            hint = did_you_mean(root_of(override), readable)
+        if root_key(override) not in readable:
+            hint = did_you_mean(root_key(override), readable)
             raise ConfigError(f"{override}: posenc bench reads no such key{hint}")
-    every = jobs_under("bench", arguments.overrides, folders)
-    read = dict.fromkeys(tuple(word for word in job if root_of(word) in readable) for job in every)
+    every = sweep_jobs("bench", arguments.overrides, folders)
+    read = dict.fromkeys(tuple(word for word in job if root_key(word) in readable) for job in every)
     jobs = [(list(words), _composed(words, folders, known)) for words in read]
     for key in ONCE:
         given = {str(config[key]) for _, config in jobs}
@@ -74,10 +74,10 @@ def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
 
 def _composed(words: Sequence[str], folders: Sequence[Path], known: DictConfig) -> DictConfig:
     """One job's configuration: the keys of conf/bench.yaml, resolved and checked."""
-    values = values_of("bench", words, folders, known, only_known=True)
+    values = compose_resolved("bench", words, folders, known, only_known=True)
     config = OmegaConf.create({**values, "seed": SEED})
     settings.check(config)
-    config.modules = sorted({*config.modules, *own_modules(values)})
+    config.modules = sorted({*config.modules, *user_modules(values)})
     return config
 
 

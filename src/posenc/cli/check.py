@@ -1,4 +1,4 @@
-"""`posenc check`: what every encoding must do, tried on one of the user's own, or on all."""
+"""`posenc check`: run the property tests of encodings on one encoding, or on all."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,75 +12,78 @@ from rich.text import Text
 from posenc.check import SMALL_MODEL, EncodingUnderTest, Result, check, description
 from posenc.cli.arguments import Arguments
 from posenc.config import components
-from posenc.config.compose import parse
 from posenc.config.errors import ConfigError
-from posenc.config.explain import key_of
+from posenc.config.overrides import override_key, parse
 from posenc.config.paths import options
-from posenc.sweeps.plan import resolved
+from posenc.jobs.job_config import compose_job
 
 STYLES = {"pass": "green", "known limitation": "yellow", "fail": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
-    torch.set_num_threads(1)  # more would slow down models as small as these
+    torch.set_num_threads(1)  # more threads slow down models as small as these
     for override in parse(arguments.overrides):
         if override.is_sweep_override():
-            raise ConfigError(f"{override.input_line}: check takes one value of each key")
-    overrides, folders, console = arguments.overrides, list(arguments.config_dirs), Console()
-    subject = _subject(overrides, folders)
-    if any(key_of(override) == "encoding" for override in overrides):
-        return _one(subject, console)
-    with_rest = {
-        name: [f"encoding={name}", *overrides] for name in sorted(options("encoding", folders))
-    }
-    failed = [not _line(name, words, folders, console) for name, words in with_rest.items()]
-    console.print(f"{len(failed)} encodings, {sum(failed)} with failures")
-    return int(any(failed))
+            raise ConfigError(f"{override.input_line}: check takes a single value of each key")
+    overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
+    subject = _subject(overrides, config_dirs)
+    if any(override_key(override) == "encoding" for override in overrides):
+        return _check_one(subject, console)
+    failures = 0
+    names = sorted(options("encoding", config_dirs))
+    for name in names:
+        failures += not _check_in_line(name, [f"encoding={name}", *overrides], config_dirs, console)
+    console.print(f"{len(names)} encodings, {failures} with failures")
+    return int(failures > 0)
 
 
-def _subject(overrides: Sequence[str], folders: list[Path]) -> EncodingUnderTest:
-    """ConfigError for what is wrong with the words or the host rather than the encoding."""
-    config = resolved([*SMALL_MODEL, *overrides], folders)
-    components.check(config.encoding, name="encoding", modules=list(config.modules), given=1)
-    described = options("encoding", folders).get(config.choices.encoding, "")
-    subject = EncodingUnderTest(config, described)
+def _subject(overrides: Sequence[str], config_dirs: Sequence[Path]) -> EncodingUnderTest:
+    """Compose the encoding and its small model; ConfigError if the request itself is wrong."""
+    config = compose_job([*SMALL_MODEL, *overrides], config_dirs)
+    modules = list(config.modules)
+    components.check(config.encoding, name="encoding", modules=modules, num_args=1)
+    subject = EncodingUnderTest(
+        config, options("encoding", config_dirs).get(config.choices.encoding, "")
+    )
     subject.check_model()
     return subject
 
 
-def _one(subject: EncodingUnderTest, console: Console) -> int:
-    """A table of every property; 1 if any fails."""
+def _check_one(subject: EncodingUnderTest, console: Console) -> int:
+    """Print a table of every property; returns 1 if any fails."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for name in ("property", "result", "evidence"):
         table.add_column(name, no_wrap=name != "evidence", overflow="fold")
-    found: list[Result] = []
+    results: list[Result] = []
     with console.status("checking"):
         for property, result in check(subject):
-            found.append(result)
+            results.append(result)
             kind = Text(result.status, STYLES[result.status])
             table.add_row(Text(description(property)), kind, Text(result.evidence))
     console.print(Text(f"encoding={subject.config.choices.encoding}", "bold"))
     console.print(table)
-    console.print(_counts(found))
-    return int(any(result.status == "fail" for result in found))
+    console.print(_counts(results))
+    return int(any(result.status == "fail" for result in results))
 
 
-def _line(name: str, overrides: Sequence[str], folders: list[Path], console: Console) -> bool:
-    """A line for an encoding, and one more for everything that fails; whether nothing does."""
+def _check_in_line(
+    name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
+) -> bool:
+    """Print a line for an encoding and one per failure; returns whether there is none."""
     try:
-        found = dict(check(_subject(overrides, folders)))
+        results = dict(check(_subject(overrides, config_dirs)))
     except ConfigError as error:
         console.print(Text(f"{name:18}").append(f" fail {error}", STYLES["fail"]), soft_wrap=True)
         return False
-    console.print(Text(f"{name:18} ").append(_counts(list(found.values()))))
-    wrong = {property: result for property, result in found.items() if result.status == "fail"}
-    for property, result in wrong.items():
+    console.print(Text(f"{name:18} ").append(_counts(list(results.values()))))
+    failed = {property: result for property, result in results.items() if result.status == "fail"}
+    for property, result in failed.items():
         line = f"  {description(property)}: {result.evidence}"
         console.print(Text(line, STYLES["fail"]), soft_wrap=True)
-    return not wrong
+    return not failed
 
 
-def _counts(found: Sequence[Result]) -> Text:
-    counts: Counter[str] = Counter(result.status for result in found)
+def _counts(results: Sequence[Result]) -> Text:
+    counts: Counter[str] = Counter(result.status for result in results)
     parts = [Text(f"{kind} {counts[kind]}", STYLES[kind]) for kind in STYLES if counts[kind]]
     return Text(", ").join(parts)

@@ -1,4 +1,4 @@
-"""`posenc clean`: remove the runs that are named, and nothing else."""
+"""`posenc clean`: remove the selected runs, and nothing else."""
 
 from dataclasses import replace
 from typing import get_args
@@ -7,11 +7,11 @@ from hydra.core.override_parser.types import Override
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import KEYS, folder_of, run_directory
-from posenc.config.compose import parse
+from posenc.cli.targets import FOLDER_KEYS, experiment_folder, run_directory
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.runs.remove import belongings, remove, size
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.config.overrides import parse
+from posenc.runs.removal import files_of_run, remove_run, total_bytes
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import State
 
 STATES = [state for state in get_args(State) if state != "running"]
@@ -19,45 +19,41 @@ STATES = [state for state in get_args(State) if state != "running"]
 
 def run(arguments: Arguments) -> int:
     console = Console()
-    runs = _named(arguments)
-    sizes = {run.path: size(belongings(run)) for run in runs}
-    for path, taken in sizes.items():
-        console.print(f"{path}  {taken / 1e6:.1f} MB", highlight=False, soft_wrap=True)
+    runs = _selected(arguments)
+    sizes = {run.path: total_bytes(files_of_run(run)) for run in runs}
+    for path, size in sizes.items():
+        console.print(f"{path}  {size / 1e6:.1f} MB", highlight=False, soft_wrap=True)
     total = f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(sizes.values()) / 1e6:.1f} MB"
     if "--yes" not in arguments.flags:
-        console.print(f"{total}: nothing is removed without --yes", highlight=False)
+        console.print(f"{total}: dry run; add --yes to delete", highlight=False)
         return 0
-    for each in runs:
-        remove(each)
-    console.print(f"{total} removed", highlight=False)
+    for run in runs:
+        remove_run(run)
+    console.print(f"{total} deleted", highlight=False)
     return 0
 
 
-def _named(arguments: Arguments) -> list[RunDirectory]:
-    values = {o.key_or_group: _words(o) for o in parse(arguments.overrides)}
-    folder_keys = [key for key in values if key in KEYS]
-    if unknown := [key for key in values if key not in ("run", "state", *KEYS)]:
-        there = ", ".join(("run", "state", *KEYS))
-        raise ConfigError(f"{unknown[0]}: this command knows the keys {there}")
+def _selected(arguments: Arguments) -> list[RunDirectory]:
+    values = {o.key_or_group: _values(o) for o in parse(arguments.overrides)}
+    folder_keys = [key for key in values if key in FOLDER_KEYS]
+    if unknown := [key for key in values if key not in ("run", "state", *FOLDER_KEYS)]:
+        available = ", ".join(("run", "state", *FOLDER_KEYS))
+        raise ConfigError(f"unknown key {unknown[0]} (available: {available})")
     if "run" in values and len(values) == 1:
         return [run_directory(path) for path in dict.fromkeys(values["run"])]
     if "run" in values or "state" not in values or not folder_keys:
-        raise ConfigError("name what is to go: run=PATH alone, or name=NAME with state=STATE")
+        raise ConfigError("say what to remove: run=PATH, or name=NAME state=STATE")
     for state in values["state"]:
         if state not in STATES:
             hint = did_you_mean(state, STATES)
-            raise ConfigError(f"state={state}{hint}; give some of {', '.join(STATES)}")
-    folder = folder_of(_without(arguments, "state"))
-    return [run for run in runs_of(folder) if run.status().state in values["state"]]
+            raise ConfigError(f"unknown state={state}{hint} (available: {', '.join(STATES)})")
+    without_state = [o for o in arguments.overrides if o.partition("=")[0] != "state"]
+    folder = experiment_folder(replace(arguments, overrides=tuple(without_state)))
+    return [run for run in list_runs(folder) if run.status().state in values["state"]]
 
 
-def _words(override: Override) -> list[str]:
-    """The values of `key=a` or `key=a,b`."""
+def _values(override: Override) -> list[str]:
+    """Return the values of `key=a` or `key=a,b`."""
     if override.is_discrete_sweep():
         return [str(value) for value in override.sweep_string_iterator()]
     return [str(override.value())]
-
-
-def _without(arguments: Arguments, key: str) -> Arguments:
-    kept = tuple(word for word in arguments.overrides if word.partition("=")[0] != key)
-    return replace(arguments, overrides=kept)

@@ -1,27 +1,30 @@
-"""`posenc dashboard`: an experiment's W&B workspace and report."""
+"""`posenc dashboard`: create or update an experiment's W&B workspace and report."""
 
 from importlib.util import find_spec
 
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import folder_of
+from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError
-from posenc.runs.run_directory import runs_of
+from posenc.runs.run_directory import list_runs
 
 
 def run(arguments: Arguments) -> int:
     if find_spec("wandb_workspaces") is None:
-        raise ConfigError("wandb-workspaces is not installed; pip install wandb-workspaces==0.4.13")
+        raise ConfigError(
+            "posenc dashboard needs wandb-workspaces;"
+            " install it with pip install 'posenc[dashboard]'"
+        )
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
     from posenc.tracking.logged_keys import read_logged_keys
     from posenc.tracking.upload import tracker_of
     from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
-    folder, console = folder_of(arguments), Console(highlight=False, soft_wrap=True)
+    folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    keys, tracker = read_logged_keys(folder), tracker_of(runs_of(folder)[0])
+    keys, tracker = read_logged_keys(folder), tracker_of(list_runs(folder)[0])
     spec_only = "--spec" in arguments.flags
     entity = tracker.entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
     workspace = build_workspace(entity, tracker.project, experiment, keys)

@@ -1,80 +1,95 @@
-"""`posenc evaluate`: more rows for a run that is there."""
+"""`posenc evaluate`: measure a trained run at more lengths, with swaps, or on other data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.table import Table
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import run_directory
-from posenc.cli.measured import print_rows
-from posenc.cli.trained import own_data
+from posenc.cli.targets import run_directory, training_data
 from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
-from posenc.config.explain import key_of
+from posenc.config.grids import expand
+from posenc.config.overrides import override_key
+from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
-from posenc.config.values import values_of
 from posenc.data.build_data import evaluation_data
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import requested_rows
+from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import device_of
-from posenc.runs.lock import INSTANT, lock
+from posenc.runs.lock import SHORT_WAIT, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.facts import check_evaluation, check_evaluation_data
-from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 
-PROTOCOLS = "evaluation.protocols"
+Row = dict[str, Any]
+MIN_WIDTH = 110
+"""Columns of the terminal below which lines wrap rather than numbers being cut."""
+COLUMNS: dict[str, Callable[[Row], str | None]] = {
+    "protocol": lambda row: row["protocol"],
+    "stride": lambda row: row["stride"] and str(row["stride"]),
+    "swap": lambda row: row["swap"],
+    "length": lambda row: str(row["length"]),
+    "tokens": lambda row: f"{row['count']:,}",
+    "coverage": lambda row: None if row["coverage"] == 1 else f"{100 * row['coverage']:.3g} %",
+    "loss": lambda row: f"{row['loss']:.6f}",
+    "perplexity": lambda row: _number(row["perplexity"], 3),
+    "per word": lambda row: _number(row["perplexity_per_word"], 2),
+    "per byte": lambda row: _number(row["perplexity_per_byte"], 4),
+    "accuracy": lambda row: _number(row.get("accuracy"), 4),
+    "exact": lambda row: _number(row.get("exact"), 4),
+}
 
 
 def run(arguments: Arguments) -> int:
-    """Measure what is asked; commas make a sweep, all of it checked before any is measured."""
+    """Evaluate runs; commas make a sweep, all of which is validated before the first evaluation."""
     jobs = expand(None, arguments.overrides)
-    asked = [
-        OmegaConf.create(values_of("evaluate", overrides, arguments.config_dirs))
-        for overrides in jobs
+    requests = [
+        OmegaConf.create(compose_resolved("evaluate", job, arguments.config_dirs)) for job in jobs
     ]
-    targets = [run_directory(each.run) for each in asked]
-    configs = [
-        _config(target, each, overrides)
-        for target, each, overrides in zip(targets, asked, jobs, strict=True)
-    ]
-    for target, config, each, overrides in zip(targets, configs, asked, jobs, strict=True):
-        with lock(target.lock_file, wait=False, patience=INSTANT) as obtained:
+    runs = [run_directory(request.run) for request in requests]
+    configs = [_evaluation_config(*job) for job in zip(runs, requests, jobs, strict=True)]
+    for directory, config, request, job in zip(runs, configs, requests, jobs, strict=True):
+        with lock(directory.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
             if not obtained:
-                raise ConfigError(f"{target.name} is being run by another process; wait for it")
-            rows = _evaluate(target, config, each, overrides)
-        print_rows(target.name, rows)
+                raise ConfigError(f"{directory.name} is being run by another process; wait for it")
+            rows = _evaluate(directory, config, request, job)
+        _print_rows(directory.name, rows)
     return 0
 
 
-def _config(target: RunDirectory, asked: DictConfig, overrides: list[str]) -> DictConfig:
-    """The run's own configuration with what is asked of this evaluation."""
-    config = target.config()
-    named = {key_of(override) for override in overrides}
-    if "tokenizer" in named:
-        raise ConfigError("tokenizer: a run reads in its own tokens; leave tokenizer out")
-    if not named & set(LENGTH_KEYS):
-        asked.evaluation.lengths = list(config.frozen.lengths)
-    if "tasks" in config.evaluation.protocols and not named & {"data", "evaluation", PROTOCOLS}:
-        asked.evaluation.protocols = ["tasks"]
-    config.evaluation = asked.evaluation
-    config.modules = asked.modules
+def _evaluation_config(run: RunDirectory, request: DictConfig, overrides: list[str]) -> DictConfig:
+    """Return the run's own configuration with the evaluation that was requested."""
+    config = run.config()
+    given = {override_key(override) for override in overrides}
+    if "tokenizer" in given:
+        raise ConfigError("tokenizer: a run keeps its own tokenizer; leave tokenizer out")
+    if not given & set(LENGTH_KEYS):
+        request.evaluation.lengths = list(config.frozen.lengths)
+    selects_protocols = {"data", "evaluation", "evaluation.protocols"}
+    if "tasks" in config.evaluation.protocols and not given & selects_protocols:
+        request.evaluation.protocols = ["tasks"]
+    config.evaluation = request.evaluation
+    config.modules = request.modules
     check_settings(config)
-    check_evaluation(config, build_encoding(config, list(config.modules)))
+    validate_evaluation(config, build_encoding(config, list(config.modules)))
     return config
 
 
 def _evaluate(
-    target: RunDirectory, config: DictConfig, asked: DictConfig, overrides: list[str]
-) -> list[dict]:
+    run: RunDirectory, config: DictConfig, request: DictConfig, overrides: list[str]
+) -> list[Row]:
     console = Console(stderr=True)
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
-    torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
-    data = _data(target, config, asked, console)
+    torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
+    data = _data(run, config, request, console)
     _choose_split(config, data, overrides)
     keys = requested_rows(config, data.fingerprint)
     with console.status("evaluating") as status:
@@ -83,26 +98,44 @@ def _evaluate(
             status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
             return True
 
-        rows = evaluate(target, config, data, keys, device_of(config), on_progress)
-    tracker.start(target, config)
+        rows = evaluate(run, config, data, keys, device_of(config), on_progress)
+    tracker.start(run, config)
     tracker.finish(False)
     return rows
 
 
-def _data(target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console) -> Dataset:
-    """The run's own data, or another corpus in the run's own tokens."""
-    if asked.get("data") is None:
-        remedy = (
-            "name it as another corpus, in the run's own tokenizer: data=... evaluation.split=..."
-        )
-        return own_data(config, remedy, console.print)
-    tokenizer = load_tokenizer(target.tokenizer_file)
-    return evaluation_data(asked.data, tokenizer, config, console.print)
+def _data(run: RunDirectory, config: DictConfig, request: DictConfig, console: Console) -> Dataset:
+    """Return the run's own data, or another corpus in the run's tokenizer."""
+    if request.get("data") is None:
+        remedy = "give it as another corpus: data=... evaluation.split=..."
+        return training_data(config, remedy, console.print)
+    tokenizer = load_tokenizer(run.tokenizer_file)
+    return evaluation_data(request.data, tokenizer, config, console.print)
 
 
 def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
-    """A corpus of one split is evaluated on it, unless another was asked for by name."""
-    named = {key_of(override) for override in overrides}
-    if "evaluation.split" not in named and len(data.splits) == 1:
+    """Evaluate a corpus with a single split on that split, unless the user chose one."""
+    given = {override_key(override) for override in overrides}
+    if "evaluation.split" not in given and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
-    check_evaluation_data(config, data)
+    validate_evaluation_data(config, data)
+
+
+def _print_rows(name: str, rows: Sequence[Row]) -> None:
+    """Print a line per row; a column that is empty in all rows is left out."""
+    title = f"{name} on {rows[0]['data_name']} ({rows[0]['split']})"
+    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
+    cells = {column: [text(row) for row in rows] for column, text in COLUMNS.items()}
+    shown = {column: texts for column, texts in cells.items() if any(texts)}
+    for column in shown:
+        is_text = column in ("protocol", "swap")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    for line in zip(*shown.values(), strict=True):
+        table.add_row(*(text or "-" for text in line))
+    console = Console()
+    console.width = max(console.width, MIN_WIDTH)
+    console.print(table)
+
+
+def _number(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"

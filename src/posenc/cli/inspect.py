@@ -4,7 +4,7 @@ from importlib import import_module
 
 from posenc.cli.arguments import Arguments
 from posenc.config.errors import ConfigError
-from posenc.config.explain import root_of
+from posenc.config.overrides import root_key
 
 OF_RUN = ("lengths", "windows", "sentence")
 OF_BOTH = ("run", "logger", "modules")
@@ -12,7 +12,7 @@ OF_BOTH = ("run", "logger", "modules")
 
 def run(arguments: Arguments) -> int:
     """ConfigError for a key that only the other kind of inspection reads."""
-    roots = {word: root_of(word) for word in arguments.overrides}
+    roots = {word: root_key(word) for word in arguments.overrides}
     of_run = "run" in roots.values()
     for word, root in roots.items():
         if of_run and root not in OF_RUN + OF_BOTH:

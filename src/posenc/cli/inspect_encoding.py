@@ -9,17 +9,17 @@ from rich.console import Console
 
 from posenc.benchmark.labels import labels
 from posenc.cli.arguments import Arguments
-from posenc.config.components import build, own_modules
+from posenc.config.components import build, user_modules
 from posenc.config.errors import ConfigError
-from posenc.config.explain import key_of
+from posenc.config.grids import expand
+from posenc.config.overrides import override_key
 from posenc.config.paths import options, options_in
+from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
-from posenc.config.values import values_of
 from posenc.inspect.encoding import inspect
 from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.write import mirror, show, write
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
     with Console(stderr=True).status("measuring") as status:
         findings = inspect(subjects, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
-    index = write(folder, findings, arguments.typed())
+    index = write(folder, findings, arguments.command_line())
     plain: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
     mirror(tracker, RunDirectory(folder), folder, findings, plain)
     show(Console(), findings, index)
@@ -46,7 +46,7 @@ def subjects_of(arguments: Arguments) -> list[Subject]:
     """What is to be inspected, side by side; ConfigError with nothing measured if any is wrong."""
     folders = list(arguments.config_dirs)
     words = ["encoding=glob(*)" if word == ALL else word for word in arguments.overrides]
-    if not any(key_of(word) == "encoding" for word in words):
+    if not any(override_key(word) == "encoding" for word in words):
         there = ", ".join(options("encoding", folders))
         raise ConfigError(f"give encoding=all, some of {there}, or run=PATH")
     jobs = expand(None, words, options_in(folders))
@@ -60,8 +60,8 @@ def subjects_of(arguments: Arguments) -> list[Subject]:
 
 def _composed(job: list[str], folders: list[Path]) -> DictConfig:
     """One encoding's configuration, resolved and checked."""
-    values = values_of("inspect", job, folders)
+    values = compose_resolved("inspect", job, folders)
     config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})
-    config.modules = sorted({*config.modules, *own_modules(values)})
+    config.modules = sorted({*config.modules, *user_modules(values)})
     return config

@@ -7,12 +7,12 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import run_directory
-from posenc.cli.trained import own_data
+from posenc.cli.targets import run_directory, training_data
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.config.grids import expand
+from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
-from posenc.config.values import values_of
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
@@ -23,7 +23,6 @@ from posenc.inspect.write import mirror, show, write
 from posenc.model.build import build_encoding
 from posenc.model.device import device_of
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.grids import expand
 from posenc.tracking.tracker import Tracker
 from posenc.tracking.wandb_config import run_config
 
@@ -53,7 +52,7 @@ def run(arguments: Arguments) -> int:
         measured = measure(subject, lambda what: status.update(f"measuring {what}"))
     found = findings(target.name, measured, config.train_length)
     folder = target.path / "inspect"
-    index = write(folder, found, arguments.typed())
+    index = write(folder, found, arguments.command_line())
     called = RunDirectory(target.path.with_name(f"{target.name}-inspect"))
     mirror(tracker, called, folder, found, run_config(target, config))
     show(Console(), found, index)
@@ -61,7 +60,9 @@ def run(arguments: Arguments) -> int:
 
 
 def _asked(arguments: Arguments) -> DictConfig:
-    asked = OmegaConf.create(values_of("inspect", arguments.overrides, arguments.config_dirs))
+    asked = OmegaConf.create(
+        compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
+    )
     check_settings(asked, SETTINGS)
     if asked.windows < 1 or min(asked.lengths or [2]) < 2:
         raise ConfigError(
@@ -74,7 +75,7 @@ def _subject(
     target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console
 ) -> Subject:
     remedy = "train a run on the corpus as it is now"
-    data = own_data(config, remedy, console.print)
+    data = training_data(config, remedy, console.print)
     model = load_model(target, config, data.vocab_size, device_of(config))
     lengths = _lengths(model.encoding, config.train_length, asked.lengths)
     return Subject(

@@ -1,4 +1,4 @@
-"""Which command was asked for; errors become one message and an exit code."""
+"""The entry point: finds the command; errors become one message and an exit code."""
 
 import importlib
 import os
@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from posenc.cli.arguments import parse
-from posenc.cli.help import COMMANDS, help_of, overview
+from posenc.cli.help import COMMANDS, command_help, overview
 from posenc.config.errors import ConfigError, PosencError, did_you_mean
-from posenc.runs.files import DISK_FULL, is_disk_full
+from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when all went well, 2 for a bad request, 1 for a failed run."""
+    """Run a command; returns 0 on success, 2 for an invalid request, 1 for a failed run."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if not is_disk_full(error):
             raise
-        print(f"posenc {words[0]}: {DISK_FULL}", file=sys.stderr)
+        print(f"posenc {words[0]}: {DISK_FULL_MESSAGE}", file=sys.stderr)
         return PosencError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(command: str, words: list[str]) -> int:
     if command not in COMMANDS:
         hint = did_you_mean(command, COMMANDS)
-        raise ConfigError(f"there is no such command{hint}; there are {', '.join(COMMANDS)}")
+        raise ConfigError(f"unknown command{hint}; available: {', '.join(COMMANDS)}")
     if "--help" in words or "-h" in words:
-        print(help_of(command))
+        print(command_help(command))
         return 0
     # A console script does not have the current folder on its path; a user's own module is there.
     sys.path.insert(0, os.getcwd())

@@ -3,10 +3,10 @@
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import folder_of
+from posenc.cli.targets import experiment_folder
 from posenc.report.write_report import write_report
 
 
 def run(arguments: Arguments) -> int:
-    write_report(folder_of(arguments), Console(), strict="--strict" in arguments.flags)
+    write_report(experiment_folder(arguments), Console(), strict="--strict" in arguments.flags)
     return 0

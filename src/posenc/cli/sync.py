@@ -1,28 +1,28 @@
-"""`posenc sync`: bring W&B level with an experiment's folder."""
+"""`posenc sync`: upload what W&B lacks of an experiment."""
 
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.folder import folder_of
+from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError, RunError
-from posenc.runs.run_directory import runs_of
+from posenc.runs.run_directory import list_runs
 
 
 def run(arguments: Arguments) -> int:
     from posenc.tracking.upload import upload_figures, upload_run
 
-    folder, console = folder_of(arguments), Console(highlight=False)
-    runs = runs_of(folder)
+    folder, console = experiment_folder(arguments), Console(highlight=False)
+    runs = list_runs(folder)
     if not runs:
-        raise ConfigError(f"{folder} holds no runs; `posenc train` makes some")
-    for done, directory in enumerate(runs):
+        raise ConfigError(f"{folder} has no runs; posenc train makes some")
+    for uploaded, directory in enumerate(runs):
         try:
             console.print(f"{directory.name}: {upload_run(directory)}")
         except RunError as error:
             raise RunError(
-                f"{directory.name}: {error}; {done} of {len(runs)} runs are done, nothing is lost:"
-                f" the same command goes on from here"
+                f"{directory.name}: {error}; {uploaded} of {len(runs)} runs uploaded; rerun to"
+                f" continue"
             ) from None
     if upload_figures(folder):
-        console.print("the report's figures: uploaded")
+        console.print("figures of the report: uploaded")
     return 0

@@ -1,84 +1,82 @@
-"""`posenc train`: plan all runs, then see each of them to its end."""
+"""`posenc train`: overrides -> jobs -> plan -> launch -> summary."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from hydra._internal.callbacks import Callbacks
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.plugins import Plugins
-from hydra.types import HydraContext
-from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from posenc.benchmark.settings import OWN
 from posenc.cli.arguments import Arguments
-from posenc.config.compose import compose, hydra_at_conf
+from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.config.grids import compose_sweep, sweep_jobs
+from posenc.config.overrides import override_key
+from posenc.config.paths import options
 from posenc.runs.files import is_disk_full
-from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
-from posenc.sweeps.overrides import steering
-
-OWN_PLUGINS = {
-    "sweeper": ["hydra_plugins.posenc.sweeper.PosencSweeper"],
-    "launcher": [
-        "hydra_plugins.posenc.launcher.PoolLauncher",
-        "hydra_plugins.posenc.queues.LocalLauncher",
-        "hydra_plugins.posenc.queues.SlurmLauncher",
-        "hydra_plugins.posenc.queues.RayLauncher",
-    ],
-}
+from posenc.sweeps.launcher import Launcher, PlannedRun
+from posenc.sweeps.progress import plural
 
 
 def run(arguments: Arguments) -> int:
+    """Plan all runs, launch those that are not done, and summarize."""
     console = Console(stderr=True)
-    before: dict[str, Status] = {}
-    config = compose("train", steering(arguments.overrides), arguments.config_dirs, with_hydra=True)
-
-    if only_bench := [key for key in OWN if key in config]:
+    _check_hydra_overrides(arguments.overrides)
+    sweep = compose_sweep("train", arguments.overrides, arguments.config_dirs)
+    if benchmark_keys := [key for key in OWN if key in sweep]:
         raise ConfigError(
-            f"{', '.join(only_bench)}: only a benchmark has these; it is measured, not trained:"
-            f" posenc bench {' '.join(arguments.words)}"
+            f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
+            f" run posenc bench {' '.join(arguments.words)}"
         )
-    if not isinstance(config.retry, bool):
-        raise ConfigError(f"retry={config.retry} must be true or false")
-    for part, plugins in OWN_PLUGINS.items():
-        if config.hydra[part].get("_target_") not in plugins:
-            raise ConfigError(f"hydra/{part}: posenc has its own; leave it, or give one of conf/")
+    if not isinstance(sweep.retry, bool):
+        raise ConfigError(f"retry={sweep.retry} must be true or false")
+    if not sweep.hydra.launcher._target_.startswith("posenc."):
+        available = ", ".join(options("hydra/launcher", arguments.config_dirs))
+        raise ConfigError(f"hydra/launcher must be one of {available}")
+    launcher: Launcher = build(sweep.hydra.launcher, name="hydra.launcher")
+    jobs = sweep_jobs("train", arguments.overrides, arguments.config_dirs)
+    if "--cfg" in arguments.flags:
+        _print_configs(jobs, arguments)
+        return 0
 
-    here = get_class(config.hydra.launcher._target_).here
+    planned = _plan(jobs, arguments, launcher, console)
+    before = {run.name: run.run.status() for run in planned}
+    done = {"finished"} if sweep.retry else {"finished", "failed"}
+    due = [run for run in planned if before[run.name].state not in done]
+    if due:
+        launcher.launch(due, sum(status.state == "finished" for status in before.values()))
+    outcomes = {run.name: run.run.status() for run in planned}
+    return _summarize(outcomes, before, Path(sweep.outputs_dir) / sweep.name, console)
 
-    def planned(jobs: Sequence[Sequence[str]]) -> list[list[str]]:
-        planned_jobs = _plan(jobs, arguments, console, here)
-        for path, *_ in planned_jobs:
-            before[Path(path).name] = RunDirectory(Path(path)).status()
-        return planned_jobs
 
-    with hydra_at_conf():
-        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks())
-        sweeper: Any = Plugins.instance().instantiate_sweeper(
-            config=config, hydra_context=context, task_function=planned
-        )
-        outcomes: dict[str, Status] = sweeper.sweep(list(arguments.overrides))
-    return _conclude(outcomes, before, config, console)
+def _check_hydra_overrides(overrides: Sequence[str]) -> None:
+    """Only the launcher is configured through `hydra`; posenc expands sweeps itself."""
+    for override in overrides:
+        key = override_key(override)
+        allowed = key == "hydra/launcher" or key.startswith("hydra.launcher.")
+        if key.startswith(("hydra.", "hydra/")) and not allowed:
+            raise ConfigError(
+                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* do"
+            )
+
+
+def _print_configs(jobs: Sequence[Sequence[str]], arguments: Arguments) -> None:
+    from posenc.jobs.job_config import compose_job
+
+    for overrides in jobs:
+        print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs)))
 
 
 def _plan(
-    jobs: Sequence[Sequence[str]], arguments: Arguments, console: Console, here: bool
-) -> list[list[str]]:
-    """The arguments of every job's process: its run directory, and the modules it may import."""
-    from posenc.sweeps.plan import plan, resolved
+    jobs: Sequence[Sequence[str]], arguments: Arguments, launcher: Launcher, console: Console
+) -> list[PlannedRun]:
+    from posenc.sweeps.plan import plan
 
-    if "--cfg" in arguments.flags:
-        for overrides in jobs:
-            print(OmegaConf.to_yaml(resolved(overrides, arguments.config_dirs)))
-        return []
-    with console.status("checking every configuration and preparing the data") as status:
+    command = arguments.command_line()
+    with console.status("validating configurations and preparing data") as status:
         try:
-            typed = arguments.typed()
-            planned = plan(jobs, arguments.config_dirs, typed, status.update, here=here)
+            return plan(jobs, arguments.config_dirs, command, status.update, local=launcher.local)
         except OSError as error:
             if is_disk_full(error):
                 raise
@@ -86,24 +84,20 @@ def _plan(
                 f"{error.filename or 'a file'}: {error.strerror or error}; give another path"
                 f" (runs go to outputs_dir, prepared data to cache_dir)"
             ) from None
-    return [
-        [str(job.run.path), *(word for name in job.config.modules for word in ("--module", name))]
-        for job in planned
-    ]
 
 
-def _conclude(
-    outcomes: dict[str, Status], before: dict[str, Status], config: DictConfig, console: Console
+def _summarize(
+    outcomes: dict[str, Status], before: dict[str, Status], folder: Path, console: Console
 ) -> int:
-    """0 when every run is finished; the launcher's view has said how those ended that it ran."""
+    """Print what was not run and what to do next; returns 0 if every run is finished."""
     for name, status in outcomes.items():
         if status.state == "failed" and status == before[name]:
-            console.print(f"left alone: {name}, which failed: {status.error}", markup=False)
-            console.print("retry=true runs it again")
+            console.print(f"skipped {name}, which failed: {status.error}", markup=False)
+            console.print("add retry=true to rerun it")
     if any(status.state != "finished" for status in outcomes.values()):
         return 1
-    if outcomes:
-        folder = Path(config.outputs_dir) / config.name
-        console.print(f"all {len(outcomes)} runs are finished in {folder}", highlight=False)
-        console.print(f"see them: posenc report name={config.name}", highlight=False)
+    runs = plural(len(outcomes), "run")
+    console.print(
+        f"{runs} finished ({folder}). Next: posenc report name={folder.name}", highlight=False
+    )
     return 0

@@ -1,1 +1,1 @@
-"""Composing, checking and naming what is to be run. Imports neither torch nor Lightning."""
+"""Composition, validation and identity of configurations; imports neither torch nor Lightning."""

@@ -1,4 +1,4 @@
-"""Building objects from configuration nodes: only what may be built, with only what it takes."""
+"""Instantiation of configuration nodes: only trusted targets, only valid arguments."""
 
 import importlib
 import inspect
@@ -9,23 +9,23 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.types import fits
+from posenc.config.values import matches_type
 
 DIRECTIVES = {"_target_", "_partial_"}
 
 
 def build(
-    node: DictConfig, *facts: Any, name: str, modules: Sequence[str] = (), **more: Any
+    node: DictConfig, *args: Any, name: str, modules: Sequence[str] = (), **kwargs: Any
 ) -> Any:
-    """The object that `node` describes, with `facts` of the host as its first arguments.
+    """Instantiate `node` with `args` as its first positional arguments.
 
-    `name` is the node's key, for messages; `modules` the modules outside posenc that may be
-    named by a `_target_`. Every target, at any depth, is checked before anything is imported,
-    every knob and type before anything is built. What a constructor refuses becomes a ConfigError.
+    `name` is the node's key, for messages; `modules` are modules outside posenc that a `_target_`
+    may name. Targets at any depth are checked before anything is imported, names and types of
+    arguments before anything is built. An exception of a constructor becomes a ConfigError.
     """
-    check(node, name=name, modules=modules, given=len(facts), more=more)
+    check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
-        return instantiate(node, *facts, _convert_="all", **more)
+        return instantiate(node, *args, _convert_="all", **kwargs)
     except Exception as error:
         cause = error.__cause__ or error
         if isinstance(cause, ConfigError):
@@ -39,82 +39,84 @@ def check(
     *,
     name: str,
     modules: Sequence[str] = (),
-    given: int = 0,
-    more: Collection[str] = (),
+    num_args: int = 0,
+    kwargs: Collection[str] = (),
 ) -> None:
-    """Refuse targets of others, unknown knobs, missing knobs and values of a wrong type."""
+    """Raise ConfigError for untrusted targets and for unknown, missing or mistyped arguments.
+
+    `num_args` positional arguments and those named in `kwargs` are supplied by `build`.
+    """
     if not isinstance(node, DictConfig):
-        raise ConfigError(f"{name}={node!r} says nothing to build; give one of the group's options")
-    _refuse_strangers(node, name, modules)
-    knobs = {key: node[key] for key in node if key not in DIRECTIVES}
-    for key, child in knobs.items():
+        raise ConfigError(f"{name}={node!r} has no _target_; give one of the group's options")
+    _check_targets(node, name, modules)
+    values = {key: node[key] for key in node if key not in DIRECTIVES}
+    for key, child in values.items():
         if isinstance(child, DictConfig) and "_target_" in child:
             check(child, name=f"{name}.{key}", modules=modules)
     parameters = _parameters(node, name)
-    free = list(parameters)[given:]
-    for key, value in knobs.items():
-        if key not in free:
-            there = f"there are {', '.join(free)}" if free else "it takes none"
-            raise ConfigError(
-                f"{name}.{key}: there is no such knob{did_you_mean(str(key), free)}; {there}"
-            )
+    configurable = list(parameters)[num_args:]
+    for key, value in values.items():
+        if key not in configurable:
+            available = f"available: {', '.join(configurable)}" if configurable else "it has none"
+            hint = did_you_mean(str(key), configurable)
+            raise ConfigError(f"unknown parameter {name}.{key}{hint}; {available}")
         _check_value(f"{name}.{key}", value, parameters[key][1])
-    given_by_name = knobs.keys() | set(more)
-    missing = [key for key in free if parameters[key][0] and key not in given_by_name]
+    supplied = values.keys() | set(kwargs)
+    missing = [key for key in configurable if parameters[key][0] and key not in supplied]
     if missing and not node.get("_partial_", False):
         raise ConfigError(f"{name}: {', '.join(missing)} missing; give {name}.{missing[0]}=...")
 
 
 def target(node: DictConfig, name: str) -> Callable[..., Any]:
-    """The class or function that a node's `_target_` names; ConfigError where it is not there."""
+    """Import the class or function that a node's `_target_` names; ConfigError if impossible."""
     path = str(node["_target_"])
     module, _, attribute = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever a module of the user's own raises while it is imported
+        imported = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a user's module may raise anything while it is imported
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
         ) from None
-    if not callable(found):
-        raise ConfigError(f"{name}._target_={path} is no class or function")
-    return found
+    if not callable(imported):
+        raise ConfigError(f"{name}._target_={path} is not a class or function")
+    return imported
 
 
-def targets(node: Any) -> Iterator[str]:
-    """Every `_target_` in a node, in mappings and lists of any depth."""
+def user_modules(config: Any) -> set[str]:
+    """Return the top-level modules outside posenc that targets of a plain config name."""
+    return {path.split(".")[0] for path in _targets(config)} - {"posenc", ""}
+
+
+def _targets(node: Any) -> Iterator[str]:
+    """Yield every `_target_` in nested mappings and lists."""
     if isinstance(node, dict):
         if "_target_" in node:
             yield str(node["_target_"])
         node = list(node.values())
     if isinstance(node, list):
         for child in node:
-            yield from targets(child)
+            yield from _targets(child)
 
 
-def own_modules(config: Any) -> set[str]:
-    """Modules outside posenc that the person's own overrides or YAMLs build from."""
-    return {path.split(".")[0] for path in targets(config)} - {"posenc", ""}
-
-
-def _refuse_strangers(node: DictConfig, name: str, modules: Sequence[str]) -> None:
+def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:
     plain = OmegaConf.to_container(node, resolve=True)
     if "_target_" not in node:
-        raise ConfigError(f"{name}: no _target_ says what to build")
+        raise ConfigError(f"{name} has no _target_")
     if "'_args_'" in repr(plain):
-        raise ConfigError(f"{name}: _args_ is not supported; name the knobs")
+        raise ConfigError(f"{name}: _args_ is not supported; name the parameters")
     allowed = ["posenc", *modules]
-    for path in targets(plain):
+    for path in _targets(plain):
         module = path.rpartition(".")[0]
         if not any(module == root or module.startswith(f"{root}.") for root in allowed):
             remedy = f"modules='[{module.split('.')[0]}]'" if module else "module.Class"
             raise ConfigError(
-                f"{name}: _target_={path} lies outside {', '.join(allowed)}; if you trust it,"
+                f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
                 f" give {remedy}"
             )
 
 
 def _parameters(node: DictConfig, name: str) -> dict[str, tuple[bool, Any]]:
-    """Name -> (required, annotation) of what the target takes."""
+    """Return (required, annotation) for each parameter of a node's target."""
     function = target(node, name)
     hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
     return {
@@ -127,11 +129,11 @@ def _check_value(key: str, value: Any, annotation: Any) -> None:
     if isinstance(value, DictConfig) and "_target_" in value:
         return
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    if fits(plain, annotation):
+    if matches_type(plain, annotation):
         return
     if get_origin(annotation) is Literal:
         choices = [str(choice) for choice in get_args(annotation)]
         hint = did_you_mean(str(plain), choices)
         raise ConfigError(f"{key}={plain!r} must be one of {', '.join(choices)}{hint}")
-    wanted = getattr(annotation, "__name__", None) or str(annotation)
-    raise ConfigError(f"{key}={plain!r} must be of type {wanted}")
+    type_name = getattr(annotation, "__name__", None) or str(annotation)
+    raise ConfigError(f"{key}={plain!r} must be of type {type_name}")

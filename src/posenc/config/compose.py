@@ -1,15 +1,13 @@
-"""Hydra composes; what goes wrong is told in one message."""
+"""Composition with Hydra; each of its errors becomes one message for the user."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import (
     ConfigCompositionException,
     HydraException,
@@ -19,13 +17,12 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import ConfigError
-from posenc.config.explain import first_line, key_of, unknown_key, unknown_option, unreadable
-from posenc.config.keys import leaves
-from posenc.config.numbers import nonfinite
+from posenc.config.errors import ConfigError, did_you_mean, first_line
+from posenc.config.overrides import override_key, parse, unparsable_override
 from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
+"""The mutually exclusive ways to give evaluation lengths."""
 
 
 def compose(
@@ -35,74 +32,88 @@ def compose(
     *,
     with_hydra: bool = False,
 ) -> DictConfig:
-    """The configuration of `command` (the name of a file in `conf/`) under `overrides`.
+    """Return the configuration of `command` (a file in `conf/`) under `overrides`, unresolved.
 
-    `config_dirs` are searched before `conf/`. Raises ConfigError for everything that a person
-    can get wrong: grammar, unknown groups, options and keys, unresolvable interpolations.
+    `config_dirs` are searched before `conf/`. Raises ConfigError for invalid syntax, unknown
+    groups, options and keys, and whatever else Hydra rejects.
     """
-    search = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
-    complete = [*(search if config_dirs else []), *_one_length_key(overrides)]
-    _refuse_no_option(overrides, config_dirs)
-
-    def keys_under(chosen: Sequence[str]) -> list[str]:
-        return leaves(compose(command, chosen, config_dirs))
-
-    with hydra_at_conf():
+    searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
+    complete = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
+    _check_options(overrides, config_dirs)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
         try:
             return hydra_compose(command, overrides=complete, return_hydra_config=with_hydra)
         except MissingConfigException as error:
-            raise unknown_option(error) from None
+            raise _unknown_option(error) from None
         except ConfigCompositionException as error:
-            raise unknown_key(error, overrides, keys_under) from None
+            composition_error = error
         except OverrideParseException as error:
-            raise unreadable(error) from None
+            raise unparsable_override(error) from None
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
+    raise _unknown_key(composition_error, command, overrides, config_dirs)
 
 
-@contextmanager
-def hydra_at_conf() -> Iterator[None]:
-    """Hydra initialised at `conf/`, and cleared again."""
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
-        yield
+def keys(config: DictConfig) -> list[str]:
+    """Return every key of a configuration as a dotted path."""
+    return _paths("", OmegaConf.to_container(config, resolve=False))[1:]
 
 
-def resolve(config: DictConfig) -> Any:
-    """A configuration as plain mappings and lists, its interpolations resolved.
-
-    ConfigError for what is missing, cannot be resolved, or is no finite number.
-    """
-    try:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
-    for key, value in nonfinite(plain):
-        raise ConfigError(f"{key}={value} must be a finite number")
-    return plain
-
-
-def parse(overrides: Sequence[str]) -> list:
-    """The overrides as Hydra's parser reads them; ConfigError where it cannot."""
-    try:
-        return OverridesParser.create().parse_overrides(list(overrides))
-    except OverrideParseException as error:
-        raise unreadable(error) from None
-
-
-def _refuse_no_option(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
-    """ConfigError for a group that is given what cannot be the name of an option."""
+def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
+    """Raise ConfigError for a config group set to something that cannot be an option's name."""
     for override in parse(overrides):
-        group, named = override.key_or_group, isinstance(override.value(), str | list)
-        if group in groups() and not named and not override.is_delete():
-            there = ", ".join(options(group, list(config_dirs)))
-            raise ConfigError(f"{override.input_line}: give one of {there}")
+        group, is_name = override.key_or_group, isinstance(override.value(), str | list)
+        if group in groups() and not is_name and not override.is_delete():
+            available = ", ".join(options(group, config_dirs))
+            raise ConfigError(f"{override.input_line}: give one of {available}")
 
 
-def _one_length_key(overrides: Sequence[str]) -> list[str]:
-    """Naming one of the three ways to give evaluation lengths puts the other two away."""
-    named = [key for key in LENGTH_KEYS if any(key_of(o) == key for o in overrides)]
-    if len(named) > 1:
-        raise ConfigError(f"{' and '.join(named)} are given together; give one of them")
-    others = [f"{key}=null" for key in LENGTH_KEYS if named and key not in named]
-    return [*others, *overrides]
+def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
+    """Reset the other two length keys when the user gives one of them."""
+    given = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} are mutually exclusive; give one of them")
+    resets = [f"{key}=null" for key in LENGTH_KEYS if given and key not in given]
+    return [*resets, *overrides]
+
+
+def _unknown_option(error: MissingConfigException) -> ConfigError:
+    missing = error.missing_cfg_file or ""
+    group, _, option = missing.rpartition("/")
+    available = list(error.options or [])
+    if not available:
+        return ConfigError(first_line(error))
+    return ConfigError(
+        f"{group}={option}: unknown option{did_you_mean(option, available)};"
+        f" available: {', '.join(available)}"
+    )
+
+
+def _unknown_key(
+    error: ConfigCompositionException,
+    command: str,
+    overrides: Sequence[str],
+    config_dirs: Sequence[Path],
+) -> ConfigError:
+    """Name the unknown key and the nearest keys under the options that the user chose."""
+    match = re.search(
+        r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
+    )
+    if match is None or str(error).startswith("In '"):  # an override in a YAML's own defaults
+        return ConfigError(first_line(error))
+    key = match.group(1)
+    choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
+    known = [*groups(), *keys(compose(command, choices, config_dirs))]
+    hint = did_you_mean(key, [name for name in known if name != key])
+    under = next((f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")), "")
+    return ConfigError(
+        f"unknown key {key}{under}{hint}; `posenc train --cfg` prints every key of train"
+    )
+
+
+def _paths(path: str, node: object) -> list[str]:
+    if not isinstance(node, dict):
+        return [path]
+    children = [_paths(f"{path}.{key}".lstrip("."), child) for key, child in node.items()]
+    return [path, *(leaf for leaves in children for leaf in leaves)]

@@ -1,36 +1,41 @@
-"""What a person is told when something they asked for cannot be done."""
+"""Exceptions whose message is for the user: the command line prints it and exits."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class PosencError(Exception):
-    """A failure with a message for people; the command line prints it alone and exits."""
+    """A failure that the message explains completely; no traceback is printed."""
 
     exit_code = 1
 
 
 class ConfigError(PosencError):
-    """The request itself is wrong: nothing was started. The message names value, limit, remedy."""
+    """The request is invalid and nothing was started. The message has value, limit and remedy."""
 
     exit_code = 2
 
 
 class RunError(PosencError):
-    """A run could not go on although its configuration was sound."""
+    """A run with a valid configuration failed."""
 
 
 def one_line(text: object) -> str:
-    """What is said, by an error for one, without line breaks."""
+    """Return `text` as a string without line breaks."""
     return " ".join(str(text).split())
 
 
-def named(error: BaseException) -> str:
-    """An error's kind and what it says, in one line."""
+def describe_error(error: BaseException) -> str:
+    """Return an exception's type and message in one line."""
     return one_line(f"{type(error).__name__}: {error}")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """` (nearest: a, b)` for the options that look like `name`, or an empty string."""
+    """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string."""
     nearest = get_close_matches(name, list(dict.fromkeys(options)), n=3, cutoff=0.5)
     return f" (nearest: {', '.join(nearest)})" if nearest else ""

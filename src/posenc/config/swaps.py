@@ -1,4 +1,4 @@
-"""Which exchanges of the encoding's length-dependent part are measured, and how each is written."""
+"""Evaluation swaps: which length-dependent parts of an encoding are exchanged, and their names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,58 +8,60 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.config.numbers import canonical
 from posenc.config.paths import options
+from posenc.config.values import canonical
 
 GROUP, NONE = "evaluation/swap", "none"
 
 
-def settle_swaps(config: DictConfig, choice: str | None, config_dirs: Sequence[Path]) -> None:
-    """Bring `evaluation.swap`, the `choice` of its group, and the list `evaluation.swaps` to one
-    form: `evaluation.swaps` as a mapping of texts to what they name, `none` to null.
+def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequence[Path]) -> None:
+    """Merge `evaluation.swap` and `evaluation.swaps` into one mapping, `evaluation.swaps`.
 
-    A text is an option and those of its knobs that differ from the option's own, such as
-    `yarn factor=4`; ConfigError for one that cannot be read.
+    Its keys are names such as `yarn factor=4`: an option of the group and those parameters that
+    differ from the option's own. Its values are configuration nodes, null for `none`. `choice` is
+    the chosen option of the group. Raises ConfigError for a name that cannot be parsed.
     """
-    asked = config.evaluation
-    if asked.swap is not None:
-        there = ", ".join(options(GROUP, list(config_dirs)))
-        if choice is None or not OmegaConf.is_dict(asked.swap):
-            raise ConfigError(f"evaluation.swap={asked.swap}: give {GROUP}= one of {there}")
-        if asked.swaps is not None:
-            raise ConfigError(f"{GROUP} and evaluation.swaps are given together; give one of them")
-        nodes = {_text(choice, asked.swap, config_dirs): asked.swap}
-    elif OmegaConf.is_list(asked.swaps):
-        nodes = dict(_read(str(entry), config_dirs) for entry in asked.swaps)
+    evaluation = config.evaluation
+    if evaluation.swap is not None:
+        if choice is None or not OmegaConf.is_dict(evaluation.swap):
+            available = ", ".join(options(GROUP, config_dirs))
+            raise ConfigError(
+                f"evaluation.swap={evaluation.swap}: give {GROUP}= one of {available}"
+            )
+        if evaluation.swaps is not None:
+            raise ConfigError(f"{GROUP} and evaluation.swaps are mutually exclusive; give one")
+        nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
+    elif OmegaConf.is_list(evaluation.swaps):
+        nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)
     else:
         return
     config.evaluation.update({"swap": None, "swaps": nodes})
 
 
-def swaps_of(config: DictConfig) -> dict[str | None, DictConfig | None]:
-    """The swaps to measure under by their text; None is the run's own encoding."""
+def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:
+    """Return the swaps to evaluate by name; None stands for the run's own encoding."""
     swaps = config.evaluation.swaps
     if swaps is None:
         return {None: None}
-    return {None if text == NONE else text: node for text, node in swaps.items()}
+    return {None if name == NONE else name: node for name, node in swaps.items()}
 
 
-def _read(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfig | None]:
-    """`yarn factor=4` as its canonical text and its node."""
-    name, *knobs = entry.split() or [""]
-    if name == NONE and not knobs:
+def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfig | None]:
+    """Parse `yarn factor=4` into its canonical name and its configuration node."""
+    option, *parameters = entry.split() or [""]
+    if option == NONE and not parameters:
         return NONE, None
-    node = _node(name, knobs, config_dirs)
-    return _text(name, node, config_dirs), node
+    node = _swap_node(option, parameters, config_dirs)
+    return _swap_name(option, node, config_dirs), node
 
 
-def _text(name: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
-    own: Any = canonical(OmegaConf.to_container(_node(name, [], config_dirs)))
-    given: Any = canonical(OmegaConf.to_container(node, resolve=True))
-    knobs = [f"{key}={value}" for key, value in given.items() if value != own.get(key)]
-    return " ".join([name, *sorted(knobs)])
+def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
+    defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
+    values: Any = canonical(OmegaConf.to_container(node, resolve=True))
+    changed = [f"{key}={value}" for key, value in values.items() if value != defaults.get(key)]
+    return " ".join([option, *sorted(changed)])
 
 
-def _node(name: str, knobs: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
-    overrides = [f"{GROUP}={name}", *(f"evaluation.swap.{knob}" for knob in knobs)]
+def _swap_node(option: str, parameters: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
+    overrides = [f"{GROUP}={option}", *(f"evaluation.swap.{p}" for p in parameters)]
     return compose("evaluate", overrides, config_dirs).evaluation.swap

@@ -1,43 +1,43 @@
-"""From a command's overrides to plain values, ready to be checked and built from."""
+"""Plain values of a configuration: their types, and one form for every number."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import math
+from collections.abc import Iterator
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
-from posenc.config.compose import compose, resolve
-from posenc.config.keys import refuse_strangers
-from posenc.config.numbers import canonical
-from posenc.config.swaps import GROUP, settle_swaps
+from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 
-def values_of(
-    command: str,
-    overrides: Sequence[str],
-    config_dirs: Sequence[Path],
-    known: DictConfig | None = None,
-    *,
-    only_known: bool = False,
-) -> dict[str, Any]:
-    """What `overrides` compose to: interpolations resolved, swaps settled, numbers canonical.
+def matches_type(value: Any, annotation: Any) -> bool:
+    """Whether `value` has the annotated type; a bool is not a number, and numbers are finite."""
+    if next(nonfinite(value), None) or (isinstance(value, bool) and not _accepts_bool(annotation)):
+        return False
+    try:
+        check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
+    except TypeCheckError:
+        return False
+    return True
 
-    `choices` among the values are the options of the groups that have one. `known` is what no
-    overrides compose to, where the caller has it at hand; with `only_known`, other keys at the top
-    are left out. ConfigError for those that nothing reads, and for what `compose` and `resolve`
-    refuse.
-    """
-    known = known or compose(command, [], config_dirs)
-    composed = compose(command, overrides, config_dirs, with_hydra=True)
-    choices = composed.hydra.runtime.choices
-    if "evaluation" in known:
-        settle_swaps(composed, choices.get(GROUP), config_dirs)
-    kept = [key for key in composed if (key in known if only_known else key != "hydra")]
-    values = canonical(resolve(OmegaConf.masked_copy(composed, kept)))
-    refuse_strangers(OmegaConf.create(values), known)
-    chosen = {
-        group: option
-        for group, option in choices.items()
-        if option is not None and not group.startswith("hydra/")
-    }
-    return {**values, "choices": chosen}
+
+def canonical(value: Any) -> Any:
+    """Return `value` with whole floats as integers, so that 5e6 and 5000000 name the same run."""
+    if isinstance(value, dict):
+        return {key: canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [canonical(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def nonfinite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the dotted path and value of every NaN and infinity in nested containers."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from nonfinite(item, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield path, value
+
+
+def _accepts_bool(annotation: Any) -> bool:
+    return annotation is Any or "bool" in str(annotation)

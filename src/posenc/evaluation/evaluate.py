@@ -9,8 +9,8 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.config.settings import steps_of
-from posenc.config.swaps import swaps_of
+from posenc.config.steps import training_steps
+from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
@@ -20,9 +20,8 @@ from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget, Windows
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
-from posenc.runs.environment import rank
+from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.evaluation_rows import merge_positions, merge_rows, positions_name
-from posenc.runs.memory import peak_megabytes
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -74,7 +73,7 @@ def load_model(
 ) -> Decoder:
     """Return the run's model with its final weights; RunError if there is no intact checkpoint."""
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
-    step, total = checkpoint.step if checkpoint else 0, steps_of(config).total
+    step, total = checkpoint.step if checkpoint else 0, training_steps(config).total
     if checkpoint is None or step < total:
         raise RunError(
             f"{run.name} has an intact checkpoint of step {step} of {total}; finish its training"
@@ -123,7 +122,7 @@ def row(
 
 def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
     """Return the run's own encoding, or the one that the request's swap makes of it."""
-    swap = swaps_of(config)[request.swap]
+    swap = evaluation_swaps(config)[request.swap]
     if request.swap is None or swap is None:
         return own
     return swap_encoding(own, config, request.swap, swap, request.length)

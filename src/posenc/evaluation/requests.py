@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from posenc.config.settings import evaluation_lengths
-from posenc.config.swaps import swaps_of
+from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols import PROTOCOLS, Protocol
 from posenc.evaluation.protocols.tasks import TaskWindows
@@ -47,7 +47,7 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     keys = []
-    for swap, length, name in product(swaps_of(config), lengths, evaluation.protocols):
+    for swap, length, name in product(evaluation_swaps(config), lengths, evaluation.protocols):
         protocol = PROTOCOLS[name]
         keys.append(
             {

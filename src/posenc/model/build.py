@@ -37,7 +37,7 @@ def _assembled(config: DictConfig, vocabulary: int, encoding: Encoding) -> Decod
 
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     """The encoding, its own parameters drawn from the run's seed."""
-    check(config.model, name="model", modules=modules, given=3)
+    check(config.model, name="model", modules=modules, num_args=3)
     try:
         geometry = Geometry(
             width=config.model.width,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.types import fits
+from posenc.config.values import matches_type
 from posenc.report.claim import CONFIDENCE, Claim, Clause, Length, TrainLengths, Value
 from posenc.report.claim_selectors import check_options, parse_value
 from posenc.report.comparisons import COMPARISONS
@@ -59,7 +59,7 @@ def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -
 
 def require_number(value: Any, low: float, high: float, name: str) -> float:
     """Return a number from `low` to below `high`; raise ConfigError for another value."""
-    if not fits(value, float) or not low <= value < high:
+    if not matches_type(value, float) or not low <= value < high:
         limit = f"from {low:g}" + ("" if high == INFINITY else f" to below {high:g}")
         raise ConfigError(f"{name}: {value!r} must be a number {limit}")
     return float(value)
@@ -67,7 +67,7 @@ def require_number(value: Any, low: float, high: float, name: str) -> float:
 
 def require_tokens(value: Any, name: str) -> int:
     """Return a length in tokens; raise ConfigError for another value."""
-    if not fits(value, int) or value < 1:
+    if not matches_type(value, int) or value < 1:
         raise ConfigError(f"{name}: {value!r} must be a whole number of tokens, 1 or more")
     return value
 
@@ -132,7 +132,7 @@ def _right(item: Any, left: Value, where: Mapping[str, Any], name: str) -> Value
         return right
     if left.quantity.name == "length_of_minimum":
         return Length.parse(item, name)
-    if not fits(item, float) or (left.quantity.ratio and item <= 0):
+    if not matches_type(item, float) or (left.quantity.ratio and item <= 0):
         above = " above 0" if left.quantity.ratio else ""
         raise ConfigError(f"{name}: {item!r} must be a quantity or a number{above}")
     return float(item)

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.identity import IDENTITY_FIELDS
-from posenc.config.numbers import canonical
 from posenc.config.paths import groups, options
 from posenc.config.settings import SPLITS
+from posenc.config.values import canonical
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import LONGEST, Length, Value
 from posenc.report.quantities import Quantity

@@ -18,7 +18,7 @@ from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import read_positions
 from posenc.runs.files import read_json, read_lines
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 
 
@@ -88,7 +88,7 @@ def read_experiment(folder: Path) -> Experiment:
 
     Raises ConfigError where it holds no runs, RunError where none has been evaluated.
     """
-    directories = runs_of(folder)
+    directories = list_runs(folder)
     if not directories:
         raise ConfigError(_no_runs(folder))
     configs: list[Any] = [OmegaConf.to_container(d.config(), resolve=True) for d in directories]
@@ -116,7 +116,7 @@ def read_experiment(folder: Path) -> Experiment:
 
 def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Run:
     status = directory.status()
-    status = status.but(error=_portable(status.error or "") or None)
+    status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     metrics: dict[str, float] = {}
     for row in directory.metrics():

@@ -1,1 +1,1 @@
-"""A run's record on disk: the truth that every other view is made from."""
+"""Runs on disk: their directories, statuses, metrics and evaluation rows; the source of truth."""

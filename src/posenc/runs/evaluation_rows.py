@@ -1,4 +1,4 @@
-"""`evaluation.json` and `loss_by_position.npz`: what was measured on a checkpoint."""
+"""`evaluation.json` and `loss_by_position.npz`: the measurements of a checkpoint."""
 
 import io
 import zipfile
@@ -15,7 +15,7 @@ KEY = ("data", "split", "protocol", "length", "stride", "swap")
 
 
 def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row measures; measuring it again replaces the row."""
+    """Return what a row measures; a new row with the same key replaces it."""
     return tuple(row[name] for name in KEY)
 
 
@@ -24,7 +24,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add `rows` to the file, each in place of the row with its key, under a lock."""
+    """Add `rows` to the file under a lock; each replaces the row with its key."""
     with lock(path.with_name(f".{path.name}.lock"), wait=True):
         merged = {row_key(row): row for row in read_rows(path)}
         merged.update({row_key(row): row for row in rows})
@@ -35,7 +35,7 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def positions_name(row: dict[str, Any]) -> str:
-    """What a row's arrays are called in the npz, before `.sum` and `.count`."""
+    """Return the name of a row's arrays in the npz, without `.sum` or `.count`."""
     swap = "" if row["swap"] is None else f".{row['swap']}"
     return f"{row['data']}.{row['split']}.{row['length']}{swap}"
 
@@ -51,7 +51,7 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
 
 
 def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Add arrays named `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing namesakes."""
+    """Add arrays `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing existing ones."""
     with lock(path.with_name(f".{path.name}.lock"), wait=True):
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})

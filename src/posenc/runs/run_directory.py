@@ -1,4 +1,4 @@
-"""Where everything of a run lies."""
+"""The files of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,13 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, first_line
 from posenc.runs.evaluation_rows import read_rows
 from posenc.runs.files import read_lines
 from posenc.runs.lock import is_locked
 from posenc.runs.status import Status
 
-FROZEN = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
+FROZEN_TYPES = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
 
 
 class RunDirectory:
@@ -34,26 +34,34 @@ class RunDirectory:
         self.lock_file = path / ".lock"
 
     def config(self) -> DictConfig:
-        """The frozen configuration; RunError where the file is damaged or none of posenc's."""
+        """Read the configuration that was frozen when the run was planned.
+
+        Raises RunError if it is damaged, was not written by posenc, or is of version 0.1.
+        """
         try:
             config = OmegaConf.load(self.config_file)
         except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
-            first = str(error).split("\n", 1)[0]
-            raise RunError(f"{self.config_file} cannot be read ({first})") from None
-        if not isinstance(config, DictConfig) or not _planned(config):
-            raise RunError(f"{self.config_file} is no configuration of a planned run")
-        if key := _interpolation(config):
+            raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
+        if not isinstance(config, DictConfig) or not _is_planned(config):
+            raise RunError(f"{self.config_file} is not the configuration of a planned run")
+        if config.frozen.posenc.startswith("0.1."):
             raise RunError(
-                f"{self.config_file}: {key} is an interpolation, which a frozen configuration has"
-                f" none of: it could read this machine's environment"
+                f"{self.path} was made by posenc {config.frozen.posenc}, whose settings have other"
+                f" names; train it again with this version"
+            )
+        if key := _find_interpolation(config):
+            raise RunError(
+                f"{self.config_file}: {key} is an interpolation, which could read this machine's"
+                f" environment; the configuration of a planned run has none"
             )
         return config
 
     def status(self) -> Status:
-        """The status; a run that says it is running while nobody holds its lock was cut off."""
+        """Read the status; a running run whose lock nobody holds was interrupted."""
         status = Status.read(self.status_file)
         if status.state == "running" and not is_locked(self.lock_file):
-            return status.but(state="interrupted", error=status.error or "its process was killed")
+            error = status.error or "its process was killed"
+            return status.replace(state="interrupted", error=error)
         return status
 
     def rows(self) -> list[dict[str, Any]]:
@@ -65,29 +73,36 @@ class RunDirectory:
     def timing(self) -> list[dict[str, Any]]:
         return read_lines(self.timing_file)
 
+    def last_log_line(self) -> str:
+        """Return the last line of `run.log` that is not empty."""
+        lines = self.log_file.read_text(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
-def _planned(config: DictConfig) -> bool:
-    """Whether all is in it that planning a run leaves there."""
+
+def list_runs(folder: Path) -> list[RunDirectory]:
+    """Return every run in an experiment's folder, by name."""
+    return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
+
+
+def _is_planned(config: DictConfig) -> bool:
+    """Whether a configuration has everything that planning writes."""
     if not OmegaConf.is_dict(config.get("choices")):
         return False
     frozen = config.get("frozen")
     if not OmegaConf.is_dict(frozen) or not OmegaConf.is_list(frozen.get("lengths")):
         return False
-    return all(isinstance(frozen.get(key), kind) for key, kind in FROZEN.items())
+    return all(isinstance(frozen.get(key), kind) for key, kind in FROZEN_TYPES.items())
 
 
-def _interpolation(config: Any, path: str = "") -> str | None:
-    """The path of a value that is yet to be resolved, in mappings and lists of any depth."""
+def _find_interpolation(config: Any, path: str = "") -> str | None:
+    """Return the path of an interpolation in nested mappings and lists."""
     keys = list(config) if OmegaConf.is_dict(config) else range(len(config))
     for key in keys:
-        here = f"{path}.{key}".lstrip(".")
+        child = f"{path}.{key}".lstrip(".")
         if OmegaConf.is_interpolation(config, key):
-            return here
-        if OmegaConf.is_config(config[key]) and (found := _interpolation(config[key], here)):
-            return found
+            return child
+        if OmegaConf.is_config(config[key]) and (
+            interpolation := _find_interpolation(config[key], child)
+        ):
+            return interpolation
     return None
-
-
-def runs_of(folder: Path) -> list[RunDirectory]:
-    """Every run below an experiment's folder, by name."""
-    return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]

@@ -1,5 +1,6 @@
-"""What state a run is in: `status.json`, the file that tells the truth when exit codes lie."""
+"""`status.json`: the state of a run, and the progress that a running job writes to it."""
 
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -7,15 +8,17 @@ from typing import Any, Literal
 from posenc.runs.files import read_json, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
+WRITE_SECONDS = 1.0
+"""Progress is written at most this often."""
 
 
 @dataclass(frozen=True)
 class ResolvedSettings:
-    """What a run resolved when its training began, which is kept when it resumes.
+    """Settings that a run resolves when its training starts and keeps when it resumes.
 
-    These settings may change the last bits of a result, but are not part of a run's identity.
-    `code` is a digest of the package's source, `threads` the number of CPU threads, `device` cpu or
-    cuda, `micro_batch_tokens` None for a whole batch, `parameters` the model's parameter count.
+    They may change the last bits of a result, but are not part of a run's identity. `code` is a
+    digest of the package's source, `threads` the number of CPU threads, `device` cpu or cuda,
+    `micro_batch_tokens` None for a whole batch, `parameters` the model's parameter count.
     """
 
     code: str
@@ -28,11 +31,11 @@ class ResolvedSettings:
 
 @dataclass(frozen=True)
 class Status:
-    """One reading of `status.json`.
+    """The content of `status.json`.
 
-    `work_done` is the share of training and evaluation together, from 0 to 1; `seconds` the wall
-    time spent so far over all starts; `resolved` the `ResolvedSettings` as a mapping, empty before
-    the first start.
+    `work_done` is the completed fraction of training and evaluation together, `seconds` the wall
+    time over all starts. `resolved` is the `ResolvedSettings` as a mapping, empty before the first
+    start.
     """
 
     state: State = "pending"
@@ -48,7 +51,7 @@ class Status:
     seconds: float = 0.0
     resolved: dict[str, Any] = field(default_factory=dict)
 
-    def but(self, **changes: Any) -> "Status":
+    def replace(self, **changes: Any) -> "Status":
         return replace(self, **changes)
 
     def write(self, path: Path, *, durable: bool = True) -> None:
@@ -56,5 +59,34 @@ class Status:
 
     @classmethod
     def read(cls, path: Path) -> "Status":
-        """The status at `path`; a run that has written none yet is pending."""
+        """Read the status at `path`; a run without one is pending."""
         return cls(**read_json(path)) if path.exists() else cls()
+
+
+class Progress:
+    """Keeps a run's status current while its job works; only rank 0 `writes` it."""
+
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
+        self.status = Status.read(path)
+        self._written = 0.0
+        self._started = time.monotonic()
+        self._seconds_before = self.status.seconds
+
+    def update(self, **changes: Any) -> None:
+        """Change the status; it reaches the disk within a second of the next call."""
+        self.status = self.status.replace(**changes)
+        if time.monotonic() - self._written >= WRITE_SECONDS:
+            self._write(durable=False)
+
+    def write(self, **changes: Any) -> None:
+        """Change the status and write it durably at once."""
+        self.status = self.status.replace(**changes)
+        self._write(durable=True)
+
+    def _write(self, *, durable: bool) -> None:
+        seconds = self._seconds_before + time.monotonic() - self._started
+        self.status = self.status.replace(updated=time.time(), seconds=seconds)
+        if self.writes:
+            self.status.write(self.path, durable=durable)
+        self._written = time.monotonic()

@@ -1,1 +1,1 @@
-"""Sweeps: which runs there are, and seeing each of them to its end exactly once."""
+"""Sweeps of runs: planned all or nothing, then launched on this machine or a cluster."""

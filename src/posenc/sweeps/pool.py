@@ -1,246 +1,233 @@
 """The default launcher: processes on this machine, a few at a time."""
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
 from posenc.config.errors import ConfigError
+from posenc.jobs.frozen_code import freeze_code
+from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import is_locked
-from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
-from posenc.sweeps.estimate import Pace, time_left
-from posenc.sweeps.forks import JOB, starter_of
-from posenc.sweeps.freeze import frozen
-from posenc.sweeps.interrupts import interruptions
-from posenc.sweeps.lines import ending, farewell, under_way
-from posenc.sweeps.machine import cores, gpus, together
-from posenc.sweeps.process import JobProcess
-from posenc.sweeps.progress import Snapshot, View, clock, percent, view_on
-from posenc.sweeps.ranks import devices_of
+from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, received_signals
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.progress import (
+    Display,
+    Snapshot,
+    clock,
+    display_on,
+    final_message,
+    percent,
+    plural,
+    progress_row,
+    status_line,
+)
+from posenc.sweeps.time_left import Pace, time_left
 
-STARTS = 4
-"""How often one launch starts a run whose process is killed, as the kernel does for memory."""
+MAX_STARTS = 4
+"""How often one launch starts a run whose process is killed, for example for lack of memory."""
 
 
-class Pool:
-    """Runs up to `jobs` runs side by side: one for each GPU, or as many as there are cores; of runs
-    on several devices as many as find theirs.
+class PoolLauncher:
+    """Runs up to `jobs` runs at a time: by default one per GPU (group), or one per core.
 
-    The cores are shared out among them as threads. `command` starts a run in place of the
-    module `posenc.sweeps.job`.
+    The cores are divided among them as threads. `command` replaces the job's command in tests.
     """
+
+    local = True
 
     def __init__(
         self,
         jobs: int | None = None,
         *,
         console: Console | None = None,
-        command: Sequence[str] | None = None,
+        command: Sequence[str] = JOB_COMMAND,
         poll_seconds: float = 0.2,
     ) -> None:
         if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
-            raise ConfigError(f"jobs={jobs} at a time; give hydra.launcher.jobs=1 or more, or null")
-        self.jobs = jobs
+            raise ConfigError(f"hydra.launcher.jobs={jobs} must be at least 1, or null")
+        self.jobs, self.command, self.poll_seconds = jobs, command, poll_seconds
         self.console = console or Console(stderr=True)
-        self.command = command or JOB
-        self.poll_seconds = poll_seconds
 
-    def launch(self, jobs: Sequence[Sequence[str]], finished: int = 0) -> dict[str, Status]:
-        """See every job to its end; how each run ended, by name.
+    def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
+        """Run every job; see `Launcher.launch`.
 
-        A job is the arguments of its process, the run directory first. `finished` more runs of
-        the same sweep are done already and count in the view. A failure stops nothing else; a run
-        whose process is killed is started again. A run that another process has is waited for.
-        Ctrl-C (or SIGTERM) asks the runs to write a checkpoint and end, waits for them and then
-        raises KeyboardInterrupt; a second one kills them.
+        A failure stops nothing else; a run whose process is killed is started again; a run that
+        another process has is waited for. Ctrl-C (or SIGTERM) asks the runs to write a checkpoint
+        and exit, waits for them and raises KeyboardInterrupt; a second one kills them.
         """
-        view = view_on(self.console)
+        display = display_on(self.console)
         try:
-            with interruptions() as interrupts:
-                launch = _Launch(self, jobs, finished, view)
-                launch.to_the_end(interrupts)
+            with received_signals() as interrupts:
+                launch = _Launch(self, runs, finished, display)
+                launch.run(interrupts)
         finally:
-            view.close()
+            display.close()
         if interrupts:
             raise KeyboardInterrupt
         return launch.outcomes
 
 
-class _Waiting(NamedTuple):
-    run: RunDirectory
-    arguments: Sequence[str]
-    work: float
-
-
 class _Launch:
-    """One call of `Pool.launch`: who waits, who runs where, who has ended."""
+    """The state of one call of `PoolLauncher.launch`: waiting, active and ended runs."""
 
     def __init__(
-        self, pool: Pool, jobs: Sequence[Sequence[str]], finished: int, view: View
+        self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: Display
     ) -> None:
-        self.pool, self.view = pool, view
-        self.before, self.total = finished, finished + len(jobs)
-        self.waiting = deque(_waiting(job) for job in jobs)
-        self.devices = max((devices_of(RunDirectory(Path(job[0]))) for job in jobs), default=1)
-        self.gpus = together(gpus(), self.devices)
-        places = len(self.gpus) or max(1, cores() // self.devices)
-        self.workers = min(pool.jobs or places, max(1, len(jobs)))
-        side_by_side = min(pool.jobs or places, max(1, self.total))  # as when none was finished
-        self.threads = max(1, cores() // side_by_side)
-        self.slots = list(range(self.workers))[::-1]
+        self.pool, self.display = pool, display
+        self.finished_before, self.total = finished, finished + len(runs)
+        self.waiting = deque(runs)
+        self.devices = max((planned.devices for planned in runs), default=1)
+        self.gpus = gpu_groups(gpus(), self.devices)
+        slots = len(self.gpus) or max(1, cores() // self.devices)
+        self.workers = min(pool.jobs or slots, max(1, len(runs)))
+        # As many threads as if no run had finished before, so that a resumed sweep is the same.
+        self.threads = max(1, cores() // min(pool.jobs or slots, max(1, self.total)))
+        self.free_slots = list(range(self.workers))[::-1]
         self.active: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended: list[Pace] = []
         self.outcomes: dict[str, Status] = {}
         self.starts: Counter[str] = Counter()
-        self.elsewhere: set[str] = set()
-        self.code = frozen(Path(jobs[0][0]).parent) if jobs else None
-        self.starter = starter_of(pool.command, self.gpus, self.code) if jobs else None
+        self.run_elsewhere: set[str] = set()
+        self.code = freeze_code(runs[0].run.path.parent) if runs else None
+        # CUDA does not survive a fork, nor do some libraries on other systems.
+        self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
-    def to_the_end(self, interrupts: Sequence[float]) -> None:
-        began, heeded = time.monotonic(), 0
-        self._say_plan()
+    def run(self, interrupts: Sequence[float]) -> None:
+        started, handled = time.monotonic(), 0
+        self._print_plan()
         try:
             while self.waiting or self.active:
-                if len(interrupts) > heeded:
-                    heeded = len(interrupts)
-                    self._stop(kill=heeded > 1)
-                self._fill()
-                self.view.show(self._snapshot())
+                if len(interrupts) > handled:
+                    handled = len(interrupts)
+                    self._stop(kill=handled > 1)
+                self._start_waiting()
+                self.display.show(self._snapshot())
                 time.sleep(self.pool.poll_seconds)
-                self._reap(again=not interrupts)
+                self._collect_ended(restart=not interrupts)
         finally:
             for process in self.active:
                 process.terminate()
             for process in self.active:
                 process.wait()
-            if self.starter:
-                self.starter.close()
-        self._say_end(time.monotonic() - began)
+        self._print_summary(time.monotonic() - started)
 
-    def _fill(self) -> None:
-        while self.slots and (waiting := self._next()):
-            run, arguments, work = waiting
+    def _start_waiting(self) -> None:
+        while self.free_slots and (planned := self._next_waiting()):
+            work = Status.read(planned.run.status_file).work_done
             try:
-                process = self._start(run, arguments)
+                process = self._start(planned)
             except OSError as error:
-                self._conclude(run, Status(state="failed", error=f"it cannot be started: {error}"))
+                failed = Status(state="failed", error=f"its process could not be started: {error}")
+                self._record(planned, failed)
                 continue
-            self.active[process] = (self.slots.pop(), Pace(time.monotonic(), work))
-            self.view.note(f"▶ {run.name}  started{f' at {percent(work)}' if work else ''}")
+            self.active[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
+            resumed = f" at {percent(work)}" if work else ""
+            self.display.note(f"▶ {planned.name}  started{resumed}")
 
-    def _next(self) -> "_Waiting | None":
-        """The first that waits for a process; what another process has ended is taken as it is."""
-        for waiting in list(self.waiting):
-            run = waiting.run
-            if is_locked(run.lock_file):
-                self._say_elsewhere(run)
+    def _next_waiting(self) -> PlannedRun | None:
+        """Take the first waiting run that no other process has or has ended meanwhile."""
+        for planned in list(self.waiting):
+            if is_locked(planned.run.lock_file):
+                self._print_elsewhere(planned)
                 continue
-            self.waiting.remove(waiting)
-            if run.name not in self.elsewhere or run.status().state not in ("finished", "failed"):
-                return waiting
-            self._conclude(run, run.status())
+            self.waiting.remove(planned)
+            status = planned.run.status()
+            if planned.name not in self.run_elsewhere or status.state not in ("finished", "failed"):
+                return planned
+            self._record(planned, status)
         return None
 
-    def _start(self, run: RunDirectory, arguments: Sequence[str]) -> JobProcess:
-        slot = self.slots[-1]
-        gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
-        self.starts[run.name] += 1
+    def _start(self, planned: PlannedRun) -> JobProcess:
+        slot = self.free_slots[-1]
+        self.starts[planned.name] += 1
         return JobProcess(
-            self.pool.command,
-            run,
-            arguments,
+            planned,
             threads=self.threads,
-            gpu=gpu,
+            gpus=self.gpus[slot % len(self.gpus)] if self.gpus else None,
             code=self.code,
-            starter=self.starter,
+            command=self.pool.command,
+            fork=self.fork,
         )
 
-    def _reap(self, *, again: bool) -> None:
-        for process in [process for process in self.active if process.ended()]:
+    def _collect_ended(self, *, restart: bool) -> None:
+        for process in [process for process in self.active if process.ended]:
             slot, pace = self.active.pop(process)
-            self.slots.append(slot)
+            self.free_slots.append(slot)
             self.ended.append(pace)
             outcome, name = process.outcome(), process.run.name
-            if process.busy and again:
-                self._say_elsewhere(process.run)
-                self.waiting.append(_waiting(process.job))
-            elif again and self._may_go_on(process, outcome):
-                self.view.say(f"↻ {name}  {outcome.error}; it will be started again", "yellow")
-                self.waiting.append(_waiting(process.job))
+            killed = process.killed and outcome.state == "interrupted"
+            if process.busy and restart:
+                self._print_elsewhere(process.planned)
+                self.waiting.append(process.planned)
+            elif restart and killed and self.starts[name] < MAX_STARTS:
+                self.display.say(f"↻ {name}  {outcome.error}; restarting it", "yellow")
+                self.waiting.append(process.planned)
             else:
                 self.outcomes[name] = outcome
-                self.view.say(*farewell(process, outcome))
+                self.display.say(*final_message(process, outcome))
 
-    def _may_go_on(self, process: JobProcess, outcome: Status) -> bool:
-        """Whether it was killed before its end, and not too often."""
-        cut_off = process.killed and outcome.state == "interrupted"
-        return cut_off and self.starts[process.run.name] < STARTS
-
-    def _conclude(self, run: RunDirectory, status: Status) -> None:
-        """Take how a run stands for its end, without a process of this launcher."""
-        self.outcomes[run.name] = status
-        self.view.say(f"· {ending(run, status)}", "yellow" if status.error else "green")
-
-    def _say_elsewhere(self, run: RunDirectory) -> None:
-        if run.name not in self.elsewhere:
-            self.elsewhere.add(run.name)
-            self.view.say(f"· {run.name}  is being run by another process; waiting for it")
+    def _record(self, planned: PlannedRun, status: Status) -> None:
+        """Record the outcome of a run that has no process of this launcher."""
+        self.outcomes[planned.name] = status
+        style = "yellow" if status.error else "green"
+        self.display.say(f"· {status_line(planned.run, status)}", style)
 
     def _stop(self, *, kill: bool) -> None:
         self.waiting.clear()
-        runs = f"{len(self.active)} run{'s' * (len(self.active) != 1)}"
+        runs = plural(len(self.active), "run")
         if kill:
-            self.view.say(f"killing {runs}; what they did since their checkpoints is lost", "red")
+            self.display.say(f"killing {runs}; work since their last checkpoints is lost", "red")
         else:
-            self.view.say(
-                f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again kills)", "yellow"
+            self.display.say(
+                f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again to kill)",
+                "yellow",
             )
         for process in self.active:
             process.kill() if kill else process.terminate()
 
     def _snapshot(self) -> Snapshot:
         now = time.monotonic()
-        rows = [under_way(process, pace, now) for process, (_, pace) in self.active.items()]
+        rows = [progress_row(process, pace, now) for process, (_, pace) in self.active.items()]
         paces = [pace for _, pace in self.active.values()]
-        begun = [waiting.work for waiting in self.waiting]
-        work = self.before + len(self.outcomes) + sum(pace.work for pace in paces) + sum(begun)
+        waiting = [Status.read(planned.run.status_file).work_done for planned in self.waiting]
+        ended = self.finished_before + len(self.outcomes)
+        work = ended + sum(pace.work for pace in paces) + sum(waiting)
         return Snapshot(
             rows,
             counts=self._counts(),
             work=work / self.total,
-            left=time_left(paces, self.ended, begun, self.workers, now),
+            seconds_left=time_left(paces, self.ended, waiting, self.workers, now),
         )
 
     def _counts(self) -> str:
-        """`3 of 8 finished, 1 failed`."""
-        ended = Counter(status.state for status in self.outcomes.values())
-        others = [
-            f", {ended[state]} {state}" for state in ("failed", "interrupted") if ended[state]
-        ]
-        return f"{self.before + ended['finished']} of {self.total} finished{''.join(others)}"
+        """Return a text such as `3 of 8 finished, 1 failed`."""
+        states = Counter(status.state for status in self.outcomes.values())
+        others = [f", {states[s]} {s}" for s in ("failed", "interrupted") if states[s]]
+        finished = self.finished_before + states["finished"]
+        return f"{finished} of {self.total} finished{''.join(others)}"
 
-    def _say_plan(self) -> None:
-        each = f"{self.threads} thread{'s' * (self.threads != 1)} each"
+    def _print_elsewhere(self, planned: PlannedRun) -> None:
+        if planned.name not in self.run_elsewhere:
+            self.run_elsewhere.add(planned.name)
+            self.display.say(f"· {planned.name}  is being run by another process; waiting for it")
+
+    def _print_plan(self) -> None:
+        each = f"{plural(self.threads, 'thread')} each"
         if self.gpus:
-            shared = f"{len(self.gpus) * self.devices} GPUs between them"
             own = "one GPU each" if self.devices == 1 else f"{self.devices} GPUs each"
+            shared = f"sharing {len(self.gpus) * self.devices} GPUs"
             each += f", {shared if self.workers > len(self.gpus) else own}"
-        before = f" ({self.before} finished before)" if self.before else ""
-        runs = f"{self.total} run{'s' * (self.total != 1)}{before}"
-        self.view.say(f"{runs}: {self.workers} at a time, {each}")
+        before = f", {self.finished_before} already finished" if self.finished_before else ""
+        runs = f"{plural(self.total, 'run')}{before}"
+        self.display.say(f"{runs}: {self.workers} at a time, {each}")
 
-    def _say_end(self, seconds: float) -> None:
-        self.view.say(f"{self._counts()}, in {clock(seconds)}")
+    def _print_summary(self, seconds: float) -> None:
+        self.display.say(f"{self._counts()}, in {clock(seconds)}")
         states = {status.state for status in self.outcomes.values()}
-        if states != {"finished"} or self.before + len(self.outcomes) < self.total:
-            again = "; with retry=true it runs what failed again, too" if "failed" in states else ""
-            self.view.say(f"the same command goes on from here{again}")
-
-
-def _waiting(job: Sequence[str]) -> _Waiting:
-    run = RunDirectory(Path(job[0]))
-    return _Waiting(run, job[1:], Status.read(run.status_file).work_done)
+        if states != {"finished"} or self.finished_before + len(self.outcomes) < self.total:
+            retry = "; add retry=true to rerun failed runs" if "failed" in states else ""
+            self.display.say(f"rerun the same command to resume{retry}")

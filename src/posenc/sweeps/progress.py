@@ -1,8 +1,11 @@
-"""What a person sees while a sweep runs: a live view on a terminal, plain lines elsewhere."""
+"""The display of a running sweep: live on a terminal, plain lines in a log file."""
 
+import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -11,42 +14,44 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.job_process import JobProcess
+from posenc.sweeps.time_left import Pace, run_time_left
+
 PLAIN_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run under way; `left` in seconds, `loss` the latest training loss in nats."""
+    """A running run; `loss` is the latest training loss in nats."""
 
     name: str
     phase: str
     work: float
     loss: float | None
     tokens_per_second: float | None
-    left: float | None
+    seconds_left: float | None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A sweep under way: `work` from 0 to 1 over all its runs, `left` in seconds.
-
-    `counts` says in words how many runs have ended, and how.
-    """
+    """A running sweep: `work` from 0 to 1 over all runs, and `counts` of ended runs as text."""
 
     rows: Sequence[Row]
     counts: str
     work: float
-    left: float | None
+    seconds_left: float | None
 
     def tokens_per_second(self) -> float | None:
         rates = [row.tokens_per_second for row in self.rows if row.tokens_per_second]
         return sum(rates) if rates else None
 
 
-class View(Protocol):
-    """Where a sweep is shown: `say` a line that stays, `show` how things stand.
+class Display(Protocol):
+    """Where a sweep is shown: `say` prints a lasting line, `show` the current state.
 
-    `note` is for what `show` tells where it is live.
+    `note` prints a line that a live display does not need.
     """
 
     def say(self, line: str, style: str = "") -> None: ...
@@ -55,12 +60,12 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def view_on(console: Console) -> View:
-    return TerminalView(console) if console.is_terminal else PlainView(console)
+def display_on(console: Console) -> Display:
+    return TerminalDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
-class TerminalView:
-    """One bar over all runs and one line for each that is under way, below what was said."""
+class TerminalDisplay:
+    """A progress bar over all runs and a line per running run, below the lasting lines."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -79,8 +84,8 @@ class TerminalView:
         self._live.stop()
 
 
-class PlainView:
-    """Lines for a log file: what is said, and how things stand every 15 seconds."""
+class PlainDisplay:
+    """Lines for a log file, with the current state every 15 seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -103,7 +108,7 @@ class PlainView:
 
 
 def clock(seconds: float | None) -> str:
-    """`1:32`, `1:02:05` or `3 d 04 h`."""
+    """Return a duration as `1:32`, `1:02:05` or `3 d 04 h`."""
     if seconds is None:
         return "–"
     minutes, second = divmod(round(seconds), 60)
@@ -115,7 +120,7 @@ def clock(seconds: float | None) -> str:
 
 
 def rate(tokens_per_second: float | None) -> str:
-    """`870`, `20.1k` or `1.3M`."""
+    """Return a rate as `870`, `20.1k` or `1.3M`."""
     if tokens_per_second is None:
         return "–"
     for size, unit in ((1e6, "M"), (1e3, "k")):
@@ -125,20 +130,53 @@ def rate(tokens_per_second: float | None) -> str:
 
 
 def percent(work: float) -> str:
-    """A share of work, rounded down."""
+    """Return a fraction as a percentage, rounded down."""
     return f"{int(100 * work)} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 run` or `3 runs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def progress_row(process: JobProcess, pace: Pace, now: float) -> Row:
+    """Return the row of a running process, and update its pace."""
+    status = process.status()
+    pace.observe(now, status.work_done)
+    starting = status.state == "pending"
+    return Row(
+        process.run.name,
+        "starting" if starting else status.phase,
+        status.work_done,
+        None if starting else _latest_loss(process.run.metrics_file),
+        None if starting else status.tokens_per_second,
+        run_time_left(pace),
+    )
+
+
+def final_message(process: JobProcess, outcome: Status) -> tuple[str, str]:
+    """Return the line for a process that has ended, and its style."""
+    name = process.run.name
+    if outcome.state == "finished":
+        return f"✓ {name}  finished in {clock(process.seconds)}", "green"
+    if outcome.state == "failed":
+        return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
+    reason = f": {outcome.error}" if outcome.error else ""
+    return f"■ {name}  interrupted at {percent(outcome.work_done)}{reason}", "yellow"
+
+
+def status_line(run: RunDirectory, status: Status) -> str:
+    """Return the line for a run that ended without a process of this launcher."""
+    return f"{run.name}  {status.state}" + (f": {status.error}" if status.error else "")
 
 
 def _summary(snapshot: Snapshot) -> str:
     speed = snapshot.tokens_per_second()
     parts = [percent(snapshot.work)]
     parts += [f"{rate(speed)} tokens/s"] if speed else []
-    parts += ["estimating the time left" if snapshot.left is None else _about(snapshot.left)]
+    left = snapshot.seconds_left
+    parts += ["estimating the time left" if left is None else f"about {clock(left)} left"]
     return " · ".join(parts)
-
-
-def _about(left: float) -> str:
-    return f"about {clock(left)} left"
 
 
 def _overall(snapshot: Snapshot) -> Table:
@@ -156,6 +194,16 @@ def _runs(rows: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"
-        speed, left = rate(row.tokens_per_second), clock(row.left)
+        speed, left = rate(row.tokens_per_second), clock(row.seconds_left)
         table.add_row(Text(row.name), row.phase, loss, speed, percent(row.work), left)
     return table
+
+
+def _latest_loss(file: Path) -> float | None:
+    """Return the loss of the last complete line of `metrics.jsonl`."""
+    if not file.exists():
+        return None
+    with file.open("rb") as metrics:
+        metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
+        lines = metrics.read().split(b"\n")[:-1]
+    return json.loads(lines[-1]).get("loss") if lines else None

@@ -1,17 +1,15 @@
-"""A run's process on the machine that a scheduler has chosen for it."""
+"""A job on the machine that a scheduler has chosen; submitit and Ray pickle and call it."""
 
 import time
-from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from posenc.config.errors import RunError
+from posenc.config.errors import ConfigError, RunError
+from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.forks import JOB
-from posenc.sweeps.freeze import frozen
-from posenc.sweeps.interrupts import interruptions
-from posenc.sweeps.process import JobProcess
+from posenc.sweeps.job_process import JobProcess, received_signals
+from posenc.sweeps.launcher import PlannedRun
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -19,41 +17,54 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 
 
-class Work:
-    """Called on that machine, it sees one job to its end; RunError unless the run is finished.
+class Worker:
+    """A callable that runs one job to its end; raises RunError unless the run is finished.
 
-    `job` is the arguments of its process, the run directory first. submitit and Ray pickle this,
-    and call it again as it is when they start a job a second time: the run's own directory says
-    where to go on.
+    When a scheduler starts it a second time, the run resumes from its directory.
     """
 
-    def __init__(self, job: Sequence[str], threads: int) -> None:
-        self.job, self.threads = [str(Path(job[0]).absolute()), *job[1:]], threads
-        self.code = frozen(Path(self.job[0]).parent)
+    def __init__(self, planned: PlannedRun, threads: int) -> None:
+        run = RunDirectory(planned.run.path.absolute())
+        self.planned = PlannedRun(run, planned.modules, planned.devices, planned.accelerator)
+        self.threads, self.code = threads, freeze_code(run.path.parent)
 
     def __call__(self) -> None:
-        run = RunDirectory(Path(self.job[0]))
-        with interruptions() as asked:
-            self._process = JobProcess(
-                JOB, run, self.job[1:], threads=self.threads, gpu=None, code=self.code
-            )
-            heeded = 0
-            while not self._process.ended():
-                if len(asked) > heeded:
-                    heeded = len(asked)
+        with received_signals() as received:
+            self._process = JobProcess(self.planned, threads=self.threads, code=self.code)
+            handled = 0
+            while not self._process.ended:
+                if len(received) > handled:
+                    handled = len(received)
                     self._process.terminate()
                 time.sleep(POLL_SECONDS)
         status = self._process.outcome()
         if status.state != "finished":
-            raise RunError(f"{run.name} is {status.state}: {status.error}")
+            raise RunError(f"{self.planned.name} is {status.state}: {status.error}")
 
     def checkpoint(self) -> "DelayedSubmission":
-        """What submitit is to queue again, which it asks shortly before the job's time is up."""
+        """Stop the job; submitit calls this before its time is up and requeues the result."""
         from submitit.helpers import DelayedSubmission
 
         self._process.terminate()
-        while not self._process.ended():
+        while not self._process.ended:
             time.sleep(POLL_SECONDS)
-        again = copy(self)
-        del again._process
-        return DelayedSubmission(again)
+        requeued = copy(self)
+        del requeued._process
+        return DelayedSubmission(requeued)
+
+
+def check_positive(**options: int | None) -> None:
+    """Raise ConfigError for options of a launcher that are not integers of at least 1."""
+    for name, value in options.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")
+
+
+def import_extra(package: str) -> Any:
+    """Import an optional dependency; raises ConfigError if it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ConfigError(
+            f"this launcher needs {package}; install it with pip install 'posenc[{package}]'"
+        ) from None

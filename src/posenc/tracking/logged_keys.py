@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from posenc.runs.evaluation_rows import read_positions
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror import MirrorFile
 from posenc.tracking.upload import figure_key
 from posenc.tracking.wandb_config import run_config, variant
@@ -39,7 +39,7 @@ class LoggedKeys:
 
 def read_logged_keys(folder: Path) -> LoggedKeys:
     """The keys that `posenc sync` uploads for the evaluated runs in `folder`."""
-    runs = [run for run in runs_of(folder) if run.rows()]
+    runs = [run for run in list_runs(folder) if run.rows()]
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}
     one_variant_each = len({variant(config) for config in configs}) == len(encodings)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posenc.config.components import build
-from posenc.runs.lock import INSTANT, lock
-from posenc.runs.run_directory import RunDirectory, runs_of
+from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
@@ -25,7 +25,7 @@ def upload_run(directory: RunDirectory) -> Outcome:
     rows = _permanent_rows(directory)
     if not rows:
         return "not started"
-    with lock(directory.lock_file, wait=False, patience=INSTANT) as obtained:
+    with lock(directory.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
         if not obtained:
             return "running"
         tracker_of(directory).upload(directory, directory.config(), rows)
@@ -40,7 +40,7 @@ def upload_figures(folder: Path) -> bool:
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
-    tracker, experiment = tracker_of(runs_of(folder)[0]), folder.resolve().name
+    tracker, experiment = tracker_of(list_runs(folder)[0]), folder.resolve().name
     with online_run(
         id=wandb_id(experiment, REPORT),
         name=f"{experiment} {REPORT}",

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.errors import RunError, named, one_line
+from posenc.config.errors import RunError, describe_error, one_line
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
         yield run
     except (Exception, SystemExit) as error:
         abandon_run(run)
-        raise RunError(f"W&B failed: {named(error)}") from None
+        raise RunError(f"W&B failed: {describe_error(error)}") from None
 
 
 def close_run(run: "Run", failed: bool) -> None:

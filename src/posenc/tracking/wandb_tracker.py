@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.errors import ConfigError, did_you_mean, named
+from posenc.config.errors import ConfigError, describe_error, did_you_mean
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror, MirrorFile
 from posenc.tracking.tracker import Inspection
@@ -130,7 +130,7 @@ class WandbTracker:
             log.warning(
                 "W&B failed (%s); %s continues without it and its own files stay complete,"
                 " upload them later with `posenc sync %s`",
-                named(error),
+                describe_error(error),
                 self._directory.name,
                 experiment_folder(self._directory).name,
             )

@@ -14,7 +14,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces.reports.v2.interface import Panel
 from wandb_workspaces.workspaces.internal import get_view_dict
 
-from posenc.config.errors import RunError, named, one_line
+from posenc.config.errors import RunError, describe_error, one_line
 from posenc.runs.files import write_json
 from posenc.tracking.wandb_client import process_state_restored
 
@@ -47,7 +47,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
             report.id = _report_id(report)
             return workspace.save().url, report.save().url
         except Exception as error:
-            message = named(error)
+            message = describe_error(error)
     raise RunError(f"W&B failed: {message}; {REMEDY}")
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from posenc.config.settings import Steps
+from posenc.config.steps import TrainingSteps
 from posenc.data.dataset import IGNORE_INDEX, Batches
 
 Batch = tuple[Tensor, Tensor, float]
@@ -19,7 +19,7 @@ class MicroBatches(IterableDataset):
     The micro-batches of a step are sharded over the devices in turn.
     """
 
-    def __init__(self, batches: Batches, steps: Steps, first_step: int, rank: int) -> None:
+    def __init__(self, batches: Batches, steps: TrainingSteps, first_step: int, rank: int) -> None:
         self.batches, self.steps, self.first_step, self.rank = batches, steps, first_step, rank
 
     def __iter__(self) -> Iterator[Batch]:
@@ -34,6 +34,6 @@ class MicroBatches(IterableDataset):
                 yield (*micro_batch, scored)
 
 
-def loader(batches: Batches, steps: Steps, first_step: int, rank: int = 0) -> DataLoader:
+def loader(batches: Batches, steps: TrainingSteps, first_step: int, rank: int = 0) -> DataLoader:
     """Return a DataLoader of the micro-batches of device `rank` from `first_step` on."""
     return DataLoader(MicroBatches(batches, steps, first_step, rank), batch_size=None)

@@ -12,11 +12,11 @@ from omegaconf import DictConfig
 from posenc.attention import described, ways
 from posenc.config.components import build
 from posenc.config.errors import RunError
-from posenc.config.settings import Steps, steps_of
+from posenc.config.steps import TrainingSteps, training_steps
 from posenc.model.build import build_model
 from posenc.model.decoder import Decoder
 from posenc.runs.environment import rank, world_size
-from posenc.runs.metrics import MetricsLog
+from posenc.runs.files import truncate_lines
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -41,7 +41,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         return True
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
-            MetricsLog(file).cut_back(done)
+            truncate_lines(file, done)
     module = build_module(config, data.vocab_size, steps)
     _log_kernels(session, module.model)
     validate = _validation(session, module.model)
@@ -58,13 +58,15 @@ def fit(session: Session, training_fraction: float) -> bool:
     return True
 
 
-def run_steps(session: Session) -> Steps:
+def run_steps(session: Session) -> TrainingSteps:
     """Return the run's optimizer steps with the resolved micro-batch, on the present devices."""
     micro_batch_tokens = session.resolved.micro_batch_tokens
-    return steps_of(session.config, devices=world_size(), micro_batch_tokens=micro_batch_tokens)
+    return training_steps(
+        session.config, devices=world_size(), micro_batch_tokens=micro_batch_tokens
+    )
 
 
-def build_module(config: DictConfig, vocab_size: int, steps: Steps) -> LanguageModel:
+def build_module(config: DictConfig, vocab_size: int, steps: TrainingSteps) -> LanguageModel:
     """Return the model of `config` with its optimizer and schedule."""
     modules = list(config.modules)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
@@ -98,7 +100,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 
 @contextmanager
 def _explaining_errors(
-    config: DictConfig, steps: Steps, checkpoint: Checkpoint | None
+    config: DictConfig, steps: TrainingSteps, checkpoint: Checkpoint | None
 ) -> Iterator[None]:
     """Convert errors from Lightning into errors that say what the user can do."""
     try:
@@ -109,7 +111,9 @@ def _explaining_errors(
         raise error if checkpoint is None else checkpoint.load_error(error) from error
 
 
-def _out_of_memory(config: DictConfig, steps: Steps, fresh: bool, error: BaseException) -> str:
+def _out_of_memory(
+    config: DictConfig, steps: TrainingSteps, fresh: bool, error: BaseException
+) -> str:
     """Return the message: how many tokens went through the model at once, and what needs less.
 
     A run with a checkpoint resumes with the micro-batches it began with, so smaller ones are only

@@ -11,11 +11,9 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from posenc.config.errors import RunError
-from posenc.config.settings import Steps
-from posenc.runs.environment import rank
+from posenc.config.steps import TrainingSteps
+from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import append_line
-from posenc.runs.memory import peak_megabytes
-from posenc.runs.metrics import MetricsLog
 from posenc.training.checkpoint import list_checkpoints, save_checkpoint
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
@@ -27,7 +25,7 @@ class Recorder(pl.Callback):
     def __init__(
         self,
         session: Session,
-        steps: Steps,
+        steps: TrainingSteps,
         training_fraction: float,
         validate: Callable[[], float] | None,
     ) -> None:
@@ -37,7 +35,6 @@ class Recorder(pl.Callback):
         self.batch_tokens: int = config.batch_tokens
         every = config.validation.every_tokens or 0
         self.validation_interval = max(1, round(every / self.batch_tokens))
-        self.metrics = MetricsLog(session.run.metrics_file)
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
@@ -97,7 +94,7 @@ class Recorder(pl.Callback):
             row["validation_loss"] = self.validate()
             self._check_finite("validation loss", row["validation_loss"], step, updates=step)
         if rank() == 0:
-            self.metrics.append(row)
+            append_line(self.session.run.metrics_file, row)
             self._unsent.append(row)
             self._record_timing(step)
 

@@ -6,9 +6,8 @@ from typing import Any, Protocol
 from omegaconf import DictConfig
 
 from posenc.data.dataset import Dataset
-from posenc.runs.progress import Progress
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.status import ResolvedSettings
+from posenc.runs.status import Progress, ResolvedSettings
 from posenc.training.stop import StopRequest
 
 

@@ -3,24 +3,23 @@
 Imports no torch, so that a job can watch for signals while its other imports still run.
 """
 
-import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Set by SIGTERM or SIGINT, and by the death of the parent process with the id `parent`."""
+    """Set by SIGTERM or SIGINT, and once `launcher_alive` returns False."""
 
-    def __init__(self, parent: int) -> None:
+    def __init__(self, launcher_alive: Callable[[], bool]) -> None:
         self._signalled = False
-        self._parent = parent
+        self._launcher_alive = launcher_alive
 
     def requested(self) -> bool:
         """Return whether the run should stop."""
-        return self._signalled or os.getppid() != self._parent
+        return self._signalled or not self._launcher_alive()
 
     def reason(self) -> str:
         """Return why the run was stopped, for its status."""

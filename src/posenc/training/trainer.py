@@ -15,8 +15,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from posenc.attention.precision import LIGHTNING
-from posenc.config.settings import Steps
-from posenc.runs.environment import grouped, local_world_size
+from posenc.config.steps import TrainingSteps
+from posenc.runs.environment import in_process_group, local_world_size
 
 SILENCED_WARNINGS = (
     ".*does not have many workers.*",  # batches are slices of an array or generated in milliseconds
@@ -28,7 +28,7 @@ SILENCED_WARNINGS = (
 
 
 def build_trainer(
-    config: DictConfig, device: str, steps: Steps, callbacks: Sequence[pl.Callback]
+    config: DictConfig, device: str, steps: TrainingSteps, callbacks: Sequence[pl.Callback]
 ) -> pl.Trainer:
     """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing."""
     _silence_lightning()
@@ -37,7 +37,7 @@ def build_trainer(
         "devices": local_world_size(),
         "num_nodes": steps.devices // local_world_size(),
         "strategy": _strategy(config, steps.devices),
-        "plugins": [TorchElasticEnvironment() if grouped() else LightningEnvironment()],
+        "plugins": [TorchElasticEnvironment() if in_process_group() else LightningEnvironment()],
         "precision": LIGHTNING[config.precision],
         "max_steps": steps.total,
         "max_epochs": -1,

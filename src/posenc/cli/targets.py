@@ -1,0 +1,58 @@
+"""What a command works on: an experiment's folder, a run directory, or a run's own data."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from posenc.cli.arguments import Arguments
+from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
+from posenc.config.overrides import override_key
+from posenc.runs.run_directory import RunDirectory
+
+FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
+
+
+def experiment_folder(arguments: Arguments) -> Path:
+    """Return `outputs_dir/name`; raises ConfigError for other keys or a missing folder.
+
+    A bare word is the name of a folder: `quickstart` is `name=quickstart`.
+    """
+    overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
+    for override in overrides:
+        if override_key(override) not in FOLDER_KEYS:
+            raise ConfigError(f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})")
+    config = compose("train", overrides, arguments.config_dirs)
+    folder = Path(config.outputs_dir) / config.name
+    if not folder.is_dir():
+        existing = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))
+        names = f"{', '.join(existing)}" if existing else "no experiments yet"
+        raise ConfigError(f"{folder} does not exist; {config.outputs_dir} has {names}")
+    return folder
+
+
+def run_directory(path: Any) -> RunDirectory:
+    """Return the run in the folder `path`; raises ConfigError if it is not a run directory."""
+    if path is None:
+        raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
+    if not isinstance(path, str):
+        raise ConfigError(f"run={path} is not a path; give run=outputs/<experiment>/<run>")
+    run = RunDirectory(Path(path))
+    if not run.config_file.is_file():
+        raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
+    return run
+
+
+def training_data(config: DictConfig, remedy: str, report: Callable[[str], None]) -> Any:
+    """Return the Dataset that a run was trained on; raises ConfigError if it has changed since."""
+    from posenc.data.build_data import build_data
+
+    data = build_data(config, report)
+    if data.fingerprint != config.frozen.fingerprint:
+        raise ConfigError(
+            f"the corpus has changed since the run was trained (fingerprint {data.fingerprint},"
+            f" then {config.frozen.fingerprint}); {remedy}"
+        )
+    return data

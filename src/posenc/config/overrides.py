@@ -1,0 +1,133 @@
+"""Overrides in Hydra's grammar, parsed into one sweep axis per key."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
+from hydra.errors import OverrideParseException
+
+from posenc.config.errors import ConfigError, first_line
+from posenc.config.values import canonical
+
+Options = Callable[[str], list[str]]
+"""Config group -> the names of its options."""
+
+RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
+
+
+class Setting(NamedTuple):
+    """One override without a sweep; `value` is canonical JSON, or None for a deletion."""
+
+    text: str
+    value: str | None
+
+
+class Axis(NamedTuple):
+    """A key and the settings that it takes in turn."""
+
+    key: str
+    settings: tuple[Setting, ...]
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Parse overrides with Hydra's parser; raises ConfigError for invalid syntax."""
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise unparsable_override(error) from None
+
+
+def unparsable_override(error: OverrideParseException) -> ConfigError:
+    """Return the ConfigError for an override outside Hydra's grammar."""
+    return ConfigError(
+        f"cannot parse {error.override!r} ({first_line(error)}); overrides look like key=value,"
+        f" with quotes for the shell: 'key=[1,2]'"
+    )
+
+
+def override_key(override: str) -> str:
+    """Return the key that an override sets, without its package and prefix."""
+    return override.partition("=")[0].lstrip("+~").partition("@")[0]
+
+
+def root_key(override: str) -> str:
+    """Return the first component of the key that an override sets."""
+    return re.split(r"[./]", override_key(override), maxsplit=1)[0]
+
+
+def command_line_axes(overrides: Sequence[str], options: Options | None = None) -> list[Axis]:
+    """Return one axis per key of a command line; the last override of a key counts."""
+    last = {override.get_key_element(): override for override in parse(overrides)}
+    return [Axis(_axis_key(o), tuple(_settings(o, options))) for o in last.values()]
+
+
+def grid_axes(grid: Mapping[str, Any], name: str) -> list[Axis]:
+    """Return the axes of a grid `{key: value or [value, ...]}`; `name` is used in messages."""
+    axes = []
+    for key, values in grid.items():
+        values = list(values) if isinstance(values, list | tuple) else [values]
+        if not values:
+            raise ConfigError(f"{name}.{key} is an empty list; give at least one value")
+        (override,) = parse([f"{key}=0"])
+        texts = [f"{key}={to_override_value(value, f'{name}.{key}')}" for value in values]
+        settings = (Setting(t, _to_json(v)) for t, v in zip(texts, values, strict=True))
+        axes.append(Axis(_axis_key(override), tuple(settings)))
+    return axes
+
+
+def to_override_value(value: Any, name: str) -> str:
+    """Return `value` in the syntax of an override, which Hydra parses back to the same value."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", value, re.ASCII)
+        if plain and value.lower() not in RESERVED_WORDS:
+            return value
+        return QuotedString(value, Quote.single).with_quotes()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(to_override_value(item, name) for item in value)}]"
+    raise ConfigError(
+        f"{name}: {value!r} must be a number, a string, true, false, null or a list of them;"
+        f" write a nested key with a dot"
+    )
+
+
+def _settings(override: Override, options: Options | None) -> list[Setting]:
+    line, key = str(override.input_line), override.get_key_element()
+    if override.is_delete():
+        return [Setting(line, None)]
+    if not override.is_sweep_override():
+        return [Setting(line, _to_json(override.value()))]
+    if not override.is_discrete_sweep():
+        raise ConfigError(f"{line}: an interval cannot be enumerated; use range(...) or commas")
+    values = _glob_options(override, options) or list(override.sweep_string_iterator())
+    if not values:
+        raise ConfigError(f"{line} has no values; give at least one")
+    texts = [f"{key}={value}" for value in values]
+    return [Setting(text, _to_json(parse([text])[0].value())) for text in texts]
+
+
+def _glob_options(override: Override, options: Options | None) -> list[str]:
+    glob = override.value()
+    if not isinstance(glob, Glob):
+        return []
+    names = options(override.key_or_group) if options else []
+    matches = glob.filter(names)
+    if not matches:
+        reason = f"available: {', '.join(names)}" if names else "it is not a config group"
+        raise ConfigError(f"{override.input_line} matches no option; {reason}")
+    return matches
+
+
+def _axis_key(override: Override) -> str:
+    package = f"@{override.package}" if override.package else ""
+    return f"{override.key_or_group}{package}"
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(canonical(value), sort_keys=True)

@@ -1,0 +1,49 @@
+"""A copy of this package from the start of a sweep, so that later edits do not reach its jobs."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from posenc.config.errors import RunError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+EXCLUDED = ("conf", "__pycache__")
+
+
+def code_digest() -> str:
+    """Return 12 hexadecimal digits that identify the package's files."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in PACKAGE.rglob("*") if path.is_file()):
+        name = file.relative_to(PACKAGE)
+        if not set(EXCLUDED) & set(name.parts):
+            digest.update(f"{name.as_posix()}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def freeze_code(folder: Path) -> Path:
+    """Copy the package to `<folder>/.code/<digest>` unless it is there; return that folder.
+
+    Jobs import posenc from it. Raises RunError if it cannot be written.
+    """
+    try:
+        return _copy_once(folder / ".code" / code_digest())
+    except OSError as error:
+        first = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise RunError(f"cannot copy the code of the sweep to {folder}: {first}") from None
+
+
+def _copy_once(target: Path) -> Path:
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
+        copy = Path(temporary) / "code"
+        shutil.copytree(PACKAGE, copy / "posenc", ignore=shutil.ignore_patterns("conf"))
+        try:
+            copy.rename(target)
+        except OSError:
+            if not target.is_dir():  # otherwise another launcher was faster
+                raise
+    return target

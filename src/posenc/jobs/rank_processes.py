@@ -1,0 +1,120 @@
+"""The processes of a run on several devices of this machine, one per device.
+
+They are the run's job with torchrun's environment variables, so a cluster's own torchrun or srun
+can start them instead. torchrun itself would notice neither the death of the launcher nor its
+signals in time for a checkpoint, so this process watches the ranks.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from posenc.config.errors import RunError
+from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
+from posenc.runs.environment import thread_variables
+from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import State, Status
+from posenc.training.stop import StopRequest
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 30.0
+"""How long the other ranks may take to exit after one of them failed."""
+
+
+def run_devices(run: RunDirectory) -> int:
+    """Return the number of devices of a planned run."""
+    try:
+        return run.config().get("devices", 1)
+    except RunError:  # running the job will report it
+        return 1
+
+
+def run_ranks(
+    run: RunDirectory, modules: Sequence[str], devices: int, threads: int, stop: StopRequest
+) -> int:
+    """Start one process per device, wait for all, and return the run's exit code.
+
+    The threads are divided among them. A request to stop is passed on to them.
+    """
+    threads = max(1, threads // devices)
+    command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), "--threads", str(threads)]
+    command += [word for name in modules for word in ("--module", name)]
+    with _free_port() as port:
+        ranks = [_start_rank(command, rank, devices, port, threads) for rank in range(devices)]
+        with stop.handling_signals():
+            killed = _wait(ranks, stop)
+    return _exit_code(run, ranks, killed)
+
+
+def _start_rank(
+    command: Sequence[str], rank: int, devices: int, port: int, threads: int
+) -> subprocess.Popen[bytes]:
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": devices,
+        "LOCAL_WORLD_SIZE": devices,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    group = {name: str(value) for name, value in variables.items()}
+    return subprocess.Popen(command, env=os.environ | thread_variables(threads) | group)
+
+
+@contextmanager
+def _free_port() -> Iterator[int]:
+    """Yield a free port; it stays bound without a listener, so no other process is given it."""
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
+    """Wait for all ranks; after one fails, kill those that outlive the grace period.
+
+    Returns the ranks that were killed.
+    """
+    terminated, deadline, killed = False, float("inf"), set()
+    while alive := {rank for rank, process in enumerate(ranks) if process.poll() is None}:
+        if stop.requested() and not terminated:
+            terminated = True
+            for rank in alive:
+                ranks[rank].terminate()
+        if any(process.returncode for process in ranks):
+            deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
+        if time.monotonic() > deadline:
+            killed |= alive
+            for rank in alive:
+                ranks[rank].kill()
+        time.sleep(POLL_SECONDS)
+    return killed
+
+
+def _exit_code(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], killed: set[int]) -> int:
+    """Return the run's exit code, and record a failure that rank 0 could not record."""
+    codes = [LOST if rank in killed else process.returncode for rank, process in enumerate(ranks)]
+    for rank, code in enumerate(codes):
+        if code < 0:
+            name = signal.Signals(-code).name
+            _write_status(run, "interrupted", f"rank {rank} of {len(ranks)} was killed ({name})")
+            return LOST
+    for rank, code in enumerate(codes):
+        if rank and code not in (FINISHED, BUSY, DISK_FULL, INTERRUPTED, LOST):
+            _write_status(run, "failed", f"rank {rank} of {len(ranks)}: {run.last_log_line()}")
+            return FAILED
+    return LOST if LOST in codes else codes[0]
+
+
+def _write_status(run: RunDirectory, state: State, error: str) -> None:
+    """Record how the run ended, unless another process has it by now."""
+    with lock(run.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
+        if obtained:
+            status = Status.read(run.status_file)
+            status.replace(state=state, error=error, updated=time.time()).write(run.status_file)

@@ -1,0 +1,183 @@
+"""What a job does: train to the token budget, evaluate what is missing, record how it ended."""
+
+import logging
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig
+
+from posenc.attention import resolve
+from posenc.config.components import build, check
+from posenc.config.errors import PosencError, RunError, describe_error, one_line
+from posenc.config.identity import identity, run_hash
+from posenc.config.settings import check_settings
+from posenc.config.steps import training_steps
+from posenc.data.build_data import build_data
+from posenc.data.dataset import Dataset
+from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.requests import (
+    measurement_requests,
+    missing_rows,
+    requested_rows,
+    training_fraction,
+)
+from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
+from posenc.jobs.frozen_code import code_digest
+from posenc.jobs.validate import validate_device_count
+from posenc.model.device import device_of
+from posenc.runs.environment import local_world_size, rank
+from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Progress, ResolvedSettings
+from posenc.tracking.tracker import NullTracker, Tracker
+from posenc.training.checkpoint import list_checkpoints
+from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
+from posenc.training.fit import fit
+from posenc.training.session import Session
+from posenc.training.stop import StopRequest
+
+log = logging.getLogger("posenc")
+
+
+def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
+    """Train and evaluate a run; returns an exit code and writes how it ended to `status.json`."""
+    progress = Progress(run.status_file, writes=rank() == 0)
+    try:
+        started = progress.status.started or time.time()
+        progress.write(state="running", error=None, started=started)
+        with stop.handling_signals():
+            finished = _run(run, modules, threads, progress, stop)
+    except ProcessGroupLost as error:
+        progress.write(state="interrupted", error=str(error))
+        return LOST
+    except PosencError as error:
+        log.error("%s", error)
+        progress.write(state="failed", error=one_line(error))
+        return FAILED
+    except Exception as error:
+        log.error("%s", traceback.format_exc())
+        if is_disk_full(error):
+            return _interrupt_for_full_disk(progress)
+        progress.write(state="failed", error=f"{describe_error(error)} ({_origin(error)})")
+        return FAILED
+    if not finished:
+        progress.write(state="interrupted", error=stop.reason())
+        return INTERRUPTED
+    progress.write(state="finished", error=None, work_done=1.0)
+    return FINISHED
+
+
+def _interrupt_for_full_disk(progress: Progress) -> int:
+    """Record an interruption: the run resumes from its checkpoint once there is space."""
+    try:
+        progress.write(state="interrupted", error=DISK_FULL_MESSAGE)
+    except OSError:
+        return DISK_FULL
+    return INTERRUPTED
+
+
+def _origin(error: Exception) -> str:
+    """Return the innermost line of posenc's or the user's code in an exception's traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = [frame for frame in frames if "site-packages" not in frame.filename][-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}, {frame.name}"
+
+
+def _run(
+    run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
+) -> bool:
+    """Run the job; returns False if it was stopped before the end."""
+    if stop.requested():
+        return False
+    config = run.config()
+    config.modules = modules
+    check_settings(config)
+    _check_identity(config)
+    resolved = _resolve(run, config, progress, threads)
+    data = _planned_data(config)
+    tracker = _tracker(config)
+    tracker.start(run, config)
+    failed = True
+    try:
+        with process_group(torch.device(resolved.device)):
+            session = Session(run, config, resolved, data, progress, stop, tracker)
+            finished = _train_and_evaluate(session)
+        failed = not finished
+    finally:
+        tracker.finish(failed)
+    return finished
+
+
+def _tracker(config: DictConfig) -> Tracker:
+    """Build the configured tracker on rank 0; other ranks track nothing."""
+    if rank() > 0:
+        return NullTracker()
+    return build(config.logger, name="logger", modules=list(config.modules))
+
+
+def _check_identity(config: DictConfig) -> None:
+    """Raise RunError if the run is no longer what its name says, as after editing an encoding."""
+    check(config.encoding, name="encoding", modules=list(config.modules), num_args=1)
+    digest = run_hash(identity(config, config.frozen.fingerprint))
+    if digest != config.frozen.hash:
+        raise RunError(
+            f"the run was planned with hash {config.frozen.hash} and has {digest} now:"
+            f" {config.encoding} or its source was edited since; run the command again to plan it"
+        )
+
+
+def _resolve(
+    run: RunDirectory, config: DictConfig, progress: Progress, threads: int
+) -> ResolvedSettings:
+    """Resolve settings at the first start; return those of the first start on resume."""
+    resolved = ResolvedSettings(
+        code=code_digest(),
+        threads=threads,
+        device=device_of(config).type,
+        kernel=resolve(config.kernel),
+        micro_batch_tokens=config.micro_batch_tokens,
+        parameters=config.frozen.parameters,
+    )
+    if progress.status.resolved and list_checkpoints(run.checkpoints):
+        current, resolved = resolved, ResolvedSettings(**progress.status.resolved)
+        if resolved.code != current.code:
+            log.warning("started with code %s, resuming with %s", resolved.code, current.code)
+    torch.set_num_threads(resolved.threads)
+    validate_device_count(torch.device(resolved.device), local_world_size())
+    log.info("posenc %s, %s", config.frozen.posenc, resolved)
+    total_tokens = training_steps(config).total * config.batch_tokens
+    progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
+    return resolved
+
+
+def _planned_data(config: DictConfig) -> Dataset:
+    data = build_data(config, log.info)
+    if data.fingerprint != config.frozen.fingerprint:
+        raise RunError(
+            f"the corpus or tokenizer has changed since planning: fingerprint {data.fingerprint},"
+            f" planned {config.frozen.fingerprint}; run the command again to plan it"
+        )
+    return data
+
+
+def _train_and_evaluate(session: Session) -> bool:
+    """Train, then evaluate the missing rows; returns False if stopped before the end."""
+    run, config, data = session.run, session.config, session.data
+    requested = requested_rows(config, data.fingerprint)
+    requests = measurement_requests(config, data, requested)
+    training = training_fraction(config, requests, session.resolved.parameters)
+    if not fit(session, training):
+        return False
+
+    def on_progress(done: float, rate: float) -> bool:
+        work = training + (1 - training) * done
+        session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
+        return not session.stop.requested()
+
+    if keys := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
+        device = torch.device(session.resolved.device)
+        evaluate(run, config, data, keys, device, on_progress)
+    return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows()))

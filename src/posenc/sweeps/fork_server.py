@@ -1,0 +1,74 @@
+"""Jobs as forks of multiprocessing's fork server, which imports PyTorch and Lightning only once."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import forkserver, parent_process, resource_tracker
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from posenc.jobs.exit_codes import STOP_SIGNALS
+from posenc.runs.environment import MALLOC_VARIABLES
+
+PRELOADED = ["torch", "pytorch_lightning", "hydra", "typeguard", "scipy.stats"]
+"""Libraries that every job imports. posenc itself is not among them: jobs import a frozen copy."""
+
+
+def start_job(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str], code: Path | None
+) -> ForkServerProcess:
+    """Start a job that imports posenc from `code` and appends its output to `log`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    _ensure_running()
+    process = context.Process(target=run_job_process, args=(arguments, str(log), environment))
+    with _import_from(code):
+        process.start()
+    return process
+
+
+def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
+    """Run a job in this process, as if it had been started with that log and environment."""
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    os.environ.clear()
+    os.environ.update(environment)
+    with open(os.devnull, "rb") as null, open(log, "ab") as output:
+        for source, target in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source.fileno(), target)
+    from posenc.jobs.job import main
+
+    launcher = parent_process()
+    assert launcher is not None
+    sys.exit(main(arguments, launcher.is_alive))
+
+
+def _ensure_running() -> None:
+    """Start the server if it is not running, with glibc's settings and stop signals blocked.
+
+    A signal to the launcher's process group must not kill the server, which reports exit codes.
+    """
+    resource_tracker.ensure_running()  # changes the signal mask when it starts
+    environment = dict(os.environ)
+    os.environ.update(MALLOC_VARIABLES)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+@contextmanager
+def _import_from(code: Path | None) -> Iterator[None]:
+    """Put a folder first on sys.path, which multiprocessing copies to the new process."""
+    before = list(sys.path)
+    sys.path[:0] = [str(code)] if code else []
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,160 @@
+"""The process of one run as its launcher sees it, and the signals that a launcher receives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from posenc.jobs.exit_codes import BUSY, DISK_FULL, FINISHED, INTERRUPTED, LOST, STOP_SIGNALS
+from posenc.runs.environment import job_environment
+from posenc.runs.files import DISK_FULL_MESSAGE
+from posenc.runs.status import Status
+from posenc.sweeps.fork_server import start_job
+from posenc.sweeps.launcher import PlannedRun
+
+JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
+FORK_SERVER_LOST = 255
+"""multiprocessing's exit code of a process whose fork server has died."""
+SAME_SIGNAL_SECONDS = 0.5
+"""Signals closer together count as one: some senders signal both a process and its group."""
+
+
+class JobProcess:
+    """`command RUN_DIR --threads N ...`, with its output appended to `run.log`.
+
+    It leads its own session, so that Ctrl-C in a terminal reaches only the launcher. `gpus` is its
+    CUDA_VISIBLE_DEVICES, if not the launcher's. With `fork`, it is forked from the fork server.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedRun,
+        *,
+        threads: int,
+        gpus: str | None = None,
+        code: Path | None = None,
+        command: Sequence[str] = JOB_COMMAND,
+        fork: bool = False,
+    ) -> None:
+        self.planned, self.run = planned, planned.run
+        self._started = time.monotonic()
+        self._before = Status.read(self.run.status_file)
+        self.threads: int = self._before.resolved.get("threads", threads)
+        arguments = [*planned.job_arguments, "--threads", str(self.threads)]
+        variables = job_environment(self.threads, code)
+        variables |= {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
+        self._process: subprocess.Popen[bytes] | ForkServerProcess
+        with self.run.log_file.open("ab") as log:
+            if fork:
+                self._process = start_job(arguments, self.run.log_file, variables, code)
+                return
+            self._process = subprocess.Popen(
+                [*command, *arguments, "--launcher", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+            )
+
+    @property
+    def exit_code(self) -> int | None:
+        if isinstance(self._process, subprocess.Popen):
+            return self._process.poll()
+        return self._process.exitcode
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self._started
+
+    @property
+    def ended(self) -> bool:
+        return self.exit_code is not None
+
+    @property
+    def killed(self) -> bool:
+        """Whether the process, or one of its ranks, was killed (SIGKILL, SIGSEGV and the like)."""
+        code = self.exit_code
+        lost = code in (LOST, FORK_SERVER_LOST)
+        return lost or (code is not None and code < 0 and -code not in STOP_SIGNALS)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it ended because another process has the run."""
+        return self.exit_code == BUSY
+
+    def terminate(self) -> None:
+        """Ask the job to write a checkpoint and exit."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Kill the job and every process that it started."""
+        pid = self._process.pid
+        if self.ended or pid is None:
+            return
+        with suppress(ProcessLookupError):
+            if os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)
+            else:  # forked a moment ago and still in the launcher's process group
+                os.kill(pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if isinstance(self._process, subprocess.Popen):
+            self._process.wait()
+        else:
+            self._process.join()
+
+    def status(self) -> Status:
+        """Return the status that the job has written; pending until it has written one."""
+        status = Status.read(self.run.status_file)
+        return self._before.replace(state="pending") if status == self._before else status
+
+    def outcome(self) -> Status:
+        """Return how the job ended; one that wrote no status is recorded as failed."""
+        self.wait()
+        code, status = self.exit_code, self.run.status()
+        assert code is not None
+        if code == BUSY or (status != self._before and status.state in ("finished", "failed")):
+            return status
+        if code < 0:
+            error = f"its process was killed ({signal.Signals(-code).name})"
+            return status.replace(state="interrupted", error=error)
+        if code in (LOST, FORK_SERVER_LOST) and status.state != "interrupted":
+            return status.replace(state="interrupted", error="its fork server died")
+        if code == DISK_FULL:
+            return status.replace(state="interrupted", error=DISK_FULL_MESSAGE)
+        if code not in (FINISHED, LOST, FORK_SERVER_LOST, INTERRUPTED):
+            error = f"its process ended with exit code {code}: {self.run.last_log_line()}"
+            status = status.replace(state="failed", error=error, updated=time.time())
+            with suppress(OSError):  # if the disk is full, the launcher still reports it
+                status.write(self.run.status_file)
+        return status
+
+
+@contextmanager
+def received_signals() -> Iterator[Sequence[float]]:
+    """Yield the times at which SIGINT, SIGTERM or SIGHUP arrived; their usual effects are disabled.
+
+    A signal that this process was started to ignore (nohup) stays ignored.
+    """
+    received: list[float] = []
+
+    def receive(number: int, frame: object) -> None:
+        if not received or time.monotonic() - received[-1] > SAME_SIGNAL_SECONDS:
+            received.append(time.monotonic())
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handled = [number for number in before if before[number] is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, receive)
+    try:
+        yield received
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])

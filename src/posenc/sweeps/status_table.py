@@ -1,0 +1,119 @@
+"""The table and JSON of `posenc status`, read from the run directories."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from posenc.runs.files import read_json
+from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.status import Status
+from posenc.sweeps.progress import clock, percent, plural, rate
+
+STYLES = {
+    "pending": "dim",
+    "running": "cyan",
+    "interrupted": "yellow",
+    "failed": "red",
+    "finished": "green",
+}
+
+
+def expected_runs(folder: Path) -> list[RunDirectory]:
+    """Return the runs of an experiment's folder: those of the plan in its order, then others."""
+    planned = _plan(folder).get("runs", [])
+    others = [run.name for run in list_runs(folder) if run.name not in planned]
+    return [RunDirectory(folder / name) for name in [*planned, *others]]
+
+
+def is_unfinished(run: RunDirectory) -> bool:
+    """Whether a run can still make progress, by itself or by rerunning the command."""
+    return run.status().state not in ("finished", "failed")
+
+
+def status_table(runs: Sequence[RunDirectory]) -> Group:
+    """Return the statuses of runs, their errors, and the commands that finish them."""
+    statuses = {run.name: run.status() for run in runs}
+    errors = [
+        Text(f"{name} {status.state}: {status.error}", STYLES[status.state])
+        for name, status in statuses.items()
+        if status.error and status.state in ("failed", "interrupted")
+    ]
+    states = [status.state for status in statuses.values()]
+    counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
+    total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
+    commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
+    return Group(_table(statuses), *errors, total, *commands)
+
+
+def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+    """Return every run's name, path and status, its time left and the command to finish it."""
+    return [_entry(run, run.status()) for run in runs]
+
+
+def _entry(run: RunDirectory, status: Status) -> dict[str, Any]:
+    commands = _commands_to_finish([run], {run.name: status})
+    return {
+        "run": run.name,
+        "path": str(run.path),
+        **asdict(status),
+        "seconds_left": _seconds_left(status),
+        "command": commands[0] if commands else None,
+    }
+
+
+def _table(statuses: dict[str, Status]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("run", no_wrap=True, min_width=20)
+    for name in ("state", "phase"):
+        table.add_column(name, no_wrap=True)
+    for name in ("done", "tokens/s", "left", "updated"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, status in statuses.items():
+        table.add_row(Text(name), *_cells(status))
+    return table
+
+
+def _cells(status: Status) -> list[Text | str]:
+    running = status.state == "running"
+    ago = None if status.updated is None else time.time() - status.updated
+    return [
+        Text(status.state, STYLES[status.state]),
+        status.phase if running else "",
+        percent(status.work_done),
+        rate(status.tokens_per_second) if running else "",
+        clock(_seconds_left(status)) if running else "",
+        "" if ago is None else f"{clock(max(0.0, ago))} ago",
+    ]
+
+
+def _seconds_left(status: Status) -> float | None:
+    """Return the seconds left of a running run, at its average pace over all starts."""
+    if status.state != "running" or not status.work_done:
+        return None
+    return status.seconds * (1 - status.work_done) / status.work_done
+
+
+def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
+    """Return the commands, without duplicates, that finish the runs, if the plan has them."""
+    unfinished = [run for run in runs if statuses[run.name].state != "finished"]
+    plans = {folder: _plan(folder) for folder in {run.path.parent for run in unfinished}}
+    states_by_command: dict[str, set[str]] = {}
+    for run in unfinished:
+        plan = plans[run.path.parent]
+        if command := plan.get("commands", {}).get(run.name, plan.get("command")):
+            states_by_command.setdefault(command, set()).add(statuses[run.name].state)
+    return [
+        f"{command} retry=true" if "failed" in states and "retry=" not in command else command
+        for command, states in states_by_command.items()
+    ]
+
+
+def _plan(folder: Path) -> dict[str, Any]:
+    file = folder / "plan.json"
+    return read_json(file) if file.exists() else {}

@@ -1,0 +1,135 @@
+"""Launchers that submit runs with submitit: to Slurm, or to a local stand-in for it."""
+
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from posenc.runs.status import Status
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.progress import PlainDisplay, plural, status_line
+from posenc.sweeps.worker import Worker, check_positive, import_extra
+
+if TYPE_CHECKING:
+    from submitit import Job
+
+POLL_SECONDS = 1.0
+MAX_REQUEUES = 1000
+"""How often submitit requeues a job whose time was up."""
+
+
+class SubmititLauncher:
+    """Submits every run as a job with `cpus_per_task` cores and waits for all of them.
+
+    At most `jobs` are in the queue at a time (null: all). A job that is preempted, or reaches its
+    limit of `timeout_min` minutes, checkpoints, is requeued and resumes. Jobs belong to the
+    cluster: they continue without this launcher.
+    """
+
+    cluster: str
+    local: bool
+
+    def __init__(
+        self,
+        jobs: int | None,
+        cpus_per_task: int,
+        timeout_min: int,
+        *,
+        console: Console | None = None,
+    ) -> None:
+        check_positive(cpus_per_task=cpus_per_task, timeout_min=timeout_min)
+        if jobs is not None:
+            check_positive(jobs=jobs)
+        self.jobs, self.cpus_per_task, self.timeout_min = jobs, cpus_per_task, timeout_min
+        self.display = PlainDisplay(console or Console(stderr=True))
+
+    def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
+        """Run every job; see `Launcher.launch`. Ctrl-C only ends the waiting."""
+        waiting = deque(runs)
+        active: dict[PlannedRun, Job[None]] = {}
+        outcomes: dict[str, Status] = {}
+        count = plural(len(runs), "run")
+        self.display.say(f"{count} for {self.cluster}, {finished} already finished")
+        try:
+            while waiting or active:
+                while waiting and len(active) < (self.jobs or len(runs)):
+                    planned = waiting.popleft()
+                    active[planned] = job = self._submit(planned)
+                    self.display.say(f"▶ {planned.name}  submitted as job {job.job_id}")
+                time.sleep(POLL_SECONDS)
+                for planned in self._ended(active):
+                    del active[planned]
+                    outcomes[planned.name] = status = planned.run.status()
+                    self.display.say(f"■ {status_line(planned.run, status)}")
+        except KeyboardInterrupt:
+            ids = " ".join(job.job_id for job in active.values())
+            self.display.say(f"jobs {ids} continue without this command; see posenc status")
+            raise
+        return outcomes
+
+    def _submit(self, planned: PlannedRun) -> "Job[None]":
+        folder = planned.run.path.absolute().parent / ".submitit"
+        requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
+        executor = import_extra("submitit").AutoExecutor(folder, cluster=self.cluster, **requeues)
+        executor.update_parameters(
+            name=planned.name, timeout_min=self.timeout_min, **self._parameters(planned)
+        )
+        return executor.submit(Worker(planned, self.cpus_per_task))
+
+    def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
+        """Return further parameters of submitit's executor."""
+        return {}
+
+    def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
+        """Return the runs whose jobs have left the queue."""
+        return [planned for planned, job in active.items() if job.done()]
+
+
+class LocalLauncher(SubmititLauncher):
+    """Processes on this machine, through the same code path as Slurm's."""
+
+    cluster, local = "local", True
+
+
+class SlurmLauncher(SubmititLauncher):
+    """Jobs of a Slurm cluster; `gpus` requests a GPU for each device of a run.
+
+    `additional_parameters` are sbatch's, by their long names.
+    """
+
+    cluster, local = "slurm", False
+
+    def __init__(
+        self,
+        jobs: int | None,
+        cpus_per_task: int,
+        timeout_min: int,
+        gpus: bool,
+        additional_parameters: Mapping[str, Any],
+        *,
+        console: Console | None = None,
+    ) -> None:
+        super().__init__(jobs, cpus_per_task, timeout_min, console=console)
+        self.gpus, self.additional_parameters = gpus, dict(additional_parameters)
+
+    def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
+        on_gpus = self.gpus and planned.accelerator != "cpu"
+        given = {k: v for k, v in self.additional_parameters.items() if v is not None}
+        return {
+            "cpus_per_task": self.cpus_per_task,
+            "slurm_gpus_per_node": planned.devices if on_gpus else None,
+            "slurm_additional_parameters": {"requeue": True, **given},
+        }
+
+    def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
+        # squeue works on clusters without accounting, where submitit's sacct does not.
+        listing = subprocess.run(
+            ["squeue", "--me", "--noheader", "--format=%A"], capture_output=True, text=True
+        )
+        if listing.returncode:  # the controller is busy or restarting; ask again next time
+            return []
+        queued = set(listing.stdout.split())
+        return [planned for planned, job in active.items() if job.job_id not in queued]

@@ -1,0 +1,151 @@
+"""Jobs forked from multiprocessing's fork server are like jobs started as processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+
+from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
+from posenc.jobs.frozen_code import freeze_code
+from posenc.jobs.job import main as job
+from posenc.runs.hardware import cores
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.job_process import JobProcess
+from posenc.sweeps.launcher import PlannedRun
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux")
+SmallRun = Callable[..., RunDirectory]
+LONG = ["tokens=768000", "validation.every_tokens=192000"]
+
+
+def fork(run: RunDirectory, code: Path | None = None) -> JobProcess:
+    return JobProcess(PlannedRun(run), threads=1, code=code, fork=True)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def pid_of(process: JobProcess) -> int:
+    pid = process._process.pid
+    assert pid is not None
+    return pid
+
+
+def test_a_forked_job_equals_a_started_one(small_run: SmallRun) -> None:
+    runs = [small_run("name=forked", f"seed={seed}") for seed in (1, 2)]
+    others = [small_run("name=started", f"seed={seed}") for seed in (1, 2)]
+    processes = [fork(run) for run in runs]
+    assert [job([str(run.path)]) for run in others] == [FINISHED, FINISHED]
+    for process in processes:
+        assert process.outcome().state == "finished"
+    for run, other in zip(runs, others, strict=True):
+        assert run.metrics_file.read_text() == other.metrics_file.read_text()
+        assert [row["sum"] for row in run.rows()] == [row["sum"] for row in other.rows()]
+        assert "training finished" in run.log_file.read_text()
+
+
+def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> None:
+    run = small_run(*LONG)
+    code = freeze_code(run.path.parent)
+    process = fork(run, code)
+    pid = pid_of(process)
+    wait_until(run.metrics)
+    assert os.getsid(pid) == os.getpgid(pid) == pid
+    assert os.readlink(f"/proc/{pid}/fd/1") == str(run.log_file)
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    assert str(code) in Path(f"/proc/{pid}/environ").read_text() or code.is_dir()
+    process.terminate()
+    process.wait()
+    assert process.exit_code == INTERRUPTED
+    assert process.outcome().state == run.status().state == "interrupted"
+
+
+def test_a_job_can_be_terminated_as_soon_as_it_is_forked(small_run: SmallRun) -> None:
+    process = fork(small_run(*LONG))
+    process.terminate()
+    process.wait()
+    assert process.exit_code in (-signal.SIGTERM, INTERRUPTED)
+
+
+def test_a_job_can_be_killed_as_soon_as_it_is_forked(small_run: SmallRun) -> None:
+    process = fork(small_run(*LONG))
+    process.kill()
+    assert process.outcome().state == "interrupted" and process.killed
+
+
+def test_stop_signals_to_the_group_do_not_kill_the_fork_server(small_run: SmallRun) -> None:
+    run = small_run(*LONG)
+    process = fork(run)
+    wait_until(run.metrics)
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(server, number)
+    os.kill(pid_of(process), signal.SIGTERM)
+    process.wait()
+    assert process.exit_code == INTERRUPTED
+    assert Path(f"/proc/{server}").exists()
+
+
+def test_a_killed_job_is_reported_with_its_signal(small_run: SmallRun) -> None:
+    run = small_run(*LONG)
+    process = fork(run)
+    wait_until(run.metrics)
+    process.kill()
+    outcome = process.outcome()
+    assert process.killed and outcome.state == "interrupted"
+    assert "SIGKILL" in str(outcome.error)
+
+
+def test_a_forked_job_checkpoints_when_its_launcher_dies(small_run: SmallRun) -> None:
+    run = small_run(*LONG)
+    launcher = f"""
+import time
+from pathlib import Path
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.job_process import JobProcess
+from posenc.sweeps.launcher import PlannedRun
+JobProcess(PlannedRun(RunDirectory(Path({str(run.path)!r}))), threads=1, fork=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", launcher]) as process:
+        wait_until(run.metrics)
+        process.kill()
+    wait_until(lambda: run.status().state == "interrupted")
+    assert run.status().error == "its launcher died"
+    assert list(run.checkpoints.glob("*.ckpt"))
+
+
+@pytest.mark.slow
+def test_a_run_whose_fork_server_is_killed_is_the_same_in_the_end(small_run: SmallRun) -> None:
+    words = ["tokens=38400", "validation.every_tokens=19200", "checkpoint.every_seconds=0.5"]
+    run, uninterrupted = small_run(*words, "name=killed"), small_run(*words, "name=uninterrupted")
+    assert job([str(uninterrupted.path), "--threads", str(cores())]) == FINISHED
+    launcher = f"""
+from pathlib import Path
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.pool import PoolLauncher
+run = PlannedRun(RunDirectory(Path({str(run.path)!r})))
+print({{status.state for status in PoolLauncher(1).launch([run]).values()}})
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", launcher], stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(run.metrics)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(int(child), signal.SIGKILL)
+        output, _ = process.communicate()
+    assert output == "{'finished'}\n"
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()

@@ -1,0 +1,154 @@
+"""`posenc train` from command line to launcher, with the real conf/ and stand-ins for jobs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posenc.cli import main
+from posenc.runs.files import read_lines
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.job_process import JobProcess
+from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.pool import MAX_STARTS
+
+EXPERIMENT = """# @package _global_
+# Two grids.
+name: trial
+grids:
+  - encoding: [nope, alibi]
+  - encoding: rope
+    encoding.spectrum.base: [100, 5e5]
+"""
+Sweep = Callable[..., dict[str, Status]]
+
+
+class Planner:
+    """Plans a stand-in for each job, named by the values of its overrides."""
+
+    def __init__(self, planned: Callable[..., RunDirectory]) -> None:
+        self._planned = planned
+        self.calls: list[list[list[str]]] = []
+        self.runs: dict[str, RunDirectory] = {}
+        self.behaviours: dict[str, str] = {}
+        self.planned: list[RunDirectory] = []
+
+    def __call__(self, jobs: list[list[str]], *args: object, local: bool) -> list[PlannedRun]:
+        self.calls.append(jobs)
+        names = [
+            ",".join(o.rpartition("=")[2] for o in job if not o.startswith("retry")) for job in jobs
+        ]
+        for name in names:
+            if name not in self.runs:
+                behaviour = self.behaviours.get(name, "finish")
+                self.runs[name] = self._planned(name, behaviour)
+        unique = {self.runs[name].path: self.runs[name] for name in names}
+        self.planned = list(unique.values())
+        return [PlannedRun(run, ("mine",)) for run in unique.values()]
+
+
+@pytest.fixture
+def planner(planned: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyPatch) -> Planner:
+    planner = Planner(planned)
+    monkeypatch.setattr("posenc.sweeps.plan.plan", planner)
+    return planner
+
+
+@pytest.fixture
+def sweep(
+    planner: Planner, stand_in: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Sweep:
+    """Run `posenc train`, each job being a stand-in; returns the runs' statuses."""
+
+    def start(planned: PlannedRun, **options: Any) -> JobProcess:
+        replaced: Any = {**options, "command": stand_in, "fork": False}
+        return JobProcess(planned, **replaced)
+
+    monkeypatch.setattr("posenc.sweeps.pool.JobProcess", start)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "trial.yaml").write_text(EXPERIMENT)
+    (tmp_path / "conf" / "encoding").mkdir()
+    (tmp_path / "conf" / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Mine\n")
+
+    def train(*overrides: str, code: int | None = None) -> dict[str, Status]:
+        exit_code = main(["train", *overrides, "--config-dir", str(tmp_path / "conf")])
+        statuses = {run.name: run.status() for run in planner.planned}
+        finished = all(status.state == "finished" for status in statuses.values())
+        assert exit_code == (code if code is not None else int(not finished))
+        return statuses
+
+    return train
+
+
+def started(planner: Planner) -> list[str]:
+    folder = next(iter(planner.runs.values())).path.parent
+    rows: Sequence[dict[str, str]] = read_lines(folder / "events.jsonl")
+    return sorted(row["run"] for row in rows if row["event"] == "start")
+
+
+def test_all_jobs_are_planned_at_once_and_run_to_the_end(sweep: Sweep, planner: Planner) -> None:
+    statuses = sweep("experiment=trial", "seed=1")
+    names = ["nope,trial,1", "alibi,trial,1", "rope,100,trial,1", "rope,500000.0,trial,1"]
+    assert [len(jobs) for jobs in planner.calls] == [4]
+    assert {name: status.state for name, status in statuses.items()} == dict.fromkeys(
+        names, "finished"
+    )
+    assert started(planner) == sorted(names)
+
+
+def test_rerunning_a_sweep_runs_what_is_missing_and_nothing_else(
+    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planner.behaviours = {"alibi": "fail", "rope": "killed"}
+    first = sweep("encoding=nope,alibi,rope")
+    assert [status.state for status in first.values()] == ["finished", "failed", "interrupted"]
+    assert started(planner) == ["alibi", "nope", *["rope"] * MAX_STARTS]
+    (planner.runs["rope"].path / "behaviour.txt").write_text("finish")
+    capsys.readouterr()
+    second = sweep("encoding=nope,alibi,rope")
+    assert "2 runs, 1 already finished" in capsys.readouterr().err
+    assert [status.state for status in second.values()] == ["finished", "failed", "finished"]
+    assert started(planner) == ["alibi", "nope", *["rope"] * (MAX_STARTS + 1)]
+
+
+def test_failed_runs_are_rerun_with_retry(sweep: Sweep, planner: Planner) -> None:
+    planner.behaviours = {"alibi": "fail"}
+    sweep("encoding=alibi")
+    (planner.runs["alibi"].path / "behaviour.txt").write_text("finish")
+    assert sweep("encoding=alibi")["alibi"].state == "failed"
+    again = sweep("encoding=alibi", "retry=true")
+    assert [status.state for status in again.values()] == ["finished"]
+
+
+def test_jobs_that_are_the_same_run_start_it_once(
+    sweep: Sweep, planner: Planner, planned: Callable[..., RunDirectory]
+) -> None:
+    planner.runs = dict.fromkeys(["1", "2"], planned("same"))
+    assert list(sweep("seed=1,2")) == ["same"]
+    assert started(planner) == ["same"]
+
+
+def test_glob_includes_options_of_config_dirs(sweep: Sweep, planner: Planner) -> None:
+    sweep("encoding=glob([m*,nop*])")
+    assert planner.calls == [[["encoding=mine"], ["encoding=nope"]]]
+
+
+def test_the_launcher_takes_its_number_of_jobs(
+    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planner.behaviours = dict.fromkeys(["nope,2", "alibi,2"], "meet")
+    statuses = sweep("encoding=nope,alibi", "hydra.launcher.jobs=2")
+    assert {status.state for status in statuses.values()} == {"finished"}
+    sweep("hydra.launcher.jobs=0", code=2)
+    assert "hydra.launcher.jobs=0" in capsys.readouterr().err
+
+
+def test_hydra_settings_without_effect_are_refused(
+    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for override in ("hydra.run.dir=x", "hydra/sweeper=basic", "hydra.mode=MULTIRUN"):
+        sweep(override, code=2)
+        assert override.partition("=")[0] in capsys.readouterr().err
+    assert not planner.calls
