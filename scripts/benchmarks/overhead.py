@@ -22,7 +22,7 @@ from posenc.config.steps import training_steps
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import TrainingWindows
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.tracker import NullTracker

@@ -1,4 +1,4 @@
-"""FlexAttention: its scores and masks here, the compiled kernel itself where there is a GPU."""
+"""FlexAttention: its scores and masks on a CPU, the compiled kernel on a GPU."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from posenc.attention import flex, kernel, reference, toeplitz_bias
+from posenc.attention import UnsupportedKernelError, flex, reference
+from posenc.attention.choice import kernel
+from posenc.attention.toeplitz import bias_by_distance
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
@@ -25,40 +27,37 @@ MAKES: list[Make] = [NoPE, Alibi, T5, KerpleLog, partial(Window, inner=T5, size=
 
 def inputs(length: int, device: str = "cpu") -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
-    drawn = [torch.randn(2, 4, length, 16, generator=generator) for _ in range(3)]
-    return [
-        torch.randn(2, length, 64, generator=generator).to(device),
-        *(t.to(device) for t in drawn),
-    ]
+    heads = [torch.randn(2, 4, length, 16, generator=generator) for _ in range(3)]
+    x = torch.randn(2, length, 64, generator=generator)
+    return [tensor.to(device) for tensor in (x, *heads)]
 
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's own definition of FlexAttention, which takes any device but has no gradient."""
-    monkeypatch.setattr(flex, "compiled", lambda: flex_attention)
+    """PyTorch's eager FlexAttention, which runs on any device but has no gradient."""
+    monkeypatch.setattr(flex, "compiled_flex_attention", lambda: flex_attention)
 
 
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("length", [1, 130, 300])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @torch.no_grad()
-def test_its_scores_and_masks_are_those_of_the_reference(
+def test_scores_and_masks_are_those_of_the_reference(
     make: Make, length: int, uncompiled: None
 ) -> None:
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY), torch.arange(length)
     x, q, k, v = inputs(length)
-    bias = toeplitz_bias.line_of(encoding, q, pos)
+    bias = bias_by_distance(encoding, q.dtype, pos)
     assert bias is not None
-    got = flex.with_line(encoding, q, k, v, bias)
-    torch.testing.assert_close(got, reference.attend(encoding, x, q, k, v, pos), rtol=0, atol=2e-6)
+    out = flex.flex_with_bias(encoding, q, k, v, bias)
+    torch.testing.assert_close(out, reference.attend(encoding, x, q, k, v, pos), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("make", MAKES)
-def test_on_a_cpu_it_refuses_by_name(make: Make) -> None:
+def test_a_cpu_is_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9)
-    wanted = "kernel=flex cannot serve .*: FlexAttention trains on a CUDA GPU alone, not on cpu"
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(UnsupportedKernelError, match=r"kernel=flex does not support .* cpu"):
         kernel("flex")(make(GEOMETRY), x, q, k, v, torch.arange(9))
 
 
@@ -68,33 +67,32 @@ def test_on_a_cpu_it_refuses_by_name(make: Make) -> None:
 def test_compiled_it_equals_the_reference_in_outputs_and_gradients(make: Make, length: int) -> None:
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY).cuda(), torch.arange(length, device="cuda")
-    x, *rest = inputs(length, "cuda")
-    found = []
+    x, *heads = inputs(length, "cuda")
+    results = []
     for name in ("reference", "flex"):
-        q, k, v = (tensor.clone().requires_grad_() for tensor in rest)
+        q, k, v = (tensor.clone().requires_grad_() for tensor in heads)
         out = kernel(name)(encoding, x, q, k, v, pos)
-        wanted = [q, k, v, *encoding.parameters()]
         loss = (out * torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)).sum()
-        found.append([out, *torch.autograd.grad(loss, wanted)])
-    for exact, got in zip(*found, strict=True):
-        assert (got - exact).abs().max() <= 2e-3 * exact.abs().max().clamp(min=1.0)
+        results.append([out, *torch.autograd.grad(loss, [q, k, v, *encoding.parameters()])])
+    for expected, result in zip(*results, strict=True):
+        assert (result - expected).abs().max() <= 2e-3 * expected.abs().max().clamp(min=1.0)
 
 
 @pytest.mark.gpu
-def test_many_lengths_are_never_eager() -> None:
+def test_many_lengths_never_run_in_eager_mode() -> None:
     """More lengths than PyTorch compiles before it would give up."""
     encoding = Alibi(GEOMETRY)
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")
         pos = torch.arange(length, device="cuda")
-        got = kernel("flex")(encoding, x, q, k, v, pos)
-        exact = reference.attend(encoding, x, q, k, v, pos)
-        assert (got - exact).abs().max() < 2e-3
+        out = kernel("flex")(encoding, x, q, k, v, pos)
+        expected = reference.attend(encoding, x, q, k, v, pos)
+        assert (out - expected).abs().max() < 2e-3
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("make", [Fire, Fox])
-def test_on_a_gpu_it_refuses_what_is_not_of_distance_alone(make: Make) -> None:
+def test_on_a_gpu_only_biases_of_distance_alone_are_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
-    with pytest.raises(ValueError, match="kernel=flex cannot serve"):
+    with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):
         kernel("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))

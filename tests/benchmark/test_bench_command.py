@@ -25,7 +25,7 @@ def test_a_benchmark_is_printed_and_written(
     words = ["encoding=nope,alibi", "passes=[forward]", "rounds=2", "threads=1", "name=mine"]
     assert main(["bench", *SMALL_MODEL, *words, "train_length=256", "batch_tokens=256"]) == 0
     printed = capsys.readouterr().out
-    assert "auto: lines" in printed and printed.endswith("outputs/mine/bench/bench.md\n")
+    assert "auto: toeplitz" in printed and printed.endswith("outputs/mine/bench/bench.md\n")
     folder = tmp_path / "outputs" / "mine" / "bench"
     made = {file.name for file in folder.iterdir()}
     assert made == {f"bench.{kind}" for kind in ("json", "csv", "md", "png", "svg")}

@@ -59,7 +59,6 @@ def test_activations_are_what_autograd_holds(
 ) -> None:
     """Beside the storages that a real forward pass saves, to 1%."""
     config = planned(f"encoding={encoding}", f"precision={precision}", "model.width=64")
-    config.kernel = "sdpa"
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
     weights = {parameter.data_ptr() for parameter in model.parameters()}
@@ -71,7 +70,7 @@ def test_activations_are_what_autograd_holds(
 
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
-        model.hidden(torch.zeros(8, 24, dtype=torch.long))
+        model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
     real = sum(storage.nbytes() for storage in saved.values())
     assert held(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
 
@@ -84,8 +83,9 @@ def test_an_encoding_that_looks_at_contents_is_left_out(
     assert other.memory.activations == plain.memory.activations
 
 
-def test_a_gpu_keeps_no_lines(planned: Callable[..., DictConfig]) -> None:
-    """Where there is no kernel for a bias of distance, it is held in full or as columns."""
+def test_a_gpu_holds_biases_of_distance_in_full_or_as_columns(
+    planned: Callable[..., DictConfig],
+) -> None:
     sizes = {
         name: [held(planned(f"encoding={name}"), 257, 8, gpu=gpu) for gpu in (False, True)]
         for name in ("nope", "alibi", "t5")

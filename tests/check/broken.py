@@ -214,9 +214,9 @@ class WrongFactors(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -0.25 * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors]:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors:
         steps = 0.5 * pos.double()[None, None, :, None]
-        return [(-steps, None), (None, steps)]
+        return None, steps
 
 
 class AssumesFirstRows(Encoding):

@@ -30,7 +30,7 @@ def test_the_defaults_are_sound() -> None:
         ("compile=3", "compile=3 must be true or false"),
         ("seed=true", "seed=True must be an integer"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
-        ("kernel=flash", "kernel='flash' must be one of auto, reference, sdpa, causal"),
+        ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, toeplitz"),
         ("evaluation.split=dev", "one of train, validation, test"),
         ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of integers or null"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),

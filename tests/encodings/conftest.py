@@ -10,16 +10,12 @@ from posenc.encodings.base import Factors
 
 
 @pytest.fixture
-def product() -> Callable[[list[Factors]], Tensor]:
-    """Return a function that multiplies factors to a bias [B or 1, H, T, T]."""
+def product() -> Callable[[Factors], Tensor]:
+    """Return a function that multiplies factors to a bias [B or 1, H, T, T], 0 on the diagonal."""
 
-    def multiply(pairs: list[Factors]) -> Tensor:
-        products = []
-        for query, key in pairs:
-            present = key if query is None else query
-            assert present is not None
-            queries, keys = (torch.ones_like(present) if f is None else f for f in (query, key))
-            products.append(queries @ keys.mT)
-        return torch.stack(products).sum(0)
+    def multiply(factors: Factors) -> Tensor:
+        query, key = factors
+        query = torch.ones_like(key) if query is None else query
+        return query @ key.mT - (query * key).sum(-1, keepdim=True)
 
     return multiply

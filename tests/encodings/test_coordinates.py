@@ -11,8 +11,9 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.attention import blocks, kernel
-from posenc.attention.scores import distances
+from posenc.attention import blocks
+from posenc.attention.choice import kernel
+from posenc.attention.reference import pairwise_distances
 from posenc.config.paths import options
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -301,7 +302,7 @@ BIAS_NAMES = ["alibi", "trained alibi", "kerple_log", "kerple_power", "t5", "fir
 
 
 @pytest.mark.parametrize("axes", [2, 3])
-@pytest.mark.parametrize("name", ["reference", "sdpa"])
+@pytest.mark.parametrize("name", ["reference", "auto"])
 @pytest.mark.parametrize(("make", "definition"), BIASES, ids=BIAS_NAMES)
 def test_biases_depend_on_the_euclidean_distance(
     make: Callable[..., Encoding],
@@ -343,7 +344,7 @@ def test_distances_are_as_exact_for_large_coordinates_in_float32(axes: int) -> N
     """They are computed in float64: at 100,000 float32 has a resolution of 0.008."""
     near = points(2, 45, axes, 20.0)
     far = near + 100_000
-    actual = distances(far, far, torch.float32)
+    actual = pairwise_distances(far, far, torch.float32)
     assert actual.dtype == torch.float32 and actual.shape == (2, 1, 45, 45)
     rows = near.tolist()
     expected = torch.tensor([[[math.dist(m, n) for n in rows[b]] for m in rows[b]] for b in (0, 1)])

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from posenc.attention import kernel
+from posenc.attention.choice import kernel
 from posenc.config.components import build
 from posenc.config.paths import conf_dir, options
 from posenc.encodings.base import Geometry
@@ -30,8 +30,8 @@ from posenc.encodings.spectra import (
     yarn_paper,
 )
 from posenc.encodings.spectra.yarn import yarn_magnitude
+from posenc.model.block import Attention
 from posenc.model.build import build_model
-from posenc.model.layers import Attention
 from posenc.model.transformer import Transformer, initialise
 
 Configured = Callable[..., DictConfig]
@@ -54,7 +54,7 @@ def model_with(
     geometry = Geometry(width=32, heads=4, layers=2, train_length=LENGTH)
     encoding = make(geometry, spectrum=spectrum)
     sizes = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
-    model = Transformer(50, encoding, kernel("sdpa"), **sizes)
+    model = Transformer(50, encoding, kernel("auto"), **sizes)
     initialise(model, seed)
     return model.double().eval()
 

@@ -13,7 +13,7 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from posenc.attention import reference
-from posenc.attention.scores import bias
+from posenc.attention.reference import score_bias
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.t5 import T5
@@ -38,7 +38,7 @@ def bias_of(
     x = torch.zeros(1, length, shape.width, dtype=dtype)
     q = torch.zeros(1, shape.heads, length, shape.head_width, dtype=dtype)
     rows, keys = slice(first, length), slice(0, length)
-    actual = bias(encoding, x, q, q, torch.arange(length), rows, keys)
+    actual = score_bias(encoding, x, q, q, torch.arange(length), rows, keys)
     assert actual is not None
     return actual[0]
 

@@ -14,7 +14,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
 from posenc.attention import reference
-from posenc.attention.scores import bias
+from posenc.attention.reference import score_bias
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cope import Cope
 from posenc.encodings.fox import Fox
@@ -48,7 +48,7 @@ def random_inputs(heads: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 def bias_of(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
     everything = slice(0, LENGTH)
-    actual = bias(encoding, x, q, k, POS, everything, everything)
+    actual = score_bias(encoding, x, q, k, POS, everything, everything)
     assert actual is not None
     return actual
 

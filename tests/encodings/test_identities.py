@@ -31,9 +31,9 @@ from posenc.encodings.spectra import (
     yarn,
     yarn_paper,
 )
+from posenc.model.block import Attention
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
-from posenc.model.layers import Attention
+from posenc.model.transformer import Decoder
 
 LAYOUTS: list[Layout] = ["interleaved", "half"]
 SINUSOIDAL_LAYOUTS: dict[Layout, Literal["interleaved", "concatenated"]] = {

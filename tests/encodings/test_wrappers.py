@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.attention import kernel
+from posenc.attention.choice import kernel
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -116,7 +116,7 @@ def test_untied_parameters_differ_by_layer() -> None:
 # Window
 
 
-@pytest.mark.parametrize("name", ["reference", "sdpa"])
+@pytest.mark.parametrize("name", ["reference", "auto"])
 @pytest.mark.parametrize("inner", [NoPE, ROPE, Alibi])
 @pytest.mark.parametrize("size", [1, 5, 40])
 def test_a_window_is_a_softmax_over_the_last_keys(name: str, inner: Inner, size: int) -> None:
@@ -182,7 +182,7 @@ def test_drope_is_its_inner_encoding_and_then_nope() -> None:
     encoding = Drope(GEOMETRY, inner=Alibi, dropped_fraction=0.25)
     for fraction, inner in [(0.0, Alibi), (0.75, Alibi), (0.76, NoPE), (1.0, NoPE), (0.5, Alibi)]:
         encoding.set_training_progress(fraction)
-        for name in ("reference", "sdpa"):
+        for name in ("reference", "auto"):
             actual = attention_output(encoding.at_layer(3), 16, name)
             torch.testing.assert_close(
                 actual, attention_output(inner(GEOMETRY), 16), msg=f"{fraction} {name}"
@@ -257,7 +257,7 @@ def test_rotary_encodings_use_a_new_draw_in_every_layer() -> None:
         assert not torch.equal(draws[0], draws[1]) and not torch.equal(draws[1], draws[2])
 
 
-@pytest.mark.parametrize("name", ["reference", "sdpa"])
+@pytest.mark.parametrize("name", ["reference", "auto"])
 def test_distances_become_offsets_of_one_draw_and_stay_toeplitz(name: str) -> None:
     encoding = Randomized(GEOMETRY, inner=Alibi, max_length=64)
     x, q, k, v = random_inputs(8)
@@ -322,7 +322,7 @@ WRAPPERS = [partial(Window, size=99), LogN, partial(Drope, dropped_fraction=0.5)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS, ids=["window", "log_n", "drope"])
-@pytest.mark.parametrize("name", ["reference", "sdpa"])
+@pytest.mark.parametrize("name", ["reference", "auto"])
 def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
     wrapper: Callable[..., Encoding], name: str
 ) -> None:

@@ -16,7 +16,7 @@ from posenc.inspect.run.scores import REGIONS, Scores
 from posenc.inspect.run.watch import Rows, watch
 from posenc.model.block import Block
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 TRAINED, LENGTH, WIDTH, HEADS, VOCABULARY = 6, 17, 32, 4, 40
 SLOPES = [2.0 ** (-2 * h) for h in range(1, HEADS + 1)]

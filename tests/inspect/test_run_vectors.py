@@ -21,7 +21,7 @@ from posenc.inspect.run.equal_tokens import (
 )
 from posenc.inspect.run.learned import learned
 from posenc.model.build import build_encoding, build_model
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 VOCABULARY, WIDTH, TRAINED = 30, 32, 24
 Built = Callable[..., Decoder]
@@ -136,7 +136,7 @@ def test_streams_are_those_of_the_model_and_their_distance_plain(built: Built) -
     found = streams(model, tokens)
     assert found.shape == (3, 2, 20, WIDTH)
     assert torch.allclose(found[0], model.embedding(tokens) * WIDTH**0.5)
-    assert torch.allclose(model.norm(found[-1]), model.hidden(tokens))
+    assert torch.allclose(model.norm(found[-1]), model.hidden_states(tokens))
     pairs = equal_pairs(tokens)
     b, i, j = (int(part[4]) for part in pairs)
     one, other = found[2, b, i].tolist(), found[2, b, j].tolist()

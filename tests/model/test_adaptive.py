@@ -1,4 +1,4 @@
-"""Adaptive embedding and softmax beside PyTorch's and beside plain loops."""
+"""Adaptive embedding and softmax compared with PyTorch's and with plain loops."""
 
 import pytest
 import torch
@@ -7,12 +7,11 @@ from torch import Tensor, nn
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.model import loss
-from posenc.model.adaptive_embedding import AdaptiveEmbedding
-from posenc.model.adaptive_softmax import AdaptiveHead
+from posenc.model.adaptive import AdaptiveEmbedding, AdaptiveHead
 from posenc.model.build import build_model, skeleton
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
-VOCABULARY, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
+VOCAB_SIZE, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
 SMALL = [
     "model=wikitext103_247m",
     f"model.width={WIDTH}",
@@ -27,21 +26,21 @@ SMALL = [
 ]
 
 
-def adaptive(*overrides: str, vocabulary: int = VOCABULARY) -> Decoder:
+def adaptive(*overrides: str, vocab_size: int = VOCAB_SIZE) -> Decoder:
     config = compose("train", [*SMALL, *overrides])
     config.modules = []
     torch.manual_seed(4)  # PyTorch draws biases from it
-    return build_model(config, vocabulary)
+    return build_model(config, vocab_size)
 
 
 def head_of(dropout: float = 0.0) -> AdaptiveHead:
     torch.manual_seed(5)
-    return AdaptiveHead(AdaptiveEmbedding(VOCABULARY, WIDTH, CUTOFFS, FACTOR), dropout).double()
+    return AdaptiveHead(AdaptiveEmbedding(VOCAB_SIZE, WIDTH, CUTOFFS, FACTOR), dropout).double()
 
 
-def torchs(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
+def torch_head(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
     """PyTorch's adaptive softmax with the same weights."""
-    other = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, VOCABULARY, CUTOFFS, div_value=FACTOR).double()
+    other = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, VOCAB_SIZE, CUTOFFS, div_value=FACTOR).double()
     with torch.no_grad():
         other.head.weight.copy_(head.weight)
         for i, tail in enumerate(other.tail, start=1):
@@ -51,46 +50,50 @@ def torchs(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
     return other
 
 
-def drawn(*shape: int) -> tuple[Tensor, Tensor]:
+def random_batch(*shape: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(6)
-    return torch.randn(*shape, WIDTH, dtype=torch.float64), torch.randint(0, VOCABULARY, shape)
+    return torch.randn(*shape, WIDTH, dtype=torch.float64), torch.randint(0, VOCAB_SIZE, shape)
 
 
-def test_losses_and_log_probabilities_are_torchs() -> None:
-    head, (hidden, targets) = head_of(), drawn(3, 40)
-    other = torchs(head)
-    wanted = -other(hidden.flatten(0, 1), targets.flatten()).output.view_as(targets)
-    torch.testing.assert_close(head.losses(hidden, targets), wanted, rtol=0, atol=1e-12)
-    found = head(hidden)
-    torch.testing.assert_close(found.flatten(0, 1), other.log_prob(hidden.flatten(0, 1)))
-    torch.testing.assert_close(found.exp().sum(-1), torch.ones(3, 40, dtype=torch.float64))
+def test_losses_and_log_probabilities_equal_those_of_pytorch() -> None:
+    head, (hidden, targets) = head_of(), random_batch(3, 40)
+    other = torch_head(head)
+    expected = -other(hidden.flatten(0, 1), targets.flatten()).output.view_as(targets)
+    torch.testing.assert_close(head.losses(hidden, targets), expected, rtol=0, atol=1e-12)
+    log_probabilities = head(hidden)
+    torch.testing.assert_close(
+        log_probabilities.flatten(0, 1), other.log_prob(hidden.flatten(0, 1))
+    )
+    torch.testing.assert_close(
+        log_probabilities.exp().sum(-1), torch.ones(3, 40, dtype=torch.float64)
+    )
     assert set(head.embedding.band_of(targets).unique().tolist()) == {0, 1, 2}
 
 
-def test_gradients_are_those_of_the_log_probabilities() -> None:
-    head, (hidden, targets) = head_of(), drawn(2, 30)
+def test_gradients_of_losses_are_those_of_the_log_probabilities() -> None:
+    head, (hidden, targets) = head_of(), random_batch(2, 30)
     hidden.requires_grad_()
-    of = [hidden, *head.names.parameters(), *(head.embedding.vectors(i) for i in range(3))]
-    of += [head.embedding.projections[i].get_parameter("weight") for i in (1, 2)]
-    found = torch.autograd.grad(head.losses(hidden, targets).sum(), of)
-    wanted = torch.autograd.grad(-head(hidden).gather(-1, targets[..., None]).sum(), of)
-    for a, b in zip(found, wanted, strict=True):
+    inputs = [hidden, *head.names.parameters(), *(head.embedding.vectors(i) for i in range(3))]
+    inputs += [head.embedding.projections[i].get_parameter("weight") for i in (1, 2)]
+    grads = torch.autograd.grad(head.losses(hidden, targets).sum(), inputs)
+    likelihood = head(hidden).gather(-1, targets[..., None])
+    for a, b in zip(grads, torch.autograd.grad(-likelihood.sum(), inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
 
 
-def test_losses_in_chunks_equal_losses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    head, (hidden, targets) = head_of(), drawn(2, 30)
+def test_losses_in_chunks_equal_losses_without_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, (hidden, targets) = head_of(), random_batch(2, 30)
     whole = head.losses(hidden, targets)
     monkeypatch.setattr(loss, "LOGITS_BUDGET", 60)
     torch.testing.assert_close(head.losses(hidden, targets), whole, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("words", [[3, 4], [12, 24], [25, 49]])
-def test_bands_that_no_target_is_in_are_left_out(words: list[int]) -> None:
-    head, (hidden, _) = head_of(), drawn(1, 2)
-    wanted = -head(hidden)[0].gather(-1, torch.tensor(words)[:, None]).T
+def test_bands_without_a_target_are_skipped(words: list[int]) -> None:
+    head, (hidden, _) = head_of(), random_batch(1, 2)
+    expected = -head(hidden)[0].gather(-1, torch.tensor(words)[:, None]).T
     losses = head.losses(hidden, torch.tensor([words]))
-    torch.testing.assert_close(losses, wanted)
+    torch.testing.assert_close(losses, expected)
     losses.sum().backward()
     assert all(p.grad is not None for p in head.names.parameters())
 
@@ -98,33 +101,33 @@ def test_bands_that_no_target_is_in_are_left_out(words: list[int]) -> None:
 def test_the_embedding_is_a_look_up_and_a_projection() -> None:
     embedding = head_of().embedding
     tokens = torch.tensor([[0, 9, 10, 24], [25, 49, 3, 30]])
-    found = embedding(tokens)
-    for place, token in zip(found.flatten(0, 1), tokens.flatten().tolist(), strict=True):
+    vectors = embedding(tokens)
+    for actual, token in zip(vectors.flatten(0, 1), tokens.flatten().tolist(), strict=True):
         band = sum(token >= cutoff for cutoff in CUTOFFS)
         vector = embedding.vectors(band)[token - [0, *CUTOFFS][band]]
         assert vector.shape == (WIDTH // FACTOR**band,)
-        torch.testing.assert_close(place, embedding.projections[band](vector))
+        torch.testing.assert_close(actual, embedding.projections[band](vector))
 
 
-@pytest.mark.parametrize("token", [-1, VOCABULARY])
+@pytest.mark.parametrize("token", [-1, VOCAB_SIZE])
 def test_a_token_outside_the_vocabulary_is_an_error(token: int) -> None:
     with pytest.raises(IndexError):
         head_of().embedding(torch.tensor([[token]]))
 
 
-def test_the_paper_s_model_has_the_paper_s_parameters() -> None:
+def test_the_paper_s_model_has_the_paper_s_number_of_parameters() -> None:
     config = compose("train", ["model=wikitext103_247m", "encoding=sinusoidal"])
     bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
     block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024
-    counted = skeleton(config, 267744).parameter_count()
-    assert counted == bands + projections + 2 * 1024 + 16 * block
-    assert round(counted / 1e6) == 247
+    count = skeleton(config, 267744).parameter_count()
+    assert count == bands + projections + 2 * 1024 + 16 * block
+    assert round(count / 1e6) == 247
 
 
-def test_widths_start_as_wide_as_each_other() -> None:
-    """Every band's vectors enter the stream at a scale of about 1, as a plain embedding's do."""
-    model = adaptive("model.width=256", "model.cutoffs=[100,200]", vocabulary=300)
+def test_all_bands_start_at_the_scale_of_a_plain_embedding() -> None:
+    """About 1 after the multiplication by `embedding_scale`."""
+    model = adaptive("model.width=256", "model.cutoffs=[100,200]", vocab_size=300)
     x = model.embedding(torch.arange(300)) * model.embedding_scale
     for band in (x[:100], x[100:200], x[200:]):
         assert 0.8 < band.std().item() < 1.6
@@ -145,8 +148,8 @@ def test_widths_start_as_wide_as_each_other() -> None:
         "head_dropout=0.5",
     ],
 )
-def test_every_knob_changes_the_losses(change: str) -> None:
-    tokens = torch.randint(0, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))
+def test_every_parameter_changes_the_losses(change: str) -> None:
+    tokens = torch.randint(0, VOCAB_SIZE, (2, 24), generator=torch.Generator().manual_seed(1))
 
     def losses(model: Decoder) -> Tensor:
         torch.manual_seed(2)
@@ -167,9 +170,9 @@ def test_biases_of_linear_maps_start_at_zero() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "alibi", "t5"])
-def test_bf16_keeps_weights_and_losses_wide(encoding: str) -> None:
+def test_bf16_keeps_gradients_and_losses_in_float32(encoding: str) -> None:
     model = adaptive(f"encoding={encoding}")
-    tokens = torch.randint(0, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, VOCAB_SIZE, (2, 24), generator=torch.Generator().manual_seed(1))
     exact = model.losses(tokens, tokens)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         losses = model.losses(tokens, tokens)
@@ -192,14 +195,14 @@ def test_bf16_keeps_weights_and_losses_wide(encoding: str) -> None:
         ("activation=tanh", "relu, gelu, silu, swiglu"),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_message(change: str, message: str) -> None:
+def test_an_invalid_model_is_one_configuration_error(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         adaptive(f"model.{change}")
 
 
-def test_it_learns() -> None:
+def test_the_loss_falls_in_training() -> None:
     model = adaptive("encoding=nope")
-    tokens = torch.randint(0, VOCABULARY, (4, 24), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, VOCAB_SIZE, (4, 24), generator=torch.Generator().manual_seed(1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9, nesterov=True)
     first = model.losses(tokens, tokens).mean().item()
     for _ in range(60):

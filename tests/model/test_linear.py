@@ -1,4 +1,4 @@
-"""The product that replaces PyTorch's: the same numbers and gradients, or PyTorch's own."""
+"""Linear maps by oneDNN give the numbers and gradients of PyTorch's own."""
 
 import pytest
 import torch
@@ -8,47 +8,45 @@ from torch.nn import functional as F
 from posenc.model import linear as module
 from posenc.model.linear import Linear, linear
 
-needs_onednn = pytest.mark.skipif(not module.ONEDNN, reason="oneDNN serves no product here")
+needs_onednn = pytest.mark.skipif(not module.ONEDNN, reason="no oneDNN with AVX-512 here")
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (1, 1), (40,), (2, 3, 5)], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
-def test_products_and_gradients_are_those_of_float64(shape: tuple[int, ...], bias: bool) -> None:
-    given = [drawn(*shape, 32), drawn(48, 32), *([drawn(48)] if bias else [])]
-    wide = [x.detach().double().requires_grad_() for x in given]
-    found, wanted = linear(*given), F.linear(*wide)
-    pull = torch.randn(found.shape)
-    grads = (
-        torch.autograd.grad(found, given, pull),
-        torch.autograd.grad(wanted, wide, pull.double()),
-    )
-    for one, other in zip((found, *grads[0]), (wanted, *grads[1]), strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+def test_outputs_and_gradients_equal_those_in_float64(shape: tuple[int, ...], bias: bool) -> None:
+    inputs = [random(*shape, 32), random(48, 32), *([random(48)] if bias else [])]
+    wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    out, expected = linear(*inputs), F.linear(*wide)
+    grad_out = torch.randn(out.shape)
+    grads = torch.autograd.grad(out, inputs, grad_out)
+    expected_grads = torch.autograd.grad(expected, wide, grad_out.double())
+    for result, exact in zip((out, *grads), (expected, *expected_grads), strict=True):
+        torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
 
 
 @needs_onednn
-def test_a_product_in_float32_is_onednns() -> None:
-    out = linear(drawn(2, 8), drawn(4, 8))
-    assert type(out.grad_fn).__name__ == "ProductBackward"
+def test_a_float32_product_uses_onednn() -> None:
+    out = linear(random(2, 8), random(4, 8))
+    assert type(out.grad_fn).__name__ == "OneDnnLinearBackward"
 
 
-def test_other_precisions_are_pytorchs_own() -> None:
+def test_other_precisions_use_pytorch() -> None:
     for dtype in (torch.float64, torch.bfloat16):
-        x, weight = drawn(5, 16, dtype=dtype), drawn(8, 16, dtype=dtype)
+        x, weight = random(5, 16, dtype=dtype), random(8, 16, dtype=dtype)
         assert torch.equal(linear(x, weight), F.linear(x, weight))
-    x, weight = drawn(5, 16), drawn(8, 16)
+    x, weight = random(5, 16), random(8, 16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = linear(x, weight)
-        assert found.dtype == torch.bfloat16
-        assert torch.equal(found, F.linear(x, weight))
+        out = linear(x, weight)
+        assert out.dtype == torch.bfloat16
+        assert torch.equal(out, F.linear(x, weight))
 
 
-def test_only_what_is_asked_for_has_a_gradient() -> None:
-    x, weight = torch.randn(5, 16), drawn(8, 16)
+def test_only_required_gradients_are_computed() -> None:
+    x, weight = torch.randn(5, 16), random(8, 16)
     linear(x, weight).sum().backward()
     assert x.grad is None
     torch.testing.assert_close(weight.grad, x.sum(0).expand(8, 16))
@@ -56,18 +54,18 @@ def test_only_what_is_asked_for_has_a_gradient() -> None:
         assert not linear(x, weight).requires_grad
 
 
-def test_strided_gradients_and_inputs_are_read_as_they_lie() -> None:
-    x, weight = drawn(32, 6, 5), drawn(48, 32)
+def test_strided_inputs_and_gradients_give_the_same_numbers() -> None:
+    x, weight = random(32, 6, 5), random(48, 32)
     out = linear(x.permute(1, 2, 0), weight)
-    pull = torch.randn(48, 5, 6).permute(2, 1, 0)
-    found = torch.autograd.grad(out, (x, weight), pull)
-    wanted = torch.autograd.grad(F.linear(x.permute(1, 2, 0), weight), (x, weight), pull)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    grad_out = torch.randn(48, 5, 6).permute(2, 1, 0)
+    grads = torch.autograd.grad(out, (x, weight), grad_out)
+    expected = torch.autograd.grad(F.linear(x.permute(1, 2, 0), weight), (x, weight), grad_out)
+    for grad, exact in zip(grads, expected, strict=True):
+        torch.testing.assert_close(grad, exact, rtol=1e-5, atol=1e-5)
 
 
 @needs_onednn
-def test_a_layer_is_nn_linear_in_name_and_initialisation() -> None:
+def test_parameters_and_initialisation_are_those_of_nn_linear() -> None:
     torch.manual_seed(3)
     ours = Linear(16, 8)
     torch.manual_seed(3)
@@ -78,8 +76,8 @@ def test_a_layer_is_nn_linear_in_name_and_initialisation() -> None:
     torch.testing.assert_close(ours(x), theirs(x))
 
 
-def test_no_rows_have_no_part_in_the_gradient() -> None:
-    """As of a band of rare words that a batch has none of."""
+def test_an_empty_input_gives_a_zero_gradient() -> None:
+    """Such as a band of rare words that does not occur in a batch."""
     weight = torch.randn(5, 3, requires_grad=True)
     linear(torch.zeros(0, 3, requires_grad=True), weight).sum().backward()
     assert weight.grad is not None and not weight.grad.any()

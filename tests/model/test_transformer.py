@@ -1,4 +1,4 @@
-"""The host: paired initialisation, exact losses, what its knobs do."""
+"""The model: paired initialisation, exact losses, and the effect of its parameters."""
 
 from collections.abc import Callable
 
@@ -13,51 +13,48 @@ from posenc.model.build import build_model
 Configured = Callable[..., DictConfig]
 
 
-def test_models_that_differ_in_encoding_alone_start_from_the_same_weights(
+def test_models_that_differ_only_in_encoding_start_from_the_same_weights(
     configured: Configured,
 ) -> None:
     states = [
         build_model(configured(f"encoding={name}"), 50).state_dict()
         for name in ("nope", "t5", "learned", "rope")
     ]
-    shared = set(states[0])
     for state in states[1:]:
-        for key in shared:
-            assert torch.equal(state[key], states[0][key]), key
+        for key, weight in states[0].items():
+            assert torch.equal(state[key], weight), key
 
 
-def test_the_seed_changes_every_drawn_weight(configured: Configured) -> None:
-    one, two = (build_model(configured("encoding=t5", f"seed={s}"), 50) for s in (1, 2))
-    for (name, a), (_, b) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+def test_the_seed_changes_every_random_weight(configured: Configured) -> None:
+    first, second = (build_model(configured("encoding=t5", f"seed={s}"), 50) for s in (1, 2))
+    for (name, a), (_, b) in zip(first.named_parameters(), second.named_parameters(), strict=True):
         assert a.ndim < 2 or not torch.equal(a, b), name
 
 
-def test_building_leaves_the_global_random_state_alone(configured: Configured) -> None:
-    torch.manual_seed(9)
-    wanted = torch.rand(1)
-    torch.manual_seed(9)
-    build_model(configured("encoding=t5"), 50)
-    drawn = torch.rand(1)
-    torch.manual_seed(9)
-    assert torch.equal(wanted, torch.rand(1))
-    assert drawn.shape == wanted.shape
+def test_weights_do_not_depend_on_the_global_random_state(configured: Configured) -> None:
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(build_model(configured("encoding=t5", "model.bias=true"), 50).state_dict())
+    for name, weight in states[0].items():
+        assert torch.equal(weight, states[1][name]), name
 
 
-def test_losses_in_chunks_equal_losses_at_once(
+def test_losses_in_chunks_equal_losses_without_chunks(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = build_model(configured(), 50).double()
     tokens, targets = torch.randint(0, 50, (2, 3, 24)).unbind(0)
 
-    def result() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def losses_and_gradients() -> tuple[torch.Tensor, list[torch.Tensor]]:
         losses = model.losses(tokens, targets)
         return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
 
-    whole, gradients = result()
+    losses, gradients = losses_and_gradients()
     monkeypatch.setattr(loss, "LOGITS_BUDGET", 50 * 7)
-    parts, again = result()
-    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
-    for a, b in zip(gradients, again, strict=True):
+    chunked, chunked_gradients = losses_and_gradients()
+    torch.testing.assert_close(chunked, losses, rtol=0, atol=1e-12)
+    for a, b in zip(gradients, chunked_gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
@@ -80,14 +77,14 @@ def test_losses_are_the_negative_log_likelihood(configured: Configured) -> None:
         "model.bias=true",
     ],
 )
-def test_every_knob_of_the_model_changes_it(configured: Configured, change: str) -> None:
+def test_every_parameter_of_the_model_changes_it(configured: Configured, change: str) -> None:
     tokens = torch.randint(0, 50, (1, 24))
     plain, other = build_model(configured(), 50), build_model(configured(change), 50)
     changed = other.parameter_count() != plain.parameter_count()
     assert changed or not torch.equal(plain(tokens), other(tokens))
 
 
-def test_dropout_acts_in_training_alone(configured: Configured) -> None:
+def test_dropout_acts_only_in_training(configured: Configured) -> None:
     tokens = torch.randint(0, 50, (1, 24))
     plain, other = build_model(configured(), 50), build_model(configured("model.dropout=0.5"), 50)
     assert not torch.equal(other(tokens), plain(tokens))
@@ -104,7 +101,7 @@ def test_dropout_acts_in_training_alone(configured: Configured) -> None:
         (["model.width=wide"], "model.width"),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_message(
+def test_an_invalid_model_is_one_configuration_error(
     configured: Configured, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

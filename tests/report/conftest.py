@@ -136,7 +136,12 @@ def write_run(
         "total_tokens": tokens,
         "started": 1_760_000_000,
         "updated": 1_760_100_000,
-        "resolved": {"threads": 1, "device": "cpu", "kernel": "sdpa", "parameters": 1_048_576},
+        "resolved": {
+            "threads": 1,
+            "device": "cpu",
+            "kernel": "causal (requested)",
+            "parameters": 1_048_576,
+        },
     }
     (path / "status.json").write_text(json.dumps(written | status))
     (path / "metrics.jsonl").write_text(

@@ -97,7 +97,8 @@ def test_the_page_has_the_experimental_setup(reported: SimpleNamespace) -> None:
         "bpe (vocab_size 2048)",
         "81,920 tokens scored at each length",
         "float32",
-        "device cpu, threads 1, kernel sdpa",
+        "device cpu, threads 1",
+        "rope: causal (requested)",
         "2025-10-09 to 2025-10-10",
         "posenc train name=trial encoding=sinusoidal,rope,alibi,nope seed=1,2",
     ):

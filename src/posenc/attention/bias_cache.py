@@ -1,33 +1,33 @@
-"""What layers of one forward pass with the same encoding add to their scores, formed once."""
+"""A cache for biases that the layers of one forward pass have in common."""
 
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 
 from torch import Tensor
 
-_passes: list[tuple[int, dict[Hashable, Tensor]]] = []
+_caches: list[tuple[int, dict[Hashable, Tensor]]] = []
 
 
 @contextmanager
-def sharing(encodings: int) -> Generator[None]:
-    """A forward pass whose layers have so many encodings; what is formed in it is kept for it."""
-    _passes.append((encodings, {}))
+def bias_cache(num_encodings: int) -> Generator[None]:
+    """Cache biases during a forward pass whose layers have `num_encodings` different encodings."""
+    _caches.append((num_encodings, {}))
     try:
         yield
     finally:
-        _passes.pop()
+        _caches.pop()
 
 
-def different(layers: int) -> int:
-    """How many encodings the layers have in this forward pass; outside of one, each its own."""
-    return _passes[-1][0] if _passes else layers
+def num_encodings(layers: int) -> int:
+    """Return the number of different encodings of this forward pass; `layers` outside of one."""
+    return _caches[-1][0] if _caches else layers
 
 
-def shared(key: Hashable, form: Callable[[], Tensor]) -> Tensor:
-    """What `form` made for this key in this forward pass; outside of one it is made each time."""
-    if not _passes:
-        return form()
-    _, forms = _passes[-1]
-    if key not in forms:
-        forms[key] = form()
-    return forms[key]
+def cached_bias(key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+    """Return the bias of this key, computed once per forward pass; always, outside of one."""
+    if not _caches:
+        return compute()
+    _, biases = _caches[-1]
+    if key not in biases:
+        biases[key] = compute()
+    return biases[key]

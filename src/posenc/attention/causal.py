@@ -1,29 +1,35 @@
 """Plain causal attention by PyTorch's fused kernels (FlashAttention on a GPU)."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from posenc.attention.unsupported import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError
 from posenc.encodings.base import Encoding
 
 
-def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
-    """Why not, if the encoding does anything to scores or outputs."""
-    acting = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
-    if acting or encoding.window() is not None:
-        return f"it has a {acting[0] if acting else 'window'}"
-    return None
+def unsupported_reason(
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> str | None:
+    """Return a reason if the encoding acts on the scores or the outputs."""
+    hooks = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
+    if hooks:
+        return f"it has a {hooks[0]}"
+    return None if encoding.window() is None else "it has a window"
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it, or UnsupportedKernelError."""
-    if why := applies(encoding, q, pos):
-        raise UnsupportedKernelError("causal", encoding, why)
-    return with_scale(q, k, v, v.shape[-1] ** -0.5)
+    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError."""
+    if reason := unsupported_reason(encoding, q.device, q.dtype, pos):
+        raise UnsupportedKernelError("causal", encoding, reason)
+    return causal_attention(q, k, v, v.shape[-1] ** -0.5)
 
 
-def with_scale(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """softmax(scale q . k) v; values narrower than keys, unless padded, leave the fused kernel."""
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """Return softmax(scale q . k) v over the keys up to each query.
+
+    Values narrower than keys are padded: the fused kernels need equal widths.
+    """
     padded = pad(v, (0, q.shape[-1] - v.shape[-1]))
     out = scaled_dot_product_attention(q, k, padded, is_causal=True, scale=scale)
     return out[..., : v.shape[-1]]

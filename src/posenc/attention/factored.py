@@ -1,105 +1,106 @@
-"""A bias of exact low rank as columns of queries and keys: plain causal attention does the rest.
+"""Attention with a bias of low rank: the product of factors of queries and keys.
 
-Memory is that of plain attention, and so is the kernel. Where the factors grow with length, each
-becomes as many columns as the precision needs to hold it; columns that cancel stand first, for
-sums lose least there: in float32 the order alone is the difference between 4e-7 and 6e-4.
+The bias is Q_i . K_j up to a constant per query, with few columns. The factors often grow with
+length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a CPU
+`factored_blocks` forms the differences before it rounds them. On a GPU the factors become extra
+columns of queries and keys of plain causal attention, as many as bfloat16 needs to hold them. The
+sums of their products lose less there than the rounding of queries and keys does; float32 is not
+supported.
 """
 
 import torch
 from torch import Tensor
 
-from posenc.attention import causal
-from posenc.attention.unsupported import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.causal import causal_attention
+from posenc.attention.factored_blocks import low_rank_attention
 from posenc.encodings.base import Encoding, Factors
 
-PARTS = {torch.float64: 1, torch.float32: 2, torch.bfloat16: 3}
-MULTIPLE = 8  # widths that fused kernels are made for
+PARTS = 3
+"""The number of bfloat16 numbers that hold a factor: 24 bits, as in float32."""
+MULTIPLE = 8
+"""Fused kernels are made for widths that are multiples of this."""
 
-Column = tuple[int, Tensor | None, Tensor | None]
-"""Its place in the order of sums, and what queries and keys have there; None stands for ones."""
 
-
-def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
-    """Why not, if the encoding is more than a bias with factors for positions like these."""
+def unsupported_reason(
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> str | None:
+    """Return a reason if the encoding has more than a bias with factors at these positions."""
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    if encoding.window() is not None or encoding.overrides("value_bias"):
-        return "it has a window, or adds to the output"
-    if q.dtype not in PARTS:
-        return f"{q.dtype} does not hold the factors"
-    return "coordinates have no factors" if pos.ndim > 1 else None
+    if encoding.overrides("value_bias"):
+        return "it has a value_bias"
+    if encoding.window() is not None:
+        return "it has a window"
+    if pos.ndim > 1:
+        return "coordinates have no factors"
+    if device.type != "cpu" and dtype != torch.bfloat16:
+        return "on a GPU it is accurate only in bfloat16"
+    return None if probe(encoding, pos) is not None else "its bias has no factors at present"
+
+
+def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
+    """Return how many columns the factors of a supported encoding have on a device."""
+    factors = probe(encoding, pos)
+    assert factors is not None
+    query, key = factors
+    if device.type == "cpu":
+        return key.shape[-1]
+    products = PARTS if query is None else PARTS * (PARTS + 1) // 2
+    return key.shape[-1] * products + PARTS - 1
+
+
+@torch.no_grad()
+def probe(encoding: Encoding, pos: Tensor) -> Factors | None:
+    """Return the factors of a single token of zeros, which have the rank of any token's."""
+    x = torch.zeros(1, 1, encoding.geometry.width, device=pos.device)
+    return encoding.bias_factors(x, pos[:1])
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it, or UnsupportedKernelError."""
-    why = applies(encoding, q, pos)
-    columns = None if why else columns_of(encoding, x, q, pos)
-    if columns is None:
-        raise UnsupportedKernelError("factored", encoding, why or "it has no factors now")
-    return with_columns(q, k, v, columns)
+    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError."""
+    reason = unsupported_reason(encoding, q.device, q.dtype, pos)
+    factors = None if reason else encoding.bias_factors(x, pos)
+    if factors is None:
+        raise UnsupportedKernelError("factored", encoding, reason or "its bias has no factors here")
+    query, key = factors
+    shape = (*q.shape[:3], -1)
+    query = None if query is None else query.double().expand(shape)
+    key = key.double().expand(shape)
+    if q.device.type == "cpu":
+        return low_rank_attention(q, k, v, query, key)
+    return attend_with_columns(q, k, v, query, key)
 
 
-def columns_of(encoding: Encoding, x: Tensor, q: Tensor, pos: Tensor) -> list[Column] | None:
-    """The columns of the encoding's factors, those that cancel first; None where it has none."""
-    pairs = encoding.bias_factors(x, pos)
-    if pairs is None:
-        return None
-    scale = encoding.geometry.head_width**-0.5
-    found = [column for pair in pairs for column in columns_of_pair(pair, q.dtype, scale)]
-    return sorted(found, key=lambda column: column[0])
+def attend_with_columns(
+    q: Tensor, k: Tensor, v: Tensor, query: Tensor | None, key: Tensor
+) -> Tensor:
+    """Return causal attention with the products of factors [B, H, T, r] as columns of q and k.
 
-
-def count(columns: list[Column]) -> int:
-    """How much wider the columns make queries and keys."""
-    return sum(_width(of_query, of_key) for _, of_query, of_key in columns)
-
-
-def with_columns(q: Tensor, k: Tensor, v: Tensor, columns: list[Column]) -> Tensor:
-    """Causal attention with the products of the columns added to the scores."""
-    of_queries, of_keys = [], []
-    for _, of_query, of_key in columns:
-        shape = (*q.shape[:3], _width(of_query, of_key))
-        of_queries.append((q.new_ones(()) if of_query is None else of_query).expand(shape))
-        of_keys.append((q.new_ones(()) if of_key is None else of_key).expand(shape))
-    nothing = q.new_zeros(()).expand(*q.shape[:3], -(q.shape[-1] + count(columns)) % MULTIPLE)
-    wide_q = torch.cat([*of_queries, q, nothing], dim=-1)
-    wide_k = torch.cat([*of_keys, k, nothing], dim=-1)
-    return causal.with_scale(wide_q, wide_k, v, v.shape[-1] ** -0.5)
-
-
-def columns_of_pair(pair: Factors, dtype: torch.dtype, scale: float) -> list[Column]:
-    """The columns of one pair of factors, divided by the scale.
-
-    Of what the query alone brings, a constant to it, the last part is left out: the others only
-    keep sums small.
+    The factors of the keys are measured from the last token. A constant per query, which does not
+    change the softmax, keeps the scores small. Columns with the largest products stand first,
+    where they cancel before anything else is added.
     """
-    of_query, of_key = pair
-    if of_key is None:
-        assert of_query is not None
-        parts = split(of_query / scale, dtype)
-        return [(rank, part, None) for rank, part in enumerate(parts[:-1] or parts)]
-    if of_query is None:
-        return [(rank, None, part) for rank, part in enumerate(split(of_key / scale, dtype))]
-    queries, keys = split(of_query / scale, dtype), split(of_key, dtype)
-    return [
-        (i + j, queries[i], keys[j])
-        for i in range(len(queries))
-        for j in range(len(keys))
-        if i + j < len(queries)
-    ]
+    scale = v.shape[-1] ** -0.5
+    key = (key - key[:, :, -1:]) / scale
+    ones = torch.ones_like(key[..., :1])
+    constant = -(key if query is None else query * key).sum(-1, keepdim=True)
+    columns = [(order, part, ones) for order, part in enumerate(split(constant)[: PARTS - 1])]
+    queries, keys = [ones] if query is None else split(query), split(key)
+    for i, query_part in enumerate(queries):
+        columns += [(i + j, query_part, keys[j]) for j in range(PARTS - i)]
+    columns.sort(key=lambda column: column[0])
+    width = q.shape[-1] + sum(part.shape[-1] for _, _, part in columns)
+    padding = q.new_zeros(()).expand(*q.shape[:3], -width % MULTIPLE)
+    wide_q = torch.cat([*(part.to(q.dtype) for _, part, _ in columns), q, padding], dim=-1)
+    wide_k = torch.cat([*(part.to(q.dtype) for _, _, part in columns), k, padding], dim=-1)
+    return causal_attention(wide_q, wide_k, v, scale)
 
 
-def split(factor: Tensor, dtype: torch.dtype) -> list[Tensor]:
-    """Numbers of a precision that add up to the factor; one alone for a bounded factor."""
+def split(factor: Tensor) -> list[Tensor]:
+    """Return bfloat16 numbers that sum to the factor; the first has its whole gradient."""
     parts, rest = [], factor
-    for _ in range(PARTS[dtype] if factor.dtype == torch.float64 else 1):
-        parts.append(rest.to(dtype))
-        rest = (rest - parts[-1]).detach()  # the first part has the whole gradient
+    for _ in range(PARTS):
+        parts.append(rest.bfloat16())
+        rest = (rest - parts[-1]).detach()
     return parts
-
-
-def _width(of_query: Tensor | None, of_key: Tensor | None) -> int:
-    """How many columns stand beside each other, [B|1, H, T, this]."""
-    some = of_key if of_query is None else of_query
-    assert some is not None
-    return some.shape[-1]

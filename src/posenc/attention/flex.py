@@ -1,9 +1,9 @@
-"""Compiled FlexAttention on a CUDA GPU, with a bias of distance alone as one line a head.
+"""Compiled FlexAttention on a CUDA GPU, for biases of distance alone and windows.
 
-A score reads its bias from the line at its distance, so that all encodings share one graph. Where
-no graph serves, and the limit of PyTorch's recompilations is reached, `fullgraph` makes that an
-error: nothing falls back to eager mode, which would hold every score at once. What flows back to
-the line is added up atomically: its last bits differ from run to run.
+A score reads its bias from the vector `bias_by_distance`, so that all encodings share one graph.
+When PyTorch reaches its limit of recompilations, `fullgraph` makes that an error; nothing falls
+back to eager mode, which would hold all scores at once. The gradient of the bias is summed with
+atomic additions, so that its last bits differ from run to run.
 """
 
 from functools import cache, lru_cache
@@ -12,65 +12,74 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from posenc.attention import toeplitz_bias
-from posenc.attention.scores import window_of
-from posenc.attention.unsupported import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.reference import window_size
+from posenc.attention.toeplitz import DEPENDS_ON_QUERY, bias_by_distance, not_by_distance
 from posenc.encodings.base import Encoding
 
-MASKS = 16  # lengths whose masks are kept
+CACHED_MASKS = 16
 
 
-def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
-    """Why not, if there is no GPU here or the encoding is more than a bias of distance."""
-    if q.device.type != "cuda":
-        return f"FlexAttention trains on a CUDA GPU alone, not on {q.device.type}"
-    if q.dtype == torch.float64:
+def unsupported_reason(
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> str | None:
+    """Return a reason without a GPU, or if the encoding has more than a bias of distance."""
+    if device.type != "cuda":
+        return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
+    if dtype == torch.float64:
         return "FlexAttention has no float64"
-    return toeplitz_bias.applies(encoding, pos)
+    return not_by_distance(encoding, pos)
 
 
-def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it, or UnsupportedKernelError."""
-    return with_line(encoding, q, k, v, served(encoding, q, pos))
+def attend(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
+
+    `bias` is the `bias_by_distance`, if the caller has computed it.
+    """
+    if bias is None:
+        reason = unsupported_reason(encoding, q.device, q.dtype, pos)
+        bias = None if reason else bias_by_distance(encoding, q.dtype, pos)
+        if bias is None:
+            raise UnsupportedKernelError("flex", encoding, reason or DEPENDS_ON_QUERY)
+    return flex_with_bias(encoding, q, k, v, bias)
 
 
-def served(encoding: Encoding, q: Tensor, pos: Tensor) -> Tensor:
-    """The bias by distance [H, T], before anything is compiled; UnsupportedKernelError for none."""
-    why = applies(encoding, q, pos)
-    found = None if why else toeplitz_bias.line_of(encoding, q, pos)
-    if found is None:
-        raise UnsupportedKernelError("flex", encoding, why or toeplitz_bias.LOOKS_AT_QUERY)
-    return found
-
-
-def with_line(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Causal attention with a line [H, T] for bias, within the encoding's window."""
+def flex_with_bias(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """Return causal attention with the bias [H, T] by distance, within the encoding's window."""
     length = q.shape[2]
 
-    def biased(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def score_mod(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return score + bias[head, (query - key).clamp(min=0)]
 
-    return compiled()(
+    return compiled_flex_attention()(
         q,
         k,
         v,
-        score_mod=biased if encoding.overrides("bias") else None,
-        block_mask=mask(length, window_of(encoding, length), q.device),
+        score_mod=score_mod if encoding.overrides("bias") else None,
+        block_mask=block_mask(length, window_size(encoding, length), q.device),
         scale=v.shape[-1] ** -0.5,
     )
 
 
 @cache
-def compiled():  # type: ignore[no-untyped-def]
+def compiled_flex_attention():  # type: ignore[no-untyped-def]
     return torch.compile(flex_attention, fullgraph=True)
 
 
-@lru_cache(MASKS)
-def mask(length: int, window: int, device: torch.device) -> BlockMask:
-    """Which blocks of keys the blocks of queries see; compiled, it never holds all pairs."""
+@lru_cache(CACHED_MASKS)
+def block_mask(length: int, window: int, device: torch.device) -> BlockMask:
+    """Return which blocks of keys each block of queries sees, without forming the whole mask."""
 
-    def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) & (query - key < window)
 
-    made = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
-    return made(seen, None, None, length, length, device=device)
+    create = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
+    return create(visible, None, None, length, length, device=device)

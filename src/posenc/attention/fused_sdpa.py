@@ -1,32 +1,83 @@
-"""PyTorch's fused attention with a mask, and what a backward pass of one's own needs of it."""
+"""Attention of a block of query rows with a given bias, and its gradients.
+
+The only file that calls PyTorch's private fused operators, which return the logsumexp of the
+scores and so let a caller combine blocks and compute gradients block by block.
+"""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from posenc.attention.block_gradients import Rows, Sums
-from posenc.attention.scores import wide
+from posenc.attention.reference import score_dtype
+
+
+class QueryBlock(NamedTuple):
+    """Query rows with the results of their forward pass.
+
+    Queries [B, H, R, d'], the output and its gradient [B, H, R, d], and the logsumexp of the
+    scores [B, H, R].
+    """
+
+    q: Tensor
+    out: Tensor
+    grad_out: Tensor
+    lse: Tensor
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Attention [B, H, R, d] and the logarithm of the sum of exponents of each row [B, H, R].
+    """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
-    v is as wide as q and k; `bias` [1|B, H, R, K] in float32 or wider, any view of it. Away from
-    the CPU, where no fused kernel takes such a bias, the softmax is explicit.
+    v is as wide as q and k; `bias` [1|B, H, R, K] is in float32 or wider, -inf where a key is
+    masked, and may be any view. On a GPU, where no fused kernel takes such a bias, the softmax is
+    explicit.
     """
     if q.device.type == "cpu":
         fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         return fused(q, k, v, attn_mask=bias, scale=scale)
-    dtype = wide(q.dtype)
+    dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
     lse = scores.logsumexp(-1)
     return (scores.sub_(lse[..., None]).exp_() @ v.to(dtype)).to(q.dtype), lse
 
 
-def backward(rows: Rows, k: Tensor, v: Tensor, bias: Tensor, scale: float, sums: Sums) -> Tensor:
-    """The gradient of the queries on the CPU; those of keys and values are added to the sums."""
+def backward(
+    block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values; on a CPU only."""
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    given = (rows.grad, rows.q, k, v, rows.out, rows.lse, 0.0, False)
-    grad_q, grad_k, grad_v = fused(*given, attn_mask=bias, scale=scale)
-    sums.k.add_(grad_k)
-    sums.v.add_(grad_v)
-    return grad_q
+    inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, False)
+    return fused(*inputs, attn_mask=bias, scale=scale)
+
+
+def backward_with_bias(
+    block: QueryBlock,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    scale: float,
+    grad_k: Tensor,
+    grad_v: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of queries and bias; add those of keys and values to the last two.
+
+    All gradients are in float32 or wider. The scores are recomputed for one sequence at a time,
+    and turned into weights and then into their gradients in place.
+    """
+    dtype = score_dtype(block.q.dtype)
+    grad_q = torch.empty_like(block.q, dtype=dtype)
+    grad_bias = torch.zeros(bias.shape, dtype=dtype, device=bias.device)
+    for b in range(len(block.q)):
+        q, out, grad_out, keys, values = (
+            tensor[b].to(dtype) for tensor in (block.q, block.out, block.grad_out, k, v)
+        )
+        bias_index = b if len(bias) > 1 else 0
+        weights = torch.baddbmm(bias[bias_index].to(dtype), q, keys.mT, alpha=scale)
+        weights.sub_(block.lse[b].to(dtype)[..., None]).exp_()
+        grad_v[b].add_(torch.bmm(weights.mT, grad_out))
+        grad_scores = torch.bmm(grad_out, values.mT)
+        grad_scores.sub_((grad_out * out).sum(-1, keepdim=True)).mul_(weights)
+        grad_q[b] = torch.bmm(grad_scores, keys).mul_(scale)
+        grad_k[b].add_(torch.bmm(grad_scores.mT, q), alpha=scale)
+        grad_bias[bias_index] += grad_scores
+    return grad_q, grad_bias

@@ -1,4 +1,4 @@
-"""What `precision` means."""
+"""The data types and the autocast that the setting `precision` stands for."""
 
 import torch
 
@@ -6,10 +6,10 @@ LIGHTNING = {"float32": "32-true", "bf16": "bf16-mixed"}
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """The type of the operands of matrix products."""
+    """Return the data type of queries, keys and values."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Matrix products in bfloat16 for `bf16`; nothing changed for `float32`."""
+    """Return autocast to bfloat16 for `bf16`, and disabled autocast for `float32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

@@ -1,16 +1,21 @@
-"""Explicit softmax: the definition of attention with an encoding, at any precision."""
+"""Attention with an explicit softmax: the definition, at any precision."""
 
 import torch
 from torch import Tensor
 
-from posenc.attention.scores import at, bias, distances, seen, wide
 from posenc.encodings.base import Encoding
 
 
+def unsupported_reason(
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> None:
+    """Return None: every encoding is supported."""
+
+
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """softmax(q . k / sqrt(d) + bias) v + value bias, all scores at once."""
-    everything = slice(0, q.shape[2])
-    return attend_rows(encoding, x, q, k, v, pos, everything, everything)
+    """Return softmax(q . k / sqrt(d) + bias) v + value bias, holding all scores at once."""
+    all_tokens = slice(0, q.shape[2])
+    return attend_rows(encoding, x, q, k, v, pos, all_tokens, all_tokens)
 
 
 def attend_rows(
@@ -23,17 +28,18 @@ def attend_rows(
     rows: slice,
     keys: slice,
 ) -> Tensor:
-    """The same for the query `rows`, which see none but `keys`: [B, H, R, d]."""
-    dtype = wide(q.dtype)
-    weights = scores_of(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
+    """Return the output [B, H, R, d] of the query `rows`, whose visible keys all lie in `keys`."""
+    dtype = score_dtype(q.dtype)
+    weights = attention_scores(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
     out = weights @ v[:, :, keys].to(dtype)
     if encoding.overrides("value_bias"):
-        mixed = encoding.value_bias(weights, distances(at(pos, rows), at(pos, keys), dtype))
-        out = out if mixed is None else out + mixed
+        distance = pairwise_distances(positions_at(pos, rows), positions_at(pos, keys), dtype)
+        value_bias = encoding.value_bias(weights, distance)
+        out = out if value_bias is None else out + value_bias
     return out.to(v.dtype)
 
 
-def scores_of(
+def attention_scores(
     encoding: Encoding,
     x: Tensor,
     q: Tensor,
@@ -43,10 +49,69 @@ def scores_of(
     rows: slice,
     keys: slice,
 ) -> Tensor:
-    """The scores [B, H, R, K] that softmax is taken of: -inf where a key is not seen."""
-    dtype = wide(q.dtype)
+    """Return the scores [B, H, R, K] before the softmax; -inf where a key is masked."""
+    dtype = score_dtype(q.dtype)
     scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
-    added = bias(encoding, x, q, k, pos, rows, keys)
-    if added is not None:
-        scores = scores + added
-    return scores.masked_fill(~seen(rows, keys, encoding.window(), q.device), -torch.inf)
+    bias = score_bias(encoding, x, q, k, pos, rows, keys)
+    if bias is not None:
+        scores = scores + bias
+    visible = causal_mask(rows, keys, encoding.window(), q.device)
+    return scores.masked_fill(~visible, -torch.inf)
+
+
+def score_bias(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
+) -> Tensor | None:
+    """Return the sum of position and content bias [B|1, H, R, K], in float32 or wider.
+
+    None if the encoding has neither.
+    """
+    if not (encoding.overrides("bias") or encoding.overrides("content_bias")):
+        return None
+    dtype = score_dtype(q.dtype)
+    head = torch.arange(q.shape[1], device=q.device)[:, None, None]
+    pos_q = positions_at(pos, rows)
+    distance = pairwise_distances(pos_q, positions_at(pos, keys), dtype)
+    if pos.ndim == 1:
+        query = pos_q[:, None]
+    else:  # the distance of the query's coordinates from the origin
+        query = pos_q.double().norm(dim=-1)[:, None, :, None].to(dtype)
+    positional = encoding.bias(head, distance, query)
+    if positional is not None:
+        batch = 1 if pos.ndim == 1 else len(pos)
+        positional = positional.expand(batch, len(head), *distance.shape[-2:])
+    content = encoding.content_bias(x[:, keys], q[:, :, rows], k[:, :, keys], distance, query)
+    if content is None or positional is None:
+        return positional if content is None else content.to(dtype)
+    return content.to(dtype) + positional
+
+
+def score_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the precision of scores and softmax: float64 for float64 inputs, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return query minus key [R, K]; for coordinates, Euclidean distances [B, 1, R, K]."""
+    if pos_q.ndim == 1:
+        return (pos_q[:, None] - pos_k[None, :]).to(dtype)
+    exact = "donot_use_mm_for_euclid_dist"  # by a matrix product, d(x, x) would not be 0
+    return torch.cdist(pos_q.double(), pos_k.double(), compute_mode=exact)[:, None].to(dtype)
+
+
+def causal_mask(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
+    """Return which keys each row may see [R, K]: itself and earlier ones, within the window."""
+    query = torch.arange(rows.start, rows.stop, device=device)[:, None]
+    key = torch.arange(keys.start, keys.stop, device=device)[None, :]
+    causal = key <= query
+    return causal if window is None else causal & (query - key < window)
+
+
+def window_size(encoding: Encoding, length: int) -> int:
+    """Return the largest number of keys that a query sees among `length` tokens."""
+    return min(encoding.window() or length, length)
+
+
+def positions_at(pos: Tensor, tokens: slice) -> Tensor:
+    """Return the positions [R] or coordinates [B, R, axes] of a run of tokens."""
+    return pos[tokens] if pos.ndim == 1 else pos[:, tokens]

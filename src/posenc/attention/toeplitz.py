@@ -1,107 +1,152 @@
-"""Attention with a bias of distance alone, at the speed and in the memory of plain attention.
+"""Attention with a Toeplitz bias (one of distance alone) and an optional window, on a CPU.
 
-Such a bias is one line of numbers a head. With the queries of a block in reverse order, row u of
-its scores adds the line from u on: a view of the line that moves by one with every row, -inf
-where keys lie ahead. The fused kernel reads it as it reads any mask, and no mask is ever made.
+Such a bias is one vector per head, indexed by distance. With the queries of a block in reverse
+order, row u of the block's bias is the vector from index u on: an overlapping view, which the
+fused kernel reads like any other mask, so that no mask is formed. Speed and memory are those of
+plain attention, and a learnable bias gets its exact gradient.
 """
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from posenc.attention import fused_sdpa, toeplitz_bias
-from posenc.attention.block_gradients import Rows, Sums, backward
-from posenc.attention.scores import wide, window_of
-from posenc.attention.unsupported import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError, fused_sdpa
+from posenc.attention.fused_sdpa import QueryBlock
+from posenc.attention.reference import score_dtype, window_size
 from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
+DEPENDS_ON_QUERY = "its bias depends on the position of the query, though it does not declare that"
 
 
-def applies(encoding: Encoding, q: Tensor, pos: Tensor) -> str | None:
-    """Why not, if the encoding is more than a bias of distance and a window at these positions."""
-    if q.device.type != "cpu":
-        return f"it runs on the CPU alone, not on {q.device.type}"
-    return toeplitz_bias.applies(encoding, pos)
+def unsupported_reason(
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> str | None:
+    """Return a reason if the encoding has more than a bias of distance alone and a window."""
+    if device.type != "cpu":
+        return f"it runs only on a CPU, not on {device.type}"
+    return not_by_distance(encoding, pos)
 
 
-def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Attention as `reference.attend` defines it, or UnsupportedKernelError."""
-    why = applies(encoding, q, pos)
-    found = None if why else toeplitz_bias.line_of(encoding, q, pos)
-    if found is None:
-        raise UnsupportedKernelError("lines", encoding, why or toeplitz_bias.LOOKS_AT_QUERY)
-    return with_line(encoding, q, k, v, found)
+def not_by_distance(encoding: Encoding, pos: Tensor) -> str | None:
+    """Return why the encoding is not known to have a bias of distance alone at these positions."""
+    for hook in ("content_bias", "value_bias"):
+        if encoding.overrides(hook):
+            return f"it has a {hook}"
+    if encoding.overrides("bias") and "shift" in encoding.limitations:
+        return f"its bias does not depend on distance alone: {encoding.limitations['shift']}"
+    if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
+        return "the positions are not consecutive"
+    return None
 
 
-def with_line(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Causal attention with a line [H, T] for bias, within the encoding's window."""
-    window = window_of(encoding, q.shape[2])
+def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
+    """Return the bias [H, T] at distances 0 to T-1, for q and k of that dtype.
+
+    None if it differs between the first query, one in the middle and the last: it then depends on
+    the position of the query.
+    """
+    dtype, length = score_dtype(dtype), len(pos)
+    head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]
+    distance = torch.arange(length, device=pos.device).to(dtype)[None]
+    queries = pos[[0, length // 2, -1], None]
+    bias = encoding.bias(head, distance, queries)
+    table = torch.zeros((), dtype=dtype, device=pos.device) if bias is None else bias
+    table = table.expand(len(head), *table.shape[-2:-1] or (1,), length)
+    return table[:, 0] if torch.equal(table, table[:, :1].expand_as(table)) else None
+
+
+def attend(
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
+
+    `bias` is the `bias_by_distance`, if the caller has computed it.
+    """
+    if bias is None:
+        reason = unsupported_reason(encoding, q.device, q.dtype, pos)
+        bias = None if reason else bias_by_distance(encoding, q.dtype, pos)
+        if bias is None:
+            raise UnsupportedKernelError("toeplitz", encoding, reason or DEPENDS_ON_QUERY)
+    window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
-    out = Lines.apply(q, k, values, reversed_line(bias, window), window, v.shape[-1] ** -0.5)
+    scale = v.shape[-1] ** -0.5
+    out = ToeplitzAttention.apply(q, k, values, reversed_bias(bias, window), window, scale)
     return out[..., : v.shape[-1]]
 
 
-def reversed_line(bias: Tensor, window: int) -> Tensor:
-    """A line [H, T + FORWARD_ROWS - 1] at distances T-1 .. 0, then ahead of the query."""
+def reversed_bias(bias: Tensor, window: int) -> Tensor:
+    """Return the bias [H, T + FORWARD_ROWS - 1] at distances T-1 to 0, then -inf for later keys."""
     outside = torch.arange(bias.shape[1], device=bias.device) >= window
     within = bias.masked_fill(outside, -torch.inf)
     return pad(within.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)
 
 
-class Lines(torch.autograd.Function):
-    """Attention of q, k, v [B, H, T, d'] with a line for bias, whose gradient is exact."""
+class ToeplitzAttention(torch.autograd.Function):
+    """Attention of q, k, v [B, H, T, d'] with the bias of `reversed_bias`."""
 
     @staticmethod
-    def forward(ctx, q, k, v, line, window, scale):  # type: ignore[no-untyped-def]
+    def forward(ctx, q, k, v, bias, window, scale):  # type: ignore[no-untyped-def]
         reverse, length = q.flip(2), q.shape[2]
-        out, lse = torch.empty_like(reverse), reverse.new_empty(q.shape[:3], dtype=wide(q.dtype))
-        for rows, keys, places in blocks(length, window, FORWARD_ROWS):
-            bias = view(line, places, keys)[None]
-            result = fused_sdpa.forward(
-                reverse[:, :, rows], k[:, :, keys], v[:, :, keys], bias, scale
+        out = torch.empty_like(reverse)
+        lse = reverse.new_empty(q.shape[:3], dtype=score_dtype(q.dtype))
+        for rows, keys, entries in blocks(length, window, FORWARD_ROWS):
+            block_bias = toeplitz_view(bias[:, entries], keys)
+            out[:, :, rows], lse[:, :, rows] = fused_sdpa.forward(
+                reverse[:, :, rows], k[:, :, keys], v[:, :, keys], block_bias, scale
             )
-            out[:, :, rows], lse[:, :, rows] = result
-        ctx.save_for_backward(reverse, k, v, line, out, lse)
+        ctx.save_for_backward(reverse, k, v, bias, out, lse)
         ctx.window, ctx.scale = window, scale
         return out.flip(2)
 
     @staticmethod
-    def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        reverse, k, v, line, out, lse = ctx.saved_tensors
-        grad, dtype, trained = grad.flip(2), lse.dtype, ctx.needs_input_grad[3]
-        grad_q, grad_line = torch.empty_like(reverse), torch.zeros_like(line)
-        sums = Sums(torch.zeros_like(k, dtype=dtype), torch.zeros_like(v, dtype=dtype))
-        size = BACKWARD_ROWS if trained else FORWARD_ROWS
-        for rows, keys, places in blocks(reverse.shape[2], ctx.window, size):
-            block = Rows(*(part[:, :, rows] for part in (reverse, out, grad, lse)))
-            given = (block, k[:, :, keys], v[:, :, keys], view(line, places, keys)[None])
-            into = Sums(*(part[:, :, keys] for part in sums))
-            if trained:
-                grad_q[:, :, rows], changes = backward(*given, ctx.scale, into)
-                grad_line[:, places] += along_line(changes[0])
+    def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
+        reverse, k, v, bias, out, lse = ctx.saved_tensors
+        grad_out, dtype, learnable = grad_out.flip(2), lse.dtype, ctx.needs_input_grad[3]
+        grad_q, grad_bias = torch.empty_like(reverse), torch.zeros_like(bias)
+        grad_k, grad_v = torch.zeros_like(k, dtype=dtype), torch.zeros_like(v, dtype=dtype)
+        size = BACKWARD_ROWS if learnable else FORWARD_ROWS
+        for rows, keys, entries in blocks(reverse.shape[2], ctx.window, size):
+            block = QueryBlock(*(part[:, :, rows] for part in (reverse, out, grad_out, lse)))
+            block_bias = toeplitz_view(bias[:, entries], keys)
+            inputs = (block, k[:, :, keys], v[:, :, keys], block_bias, ctx.scale)
+            if learnable:
+                grad_q[:, :, rows], grad_block_bias = fused_sdpa.backward_with_bias(
+                    *inputs, grad_k[:, :, keys], grad_v[:, :, keys]
+                )
+                grad_bias[:, entries] += sum_by_entry(grad_block_bias[0])
             else:
-                grad_q[:, :, rows] = fused_sdpa.backward(*given, ctx.scale, into)
-        return grad_q.flip(2), sums.k.to(k.dtype), sums.v.to(v.dtype), grad_line, None, None
+                grad_q[:, :, rows], block_grad_k, block_grad_v = fused_sdpa.backward(*inputs)
+                grad_k[:, :, keys] += block_grad_k
+                grad_v[:, :, keys] += block_grad_v
+        return grad_q.flip(2), grad_k.to(k.dtype), grad_v.to(v.dtype), grad_bias, None, None
 
 
-def blocks(length: int, window: int, size: int):  # type: ignore[no-untyped-def]
-    """Rows of the reversed queries, the keys they may see, and where both lie in the line."""
+def blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield rows of the reversed queries, the keys they may see, and the entries of the bias."""
     for start in range(0, length, size):
         stop = min(start + size, length)
         first = max(0, start - window + 1)
-        places = slice(length - stop + first, length + stop - start - 1)
-        yield slice(length - stop, length - start), slice(first, stop), places
+        entries = slice(length - stop + first, length + stop - start - 1)
+        yield slice(length - stop, length - start), slice(first, stop), entries
 
 
-def view(line: Tensor, places: slice, keys: slice) -> Tensor:
-    """The bias [H, R, K] of a block of reversed rows, without a copy."""
-    return line[:, places].unfold(-1, keys.stop - keys.start, 1)
+def toeplitz_view(bias: Tensor, keys: slice) -> Tensor:
+    """Return the bias [1, H, R, K] of a block of reversed rows from [H, R + K - 1], as a view."""
+    return bias.unfold(-1, keys.stop - keys.start, 1)[None]
 
 
-def along_line(changes: Tensor) -> Tensor:
-    """Changes [H, R, K] added up over all that have the same place in the line: [H, R + K - 1]."""
-    heads, rows, keys = changes.shape
-    skewed = pad(changes, (0, rows)).flatten(1)[:, : rows * (rows + keys - 1)]
+def sum_by_entry(grad: Tensor) -> Tensor:
+    """Sum a block's gradient [H, R, K] by the entry of the bias that it belongs to [H, R+K-1]."""
+    heads, rows, keys = grad.shape
+    skewed = pad(grad, (0, rows)).flatten(1)[:, : rows * (rows + keys - 1)]
     return skewed.view(heads, rows, rows + keys - 1).sum(1)

@@ -1,12 +1,16 @@
 """How much autograd holds between a forward and a backward pass, told by a pass without numbers."""
 
+from collections.abc import Sequence
+
 import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from posenc.attention import Kernel, blocks, causal, factored, kernel, resolve, toeplitz, ways
-from posenc.attention.precision import autocast
+from posenc.attention import Kernel
+from posenc.attention.causal import causal_attention
+from posenc.attention.choice import KernelChoice, attend_with, layer_choices
+from posenc.attention.precision import autocast, dtype_of
 from posenc.config.components import build
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
@@ -20,7 +24,9 @@ def held(config: DictConfig, vocabulary: int, sequences: int, gpu: bool) -> int:
     """
     modules, length = list(config.modules), config.train_length
     encoding = build_encoding(config, modules)
-    attend = _attend(config, encoding, gpu)
+    device = torch.device("cuda" if gpu else "cpu")
+    choices = layer_choices(config.kernel, encoding, device, dtype_of(config.precision))
+    attend = _attend_as(choices)
     counted = _Counted()
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = build(config.model, vocabulary, encoding, attend, name="model", modules=modules)
@@ -28,7 +34,7 @@ def held(config: DictConfig, vocabulary: int, sequences: int, gpu: bool) -> int:
         counted.leave_out(model)
         tokens = torch.zeros(sequences, length, dtype=torch.long)
         with counted.saving(), autocast(config.precision, torch.device("cpu")):
-            model.hidden(tokens)
+            model.hidden_states(tokens)
     return counted.total()
 
 
@@ -68,26 +74,16 @@ class _Counted:
         return tensor
 
 
-def _attend(config: DictConfig, encoding: Encoding, gpu: bool) -> Kernel:
-    """The configured kernel; of `sdpa` the way that it takes is found on real positions before."""
-    name = resolve(config.kernel)
-    if name not in ("sdpa", "lines"):
-        return kernel(name)
-    chosen = iter(ways(encoding, torch.device("cpu"), config.precision))
+def _attend_as(choices: Sequence[KernelChoice]) -> Kernel:
+    """Return a kernel that uses the choices of the layers in turn, made on real positions."""
+    remaining = iter(choices)
 
     def attend(
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
     ) -> Tensor:
-        way = next(chosen)
-        if way.name == "causal":
-            return causal.attend(encoding, x, q, k, v, pos)
-        if way.line is not None and not gpu:
-            return toeplitz.with_line(encoding, q, k, v, way.line)
-        # A GPU has no `lines`, and columns may differ from one sequence to another.
-        told = factored.applies(encoding, q, pos)
-        columns = None if told else factored.columns_of(encoding, x, q, pos)
-        if columns is not None and factored.count(columns) <= encoding.geometry.head_width:
-            return factored.with_columns(q, k, v, columns)
-        return blocks.attend(encoding, x, q, k, v, pos)
+        choice = next(remaining)
+        if choice.name == "flex":  # runs only on a GPU and saves what causal attention saves
+            return causal_attention(q, k, v, v.shape[-1] ** -0.5)
+        return attend_with(choice, encoding, x, q, k, v, pos)
 
     return attend

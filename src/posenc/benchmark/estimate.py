@@ -18,8 +18,8 @@ from posenc.evaluation.requests import (
 )
 from posenc.jobs.validate import validate
 from posenc.model.build import skeleton
-from posenc.model.decoder import Decoder
 from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.transformer import Decoder
 
 NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
 

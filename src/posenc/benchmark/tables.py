@@ -27,7 +27,7 @@ WHERE = [
 ]
 COST = [
     Column("encoding", lambda row: row["encoding"], True),
-    Column("kernel", lambda row: _kernel(row["kernel"], row["kernel_chosen"]), True),
+    Column("kernel", lambda row: _kernel(row["kernel"], row["kernels_used"]), True),
     Column("ms", lambda row: _milliseconds(row["milliseconds"])),
     Column("tokens/s", lambda row: f"{row['tokens_per_second']:.0f}"),
     Column("ratio", lambda row: f"{row['ratio']:.3f}"),

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from posenc.attention.precision import autocast
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
 from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
 
 TOKENS = 2048  # of a calibrating pass, at least a sequence
@@ -54,7 +54,6 @@ class Calibrated:
         """Operations per second of forward and backward passes of the model's first layers."""
         config = copy.deepcopy(config)
         config.model.layers = min(LAYERS, config.model.layers)
-        config.kernel = "sdpa" if config.kernel == "auto" else config.kernel
         torch.set_num_threads(max(1, cores() // self.at_once))
         model = build_model(config, vocabulary).to("cuda" if self.gpu else "cpu")
         length = config.train_length

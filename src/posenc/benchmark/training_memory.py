@@ -9,8 +9,8 @@ from torch import nn
 from posenc.benchmark.activations import held
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
-from posenc.model.decoder import Decoder
 from posenc.model.loss import LOGITS_BUDGET
+from posenc.model.transformer import Decoder
 
 FLOAT = 4  # bytes: weights, gradients, optimizer state and losses are float32 in every precision
 HEAP_HOLES = 0.45

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention import described, refuse, resolve, ways
+from posenc.attention.choice import describe, layer_choices
+from posenc.attention.precision import dtype_of
 from posenc.benchmark.labels import labels
 from posenc.benchmark.settings import PASSES
 from posenc.config.components import build
@@ -20,10 +21,10 @@ from posenc.model.flops import BACKWARD, model_flops
 
 @dataclass(frozen=True)
 class Facts:
-    """The kernels that do the work, why these where `auto` chose them, and forward FLOPs."""
+    """The attention kernels that are used, the reason for each, and FLOPs of a forward pass."""
 
-    chosen: str
-    why: tuple[str, ...]
+    kernels: str
+    kernel_reason: str
     flops_per_token: int
 
 
@@ -92,14 +93,9 @@ def examine(config: DictConfig) -> Facts:
     model = skeleton(config, config.vocab_size)
     encoding, device = model.encoding, device_of(config)
     _check_reach(config, encoding)
-    name = resolve(config.kernel)
-    refuse(name, encoding, device, config.precision)
-    flops = model_flops(model, config.train_length)
-    if name != "sdpa":
-        return Facts(name, (), flops)
-    taken = ways(encoding, device, config.precision)
-    names = ", ".join(dict.fromkeys(way.name for way in taken))
-    return Facts(names, tuple(described(taken)), flops)
+    choices = layer_choices(config.kernel, encoding, device, dtype_of(config.precision))
+    kernels = ", ".join(dict.fromkeys(choice.name for choice in choices))
+    return Facts(kernels, describe(choices), model_flops(model, config.train_length))
 
 
 def _check_reach(config: DictConfig, encoding: Encoding) -> None:

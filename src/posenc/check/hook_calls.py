@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posenc.attention.scores import at, bias, distances, seen, wide
+from posenc.attention.reference import (
+    causal_mask,
+    pairwise_distances,
+    positions_at,
+    score_bias,
+    score_dtype,
+)
 from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
 
@@ -61,13 +67,14 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str
     keys = slice(0, shape[-2])
     rows = slice(max(0, keys.stop - ROWS), keys.stop)
     with torch.autocast("cpu", enabled=False):
-        hidden = ~seen(rows, keys, at_layer.window(), inputs.x.device)
-        added = bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
+        hidden = ~causal_mask(rows, keys, at_layer.window(), inputs.x.device)
+        added = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
         if added is not None:
             outputs["bias"] = added.masked_fill(hidden, 0)
-        dtype = wide(q.dtype)
+        dtype = score_dtype(q.dtype)
         weights = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(hidden, -torch.inf)
-        distance = distances(at(inputs.pos, rows), at(inputs.pos, keys), dtype)
+        pos_q, pos_k = positions_at(inputs.pos, rows), positions_at(inputs.pos, keys)
+        distance = pairwise_distances(pos_q, pos_k, dtype)
         value_bias = at_layer.value_bias(weights.softmax(dim=-1), distance)
     return outputs if value_bias is None else {**outputs, "value_bias": value_bias}
 

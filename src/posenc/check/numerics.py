@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posenc.attention import KERNELS, reference
-from posenc.attention.unsupported import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError, reference
+from posenc.attention.choice import KERNELS
 from posenc.check.hook_calls import ROWS, HookInputs, distinct_layers, hook_outputs, random_inputs
 from posenc.check.under_test import (
     SEED,
@@ -21,7 +21,7 @@ from posenc.check.under_test import (
     random_tokens,
 )
 from posenc.encodings.base import Encoding
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 GRADCHECK_TOKENS = 5
 LONGER_THAN_A_BLOCK = 280
@@ -94,7 +94,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
     length, changes = under_test.trained_length(LONGER_THAN_A_BLOCK)
     expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
     largest: dict[str, float] = {}
-    for kernel in [name for name in KERNELS if name != "reference"]:
+    for kernel in ["auto", *(name for name in KERNELS if name != "reference")]:
         try:
             actual = _kernel_results(under_test.model({**changes, "kernel": kernel}), length)
         except UnsupportedKernelError:

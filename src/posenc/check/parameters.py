@@ -18,7 +18,7 @@ from posenc.check.under_test import (
     random_tokens,
 )
 from posenc.config.errors import ConfigError
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 LENGTH = 200
 FRACTIONS = 16

@@ -19,9 +19,9 @@ from posenc.check.under_test import (
 )
 from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
-KERNELS = ("reference", "sdpa")
+KERNELS = ("reference", "auto")
 EXTRAPOLATION = 8
 LONGER_TRAINING = 4
 SHIFTS = (1_000, 100_000)

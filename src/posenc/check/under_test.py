@@ -13,8 +13,7 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding, build_model
-from posenc.model.decoder import Decoder
-from posenc.model.transformer import seed_of
+from posenc.model.transformer import Decoder, seed_of
 
 SMALL_MODEL = (
     "model.width=32",

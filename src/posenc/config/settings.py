@@ -10,7 +10,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.values import canonical, matches_type
 
 PRECISIONS = ("float32", "bf16")
-KERNELS = ("auto", "reference", "sdpa", "causal", "lines", "factored", "blocks", "flex")
+KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
 NAME = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]

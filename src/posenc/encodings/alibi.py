@@ -51,8 +51,8 @@ class Alibi(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -self.slopes.to(distance)[head] * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorise
             return None
         steps = (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]
-        return [(-steps, None), (None, steps)]
+        return None, steps

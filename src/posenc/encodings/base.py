@@ -37,8 +37,8 @@ class Geometry:
         return self.width // self.heads
 
 
-Factors = tuple[Tensor | None, Tensor | None]
-"""The query's and the key's factor of a product, [B or 1, H, T, r] each; None stands for 1."""
+Factors = tuple[Tensor | None, Tensor]
+"""The queries' and the keys' factors of a bias, [B or 1, H, T, r] each; None stands for ones."""
 
 
 class Encoding(nn.Module):
@@ -94,11 +94,10 @@ class Encoding(nn.Module):
         """
         return None
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
-        """Return factors whose products sum to the whole bias, up to a constant per query.
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+        """Return factors in float64 whose product is the whole bias, up to a constant per query.
 
-        Factors that grow with length are float64; bounded ones have the precision of x, at least
-        float32. None means that there is no such form.
+        None means that there is no such form.
         """
         return None
 

@@ -42,11 +42,9 @@ class CumulativeBias(PerLayer, ABC):
         bias = (sums[:, :, rows] - sums.mT).to(dtype)
         return bias if weights is None else weights[:, :, rows].to(dtype) * bias
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors]:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors:
         weights, sums = self.weights_and_sums(x)
-        if weights is None:
-            return [(sums, None), (None, -sums)]
-        return [(weights * sums, None), (weights, -sums)]
+        return weights, -sums
 
 
 class Fox(CumulativeBias):
@@ -98,11 +96,11 @@ class FoxFixed(PerLayer):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return self.log_gates(distance.device).to(distance.dtype)[head] * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorise
             return None
         sums = (self.log_gates(x.device)[:, None] * pos.double())[None, ..., None]
-        return [(sums, None), (None, -sums)]
+        return None, -sums
 
 
 def per_head_weight(geometry: Geometry) -> nn.Parameter:

@@ -32,11 +32,10 @@ class Sandwich(Encoding):
             total += (distance.double() * frequency).cos() - 1
         return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorise
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
         sinusoids = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
         queries = self.rates.to(x.device)[:, None, None] * sinusoids
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        return [(queries[None].to(dtype), sinusoids.expand_as(queries)[None].to(dtype))]
+        return queries[None], sinusoids.expand_as(queries)[None]

@@ -40,7 +40,7 @@ class Wrapper(PerLayer):
     ) -> Tensor | None:
         return self.active.content_bias(x, q, k, distance, pos_q)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> list[Factors] | None:
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         return self.active.bias_factors(x, pos)
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:

@@ -19,7 +19,7 @@ from posenc.evaluation.scoring import Measurement, measure
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget, Windows
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.evaluation_rows import merge_positions, merge_rows, positions_name
 from posenc.runs.run_directory import RunDirectory

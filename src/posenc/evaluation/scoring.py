@@ -14,7 +14,7 @@ from torch import Tensor
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
 from posenc.evaluation.windows import Batch, Budget, Windows
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.training.distributed import all_reduce_sum, any_rank
 
@@ -152,7 +152,7 @@ def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
     first counts as the highest.
     """
     if accuracy:
-        hidden = model.hidden(batch.inputs, scored=batch.scored)
+        hidden = model.hidden_states(batch.inputs, scored=batch.scored)
         targets = batch.targets[batch.scored]
         losses = model.head.losses(hidden[None], targets[None])[0]
         return Scores(losses, model.head(hidden).argmax(dim=-1) == targets)

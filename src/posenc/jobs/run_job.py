@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention import resolve
+from posenc.attention.choice import describe, layer_choices
+from posenc.attention.precision import dtype_of
 from posenc.config.components import build, check
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.config.identity import identity, run_hash
@@ -27,6 +28,7 @@ from posenc.evaluation.requests import (
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
+from posenc.model.build import build_encoding
 from posenc.model.device import device_of
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
@@ -137,7 +139,7 @@ def _resolve(
         code=code_digest(),
         threads=threads,
         device=device_of(config).type,
-        kernel=resolve(config.kernel),
+        kernel=_kernels(config),
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )
@@ -151,6 +153,13 @@ def _resolve(
     total_tokens = training_steps(config).total * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
     return resolved
+
+
+def _kernels(config: DictConfig) -> str:
+    """Return the attention kernel of each layer and the reason for it."""
+    encoding = build_encoding(config, list(config.modules))
+    dtype = dtype_of(config.precision)
+    return describe(layer_choices(config.kernel, encoding, device_of(config), dtype))
 
 
 def _planned_data(config: DictConfig) -> Dataset:

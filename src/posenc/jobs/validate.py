@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention import refuse, resolve
+from posenc.attention.choice import layer_choices
+from posenc.attention.precision import dtype_of
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
@@ -101,8 +102,8 @@ def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
 
 
 def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
-    name, device = resolve(config.kernel), device_of(config)
-    _as_config_error("kernel", lambda: refuse(name, encoding, device, config.precision))
+    device, dtype = device_of(config), dtype_of(config.precision)
+    _as_config_error("kernel", lambda: layer_choices(config.kernel, encoding, device, dtype))
 
 
 def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:

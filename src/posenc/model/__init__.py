@@ -1,1 +1,1 @@
-"""A decoder-only Transformer in which position enters through an encoding's hooks alone."""
+"""The decoder-only Transformer, its loss, and how a configuration becomes a model."""

@@ -1,17 +1,20 @@
-"""A layer of the Transformer, pre-norm."""
+"""A pre-norm Transformer block: causal self-attention, then a feed-forward layer."""
 
+import torch
 from torch import Tensor, nn
 
 from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
-from posenc.model.layers import Attention, FeedForward, GatedFeedForward, norm_layer
+from posenc.model.linear import Linear
+
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
 
 class Block(nn.Module):
     """x + attention(norm(x)), then x + feed_forward(norm(x)).
 
-    `dropout` is for what each sub-layer writes to the stream, `activation_dropout` for the hidden
-    channels of the feed-forward layer.
+    `dropout` applies to the output of each sub-layer, `activation_dropout` to the hidden units of
+    the feed-forward layer.
     """
 
     def __init__(
@@ -28,9 +31,8 @@ class Block(nn.Module):
         activation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, share in (("dropout", dropout), ("activation_dropout", activation_dropout)):
-            if not 0 <= share < 1:
-                raise ValueError(f"{name}={share} is a share; give 0 or more and less than 1")
+        check_dropout("dropout", dropout)
+        check_dropout("activation_dropout", activation_dropout)
         if feed_forward < 1:
             raise ValueError(f"feed_forward={feed_forward} must be 1 or more")
         self.attention = Attention(width, heads, attend, bias=bias)
@@ -46,7 +48,69 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, pos: Tensor, encoding: Encoding, scored: Tensor | None = None
     ) -> Tensor:
-        """The stream [B, T, D]; or, at the n tokens alone that `scored` [B, T] marks, [n, D]."""
+        """Return the hidden states [B, T, D], or only those [n, D] that `scored` [B, T] marks."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pos, encoding))
         x = x if scored is None else x[scored]
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+class Attention(nn.Module):
+    """Causal multi-head self-attention; `attend` computes it with the encoding's biases."""
+
+    def __init__(self, width: int, heads: int, attend: Kernel, *, bias: bool) -> None:
+        super().__init__()
+        self.heads, self.attend = heads, attend
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.out = Linear(width, width, bias=bias)
+
+    def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
+        batch, length, width = x.shape
+        qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, H, T, d] each
+        q, k = encoding.rotate(x, q, k, pos)
+        with torch.autocast(x.device.type, enabled=False):
+            out = self.attend(encoding, x, q, k, v, pos)
+        return self.out(out.transpose(1, 2).reshape(batch, length, width))
+
+
+class FeedForward(nn.Module):
+    """out(dropout(activation(up(x))))."""
+
+    def __init__(
+        self, width: int, hidden: int, activation: str, dropout: float, *, bias: bool
+    ) -> None:
+        super().__init__()
+        self.up = Linear(width, hidden, bias=bias)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
+        self.out = Linear(hidden, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.dropout(self.activation(self.up(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """SwiGLU: out(dropout(silu(gate(x)) * up(x))) (Shazeer 2020, 2002.05202)."""
+
+    def __init__(self, width: int, hidden: int, dropout: float, *, bias: bool) -> None:
+        super().__init__()
+        self.up = Linear(width, hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+        self.out = Linear(hidden, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.dropout(nn.functional.silu(self.gate(x)) * self.up(x)))
+
+
+def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
+    """Return a layer norm or an RMS norm over the width."""
+    if name == "layer_norm":
+        return nn.LayerNorm(width, bias=bias)
+    return nn.RMSNorm(width)
+
+
+def check_dropout(name: str, probability: float) -> None:
+    """Raise ValueError unless the probability is in [0, 1)."""
+    if not 0 <= probability < 1:
+        raise ValueError(f"{name}={probability} is a probability; give 0 or more and less than 1")

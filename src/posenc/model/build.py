@@ -1,42 +1,45 @@
-"""From a configuration to a model."""
+"""Build the encoding and the model that a configuration describes."""
 
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention import kernel, resolve
+from posenc.attention.choice import kernel
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, Geometry
-from posenc.model.decoder import Decoder
-from posenc.model.transformer import initialise, seed_of
+from posenc.model.transformer import Decoder, initialise, seed_of
 
 
-def build_model(config: DictConfig, vocabulary: int) -> Decoder:
-    """The model that `config` describes, initialised from its seed.
+def build_model(config: DictConfig, vocab_size: int) -> Decoder:
+    """Return the model that `config` describes, initialised from its seed.
 
-    ConfigError names what cannot be built: heads that do not divide the width, a knob that an
-    encoding refuses.
+    Raises ConfigError for parameters that the model or the encoding refuses, such as a number of
+    heads that does not divide the width.
     """
     modules = list(config.get("modules") or [])
-    model = _assembled(config, vocabulary, build_encoding(config, modules))
+    model = _build_decoder(config, vocab_size, build_encoding(config, modules))
     initialise(model, config.seed)
     return model
 
 
-def skeleton(config: DictConfig, vocabulary: int) -> Decoder:
-    """The model on the meta device: shapes and no numbers, the encoding's aside."""
+def skeleton(config: DictConfig, vocab_size: int) -> Decoder:
+    """Return the model on the meta device, without weights; only the encoding has weights."""
     encoding = build_encoding(config, list(config.modules))
     with torch.device("meta"):
-        return _assembled(config, vocabulary, encoding)
+        return _build_decoder(config, vocab_size, encoding)
 
 
-def _assembled(config: DictConfig, vocabulary: int, encoding: Encoding) -> Decoder:
-    given, modules = (vocabulary, encoding, kernel(resolve(config.kernel))), config.get("modules")
-    return build(config.model, *given, name="model", modules=list(modules or []))
+def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> Decoder:
+    arguments = (vocab_size, encoding, kernel(config.kernel))
+    modules = list(config.get("modules") or [])
+    return build(config.model, *arguments, name="model", modules=modules)
 
 
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
-    """The encoding, its own parameters drawn from the run's seed."""
+    """Return the encoding, its parameters drawn from the run's seed.
+
+    Raises ConfigError for parameters that it refuses, or if it is not an `Encoding`.
+    """
     check(config.model, name="model", modules=modules, num_args=3)
     try:
         geometry = Geometry(
@@ -52,6 +55,6 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
         encoding = build(config.encoding, geometry, name="encoding", modules=modules)
     if not isinstance(encoding, Encoding):
         raise ConfigError(
-            f"encoding: {type(encoding).__name__} is no posenc.encodings.base.Encoding"
+            f"encoding: {type(encoding).__name__} is not a posenc.encodings.base.Encoding"
         )
     return encoding

@@ -1,38 +1,39 @@
-"""Floating-point operations of a model, by one convention; a multiply-add counts as two.
+"""Floating-point operations of a model; a multiply-add counts as two.
 
-A token costs, forward, 2 for every weight of a matrix that it is multiplied with (those of the
-blocks and the output head, an embedding is looked up) and 2 T D in every layer's attention: q . k
-and weights . v over the T/2 keys that it sees on average. Backward costs twice as much. Nothing
-is counted for position, for softmax and norms, nor for what a backward pass computes again, so
-that every encoding on one model is held to the same number.
+The forward pass costs, per token, 2 for every weight of a matrix that the token is multiplied
+with (blocks and output head; the embedding is a lookup), and 2 T D in the attention of each
+layer: q . k and weights . v over the T/2 keys that a token sees on average. The backward pass
+costs twice as much. Positional encodings, softmax, norms and recomputation are not counted, so
+that all encodings of one model are compared at the same number.
 
-Others differ: PaLM (2204.02311, appendix B), nanoGPT, llm-foundry and Megatron (2104.04473) count
-all T keys, 4 T D, which at T = 2 D makes 1.14 times as much of a layer with D x 4 D feed-forwards;
-Kaplan et al. (2001.08361) count no logits. Compare utilisations of one convention alone.
+Other conventions differ: PaLM (2204.02311, appendix B), nanoGPT, llm-foundry and Megatron
+(2104.04473) count all T keys, 4 T D, which at T = 2 D gives 1.14 times as much for a layer with
+D x 4 D feed-forwards; Kaplan et al. (2001.08361) count no logits. Utilisations are comparable
+only under the same convention.
 """
 
 from typing import cast
 
 from torch import nn
 
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 BACKWARD = 2
-"""Backward's operations for each of the forward pass."""
+"""Operations of the backward pass for each of the forward pass."""
 
 
 def model_flops(model: Decoder, length: int) -> int:
-    """Operations per token of a model's forward pass over windows of `length` tokens.
+    """Return the operations per token of the forward pass over windows of `length` tokens.
 
-    Of an adaptive softmax the bands of rare words are left out, which few tokens meet.
+    The bands of rare words of an adaptive softmax are left out: few tokens reach them.
     """
     matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
-    head = cast(nn.Linear, model.head)  # `weight` is all that is looked at
+    head = cast(nn.Linear, model.head)  # only its `weight` is read
     weights = sum(p.numel() for p in [*matrices, head.weight])
-    host = model.encoding.geometry
-    return forward_flops(weights, host.layers, host.width, length)
+    geometry = model.encoding.geometry
+    return forward_flops(weights, geometry.layers, geometry.width, length)
 
 
-def forward_flops(matrices: int, layers: int, width: int, length: int) -> int:
-    """Operations per token, forward, of `matrices` weights and of attention in `layers`."""
-    return 2 * matrices + 2 * layers * width * length
+def forward_flops(weights: int, layers: int, width: int, length: int) -> int:
+    """Return the operations per token of a forward pass with `weights` matrix weights."""
+    return 2 * weights + 2 * layers * width * length

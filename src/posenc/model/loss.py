@@ -1,4 +1,4 @@
-"""The loss of every token, without ever holding the logits of a long window whole."""
+"""The cross-entropy of every token, in chunks so that the logits are never held all at once."""
 
 import torch
 from torch import Tensor
@@ -8,31 +8,33 @@ from torch.utils.checkpoint import checkpoint
 from posenc.data.dataset import IGNORE_INDEX
 from posenc.model.linear import linear
 
-LOGITS_BUDGET = 2**26  # logits of one chunk
+LOGITS_BUDGET = 2**26
+"""The largest number of logits in a chunk."""
 
 
 def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Negative log-likelihood [B, T] in nats of targets [B, T] under hidden [B, T, D] @ weight.T.
+    """Return the negative log-likelihood [B, T] in nats of targets [B, T].
 
-    It is 0 where the target is `IGNORE_INDEX`. The product runs in the hidden's precision, softmax
-    and logarithm in float32 or wider. Past the budget the logits come in chunks, which the backward
-    pass computes again.
+    The logits are hidden [B, T, D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
+    The product runs in the precision of `hidden`, softmax and logarithm in float32 or wider. With
+    more logits than the budget, the loss is computed in chunks, which the backward pass
+    recomputes.
     """
     chunk = max(1, LOGITS_BUDGET // weight.shape[0])
-    flat, wanted = hidden.flatten(0, 1), targets.flatten()
-    if len(flat) <= chunk:
-        return _losses(flat, weight, wanted).view_as(targets)
-    parts = [
-        checkpoint(_losses, h, weight, t, use_reentrant=False)
+    rows, labels = hidden.flatten(0, 1), targets.flatten()
+    if len(rows) <= chunk:
+        return _chunk_losses(rows, weight, labels).view_as(targets)
+    losses = [
+        checkpoint(_chunk_losses, h, weight, t, use_reentrant=False)
         if torch.is_grad_enabled()
-        else _losses(h, weight, t)
-        for h, t in zip(flat.split(chunk), wanted.split(chunk), strict=True)
+        else _chunk_losses(h, weight, t)
+        for h, t in zip(rows.split(chunk), labels.split(chunk), strict=True)
     ]
-    return torch.cat(parts).view_as(targets)
+    return torch.cat(losses).view_as(targets)
 
 
-def _losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+def _chunk_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     logits = linear(hidden, weight)
     with torch.autocast(hidden.device.type, enabled=False):
-        precise = logits if logits.dtype == torch.float64 else logits.float()
-        return cross_entropy(precise, targets, ignore_index=IGNORE_INDEX, reduction="none")
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return cross_entropy(logits, targets, ignore_index=IGNORE_INDEX, reduction="none")

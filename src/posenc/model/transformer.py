@@ -1,41 +1,132 @@
-"""The Transformer with one matrix for its embedding and one, or the same, for its output."""
+"""The decoder-only Transformer in which position enters only through the encoding's hooks."""
 
 import hashlib
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from posenc.attention import Kernel
+from posenc.attention.bias_cache import bias_cache
 from posenc.encodings.base import Encoding
-from posenc.model.block import Block
-from posenc.model.decoder import Decoder
-from posenc.model.layers import norm_layer
+from posenc.model.block import Block, norm_layer
 from posenc.model.linear import Linear
 from posenc.model.loss import token_losses
 
 
-class LinearHead(Linear):
-    """A vector for every token of the vocabulary; logits are products with it."""
+class Head(Protocol):
+    """The output layer: from hidden states [B, T, D] to the next token.
 
-    def __init__(self, width: int, vocabulary: int) -> None:
-        super().__init__(width, vocabulary, bias=False)
+    `weight` [.., D] is the matrix that the hidden state of every token is multiplied with.
+    """
+
+    @property
+    def weight(self) -> Tensor: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the logits [B, T, vocab_size]."""
+        ...
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Negative log-likelihood [B, T] of the targets in nats."""
+        """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
+        ...
+
+
+class Decoder(nn.Module):
+    """A decoder-only language model.
+
+    `embedding` maps tokens [B, T] to hidden states [B, T, D], which are multiplied by
+    `embedding_scale`; `encoding.embed` and `dropout` are applied before the first block.
+    """
+
+    head: Head
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        embedding: nn.Module,
+        blocks: Iterable[Block],
+        norm: nn.Module,
+        head: Head,
+        *,
+        embedding_scale: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.embedding_scale = embedding_scale
+        self.embedding = embedding
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+        self.head = head
+
+    def hidden_states(
+        self, tokens: Tensor, pos: Tensor | None = None, scored: Tensor | None = None
+    ) -> Tensor:
+        """Return the hidden states [B, T, D] of tokens [B, T] after the final norm.
+
+        `pos` are coordinates that come with the data. If `scored` [B, T] marks n tokens, only
+        their hidden states [n, D] are returned, and nothing after the last attention is computed
+        for the others.
+        """
+        if pos is None:
+            pos = self.encoding.positions(tokens.shape[1], tokens.device)
+        x = self.encoding.embed(self.embedding(tokens) * self.embedding_scale, pos)
+        x = self.dropout(x)
+        encodings = [self.encoding.at_layer(index) for index in range(len(self.blocks))]
+        with bias_cache(num_encodings=len({id(encoding) for encoding in encodings})):
+            for index, block in enumerate(self.blocks):
+                last = scored if index == len(self.blocks) - 1 else None
+                x = block(x, pos, encodings[index], last)
+        return self.norm(x)
+
+    def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
+        """Return the logits [B, T, vocab_size] of the token after each."""
+        return self.head(self.hidden_states(tokens, pos))
+
+    def losses(self, tokens: Tensor, targets: Tensor, pos: Tensor | None = None) -> Tensor:
+        """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
+        return self.head.losses(self.hidden_states(tokens, pos), targets)
+
+    def losses_at(self, tokens: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
+        """Return the losses [n] of the n targets that `scored` [B, T] marks."""
+        hidden = self.hidden_states(tokens, scored=scored)
+        return self.head.losses(hidden[None], targets[scored][None])[0]
+
+    def parameter_count(self) -> int:
+        """Return the number of learnable parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
+
+class LinearHead(Linear):
+    """An output layer with one vector per token of the vocabulary."""
+
+    def __init__(self, width: int, vocab_size: int) -> None:
+        super().__init__(width, vocab_size, bias=False)
+
+    def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the negative log-likelihood [B, T] of the targets in nats."""
         return token_losses(hidden, self.weight, targets)
 
 
 class Transformer(Decoder):
-    """A language model over `vocabulary` tokens; widths in channels.
+    """A decoder with one embedding matrix and one output matrix, the same one if `tied`.
 
-    `encoding` acts on the stream before the first layer and inside every layer's attention,
-    which `attend` computes.
+    `attend` computes the attention of every layer. Widths are in channels.
     """
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         encoding: Encoding,
         attend: Kernel,
         *,
@@ -50,10 +141,10 @@ class Transformer(Decoder):
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        kind: Any = {"norm": norm, "activation": activation, "bias": bias, "dropout": dropout}
-        embedding = nn.Embedding(vocabulary, width)
-        blocks = [Block(width, heads, feed_forward, attend, **kind) for _ in range(layers)]
-        head = LinearHead(width, vocabulary)
+        options: Any = {"norm": norm, "activation": activation, "bias": bias, "dropout": dropout}
+        embedding = nn.Embedding(vocab_size, width)
+        blocks = [Block(width, heads, feed_forward, attend, **options) for _ in range(layers)]
+        head = LinearHead(width, vocab_size)
         if tied:
             head.weight = embedding.weight
         super().__init__(
@@ -68,14 +159,14 @@ class Transformer(Decoder):
 
 
 def initialise(model: Decoder, seed: int) -> None:
-    """Draw every weight of the host from the seed and the parameter's own name.
+    """Draw every weight outside the encoding from the seed and the name of the parameter.
 
-    Models that differ in their encoding alone so start from the same weights. Biases are 0,
-    matrices N(0, 1/fan_in), those that write to the stream smaller by sqrt(2 layers), the
-    projections of an adaptive embedding, which are used from both sides,
-    N(0, 2/(fan_in + fan_out)); the encoding's own parameters are left as they are.
+    Models that differ only in their encoding therefore start from the same weights. Biases are 0.
+    Matrices are N(0, 1/fan_in), divided by sqrt(2 layers) in the output projections of attention
+    and feed-forward layers. The projections of an adaptive embedding, which serve as input and as
+    output, are N(0, 2/(fan_in + fan_out)). The encoding's own parameters are left unchanged.
     """
-    shrink = (2 * len(model.blocks)) ** -0.5
+    residual_scale = (2 * len(model.blocks)) ** -0.5
     for name, parameter in model.named_parameters():
         if name.startswith("encoding."):
             continue
@@ -84,14 +175,14 @@ def initialise(model: Decoder, seed: int) -> None:
         if parameter.ndim < 2:
             continue
         generator = torch.Generator().manual_seed(seed_of(seed, name))
-        std = parameter.shape[1] ** -0.5 * (shrink if name.endswith(".out.weight") else 1.0)
+        std = parameter.shape[1] ** -0.5 * (residual_scale if name.endswith(".out.weight") else 1.0)
         if name.startswith("embedding.projections."):
             std = (2 / sum(parameter.shape)) ** 0.5
-        drawn = torch.randn(parameter.shape, generator=generator) * std
+        weights = torch.randn(parameter.shape, generator=generator) * std
         with torch.no_grad():
-            parameter.copy_(drawn)
+            parameter.copy_(weights)
 
 
 def seed_of(seed: int, name: str) -> int:
-    """A seed of its own for everything that is drawn, from the run's seed and a name."""
+    """Return a seed derived from the run's seed and a name, one for everything that is drawn."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")

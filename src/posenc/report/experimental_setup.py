@@ -29,7 +29,7 @@ PROTOCOLS = {
         " scored, each given the answers before it"
     ),
 }
-RESOLVED = ("device", "threads", "kernel")
+RESOLVED = ("device", "threads")
 
 
 def experimental_setup(
@@ -51,6 +51,7 @@ def experimental_setup(
         ("Seeds", _unique((plain(seed) for seed in sorted({run.seed for run in runs})), ", ")),
         ("Precision", _unique(run.config["precision"] for run in runs)),
         ("Machine", _unique(map(_machine, runs))),
+        ("Attention kernels", _unique(map(_kernel, runs))),
         ("Dates", _dates(runs)),
         ("posenc", posenc_versions(runs)),
     ]
@@ -112,6 +113,10 @@ def _corpus(run: Run) -> str:
 def _machine(run: Run) -> str:
     resolved = run.status.resolved
     return ", ".join(f"{name} {plain(resolved[name])}" for name in RESOLVED if name in resolved)
+
+
+def _kernel(run: Run) -> str:
+    return f"{run.label}: {plain(run.status.resolved.get('kernel'))}"
 
 
 def _dates(runs: Sequence[Run]) -> str:

@@ -18,7 +18,8 @@ class ResolvedSettings:
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
     digest of the package's source, `threads` the number of CPU threads, `device` cpu or cuda,
-    `micro_batch_tokens` None for a whole batch, `parameters` the model's parameter count.
+    `kernel` the attention kernel of each layer with its reason, `micro_batch_tokens` None for a
+    whole batch, `parameters` the model's parameter count.
     """
 
     code: str

@@ -9,12 +9,11 @@ from pickle import UnpicklingError
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention import described, ways
 from posenc.config.components import build
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.model.build import build_model
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_lines
 from posenc.training.batches import loader
@@ -43,7 +42,6 @@ def fit(session: Session, training_fraction: float) -> bool:
         for file in (run.metrics_file, run.timing_file):
             truncate_lines(file, done)
     module = build_module(config, data.vocab_size, steps)
-    _log_kernels(session, module.model)
     validate = _validation(session, module.model)
     recorder = Recorder(session, steps, training_fraction, validate)
     trainer = build_trainer(config, session.resolved.device, steps, [recorder])
@@ -75,13 +73,6 @@ def build_module(config: DictConfig, vocab_size: int, steps: TrainingSteps) -> L
     return LanguageModel(
         model, optimizer, schedule, steps.total, config.seed, compile=config.compile
     )
-
-
-def _log_kernels(session: Session, model: Decoder) -> None:
-    if session.resolved.kernel == "sdpa":
-        device = torch.device(session.resolved.device)
-        for line in described(ways(model.encoding, device, session.config.precision)):
-            log.info("kernel %s", line)
 
 
 def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:

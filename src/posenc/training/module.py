@@ -14,8 +14,7 @@ from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
 from posenc.data.dataset import IGNORE_INDEX
-from posenc.model.decoder import Decoder
-from posenc.model.transformer import seed_of
+from posenc.model.transformer import Decoder, seed_of
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import Batch
 from posenc.training.distributed import all_reduce_sum

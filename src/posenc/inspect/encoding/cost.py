@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from posenc.attention import sdpa
+from posenc.attention.choice import attend, choose
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.measured import Measured, Property
 from posenc.inspect.encoding.relative import contents
@@ -30,25 +30,25 @@ def weights(subject: Subject) -> list[Measured]:
 
 @torch.no_grad()
 def attention(subject: Subject) -> list[Measured]:
-    """The kernel that kernel=sdpa takes on this machine, and its time over that of no encoding."""
+    """The kernel of kernel=auto on this machine, and its time over that of no encoding."""
     tokens = min(TOKENS, subject.limit or TOKENS)
     encoding = subject.build({}).float()
     x, q, k = (given.float() for given in contents(subject, tokens))
     pos = subject.positions(tokens)
     here, none = encoding.at_layer(0), Encoding(encoding.geometry)
-    chosen = sdpa.choose(here, x, q, pos).name
+    choice = choose(here, q.device, q.dtype, tokens, pos)
 
     def seconds(of: Encoding) -> float:
         start = time.perf_counter()
         turned, keys = of.rotate(x, q, k, pos)
-        sdpa.attend(of, x, turned, keys, q, pos)
+        attend(of, x, turned, keys, q, pos)
         return time.perf_counter() - start
 
     pairs = [(seconds(here), seconds(none)) for _ in range(TIMES)]
     ratio = min(own for own, _ in pairs) / min(plain for _, plain in pairs)
     said = f"attention of one layer at {tokens} tokens over that without an encoding, forward"
     return [
-        Measured(KERNEL, chosen, "the way of kernel=sdpa in float32"),
+        Measured(KERNEL, choice.name, "the choice of kernel=auto in float32"),
         Measured(TIME, ratio, f"{said}, fastest of {TIMES}; posenc bench measures it properly"),
     ]
 

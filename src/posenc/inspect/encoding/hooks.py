@@ -6,7 +6,7 @@ T tokens, N distances, H heads, C channels of a code; the layer is the first one
 import torch
 from torch import Tensor
 
-from posenc.attention import scores as kernel
+from posenc.attention.reference import positions_at, score_bias
 from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.subject import Subject
@@ -53,7 +53,7 @@ def line(encoding: Encoding, pos: Tensor, query: int) -> Tensor | None:
     x = drawn(2, 1, 1, host.width).expand(1, tokens, -1)
     q = x.unflatten(-1, (host.heads, host.head_width)).transpose(1, 2)
     rows, keys = slice(query, tokens), slice(0, tokens)
-    added = kernel.bias(encoding.at_layer(0), x, q, q, kernel.at(pos, keys), rows, keys)
+    added = score_bias(encoding.at_layer(0), x, q, q, positions_at(pos, keys), rows, keys)
     return None if added is None else added[0, :, 0].flip(-1)
 
 
@@ -83,7 +83,7 @@ def operands(
     here, tokens = encoding.at_layer(0), q.shape[2]
     q, k = here.rotate(stream, q, k, pos)
     last, keys = slice(tokens - 1, tokens), slice(0, tokens)
-    return q, k, kernel.bias(here, stream, q, k, pos, last, keys)
+    return q, k, score_bias(here, stream, q, k, pos, last, keys)
 
 
 def scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from posenc.attention.precision import autocast
 from posenc.config.errors import ConfigError
 from posenc.inspect.run.watch import BATCH_TOKENS
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 
 class Pairs(NamedTuple):
@@ -61,7 +61,7 @@ def streams(model: Decoder, tokens: Tensor, precision: str = "float32") -> Tenso
     model.eval()
     try:
         with autocast(precision, model.device):
-            model.hidden(tokens.to(model.device))
+            model.hidden_states(tokens.to(model.device))
     finally:
         for handle in handles:
             handle.remove()

@@ -16,7 +16,7 @@ from posenc.inspect.run.rotary import Frequencies, turning
 from posenc.inspect.run.scores import Scores
 from posenc.inspect.run.tables import Row
 from posenc.inspect.run.watch import watch
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 
 @dataclass

@@ -15,11 +15,10 @@ from torch import Tensor
 from posenc.attention import Kernel
 from posenc.attention.blocks import row_blocks
 from posenc.attention.precision import autocast
-from posenc.attention.reference import scores_of
-from posenc.attention.scores import bias, seen
+from posenc.attention.reference import attention_scores, causal_mask, score_bias
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
-from posenc.model.decoder import Decoder
+from posenc.model.transformer import Decoder
 
 BATCH_TOKENS = 16384  # of a forward pass
 
@@ -65,13 +64,13 @@ class Rows:
     def seen(self) -> Tensor:
         """Which keys each query sees [R, K]."""
         window = self.layer.encoding.window()
-        return seen(self.rows, self.keys, window, self.layer.q.device)
+        return causal_mask(self.rows, self.keys, window, self.layer.q.device)
 
     @cached_property
     def scores(self) -> Tensor:
         """Scores [B, H, R, K], -inf where a key is not seen."""
         at = self.layer
-        return scores_of(at.encoding, at.x, at.q, at.k, at.v, at.pos, self.rows, self.keys)
+        return attention_scores(at.encoding, at.x, at.q, at.k, at.v, at.pos, self.rows, self.keys)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -82,7 +81,7 @@ class Rows:
     def added(self) -> Tensor | None:
         """What the encoding adds to the scores [B|1, H, R, K]; None for nothing."""
         at = self.layer
-        return bias(at.encoding, at.x, at.q, at.k, at.pos, self.rows, self.keys)
+        return score_bias(at.encoding, at.x, at.q, at.k, at.pos, self.rows, self.keys)
 
 
 class Observer(Protocol):
@@ -107,7 +106,7 @@ def watch(
             block.attention.attend = _watched(index, kernels[index], observers)
         for batch in tokens.split(max(1, BATCH_TOKENS // tokens.shape[1])):
             with autocast(precision, model.device):
-                model.hidden(batch.to(model.device))
+                model.hidden_states(batch.to(model.device))
     finally:
         for block, attend in zip(blocks, kernels, strict=True):
             block.attention.attend = attend

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.attention import blocks, kernel
+from posenc.attention import blocks
+from posenc.attention.choice import kernel
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.interleave import Interleave

@@ -1,0 +1,165 @@
+"""The attention kernels, and the one that `kernel=auto` uses for an encoding on a device."""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.attention import (
+    Kernel,
+    UnsupportedKernelError,
+    blocks,
+    causal,
+    factored,
+    flex,
+    reference,
+    toeplitz,
+)
+from posenc.encodings.base import Encoding
+
+AUTO = {
+    "cpu": {
+        "causal": "no bias and no window",
+        "toeplitz": "a bias of distance alone or a window",
+        "factored": "a bias of low rank",
+        "blocks": "any encoding",
+    },
+    "cuda": {
+        "causal": "no bias and no window",
+        "factored": "a bias of low rank",
+        "blocks": "any encoding",
+    },
+}
+"""Device -> kernel -> what it is for: `auto` uses the first that supports the encoding.
+
+On a GPU `flex` is used only on request: it has not been measured against the others.
+"""
+
+KERNELS: dict[str, ModuleType] = {
+    "reference": reference,
+    "causal": causal,
+    "toeplitz": toeplitz,
+    "factored": factored,
+    "blocks": blocks,
+    "flex": flex,
+}
+
+
+class KernelChoice(NamedTuple):
+    """A kernel, the reason for it, and the Toeplitz bias if it was computed for the choice."""
+
+    name: str
+    reason: str
+    bias: Tensor | None = None
+
+
+def choose(
+    encoding: Encoding,
+    device: torch.device,
+    dtype: torch.dtype,
+    length: int,
+    positions: Tensor | None = None,
+) -> KernelChoice:
+    """Return the kernel of `kernel=auto` for the encoding of one layer.
+
+    `dtype` is that of queries, keys and values. `positions` are [T] or coordinates [B, T, axes] on
+    any device; by default the encoding's own for `length` tokens.
+    """
+    pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
+    rejected: list[str] = []
+    for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
+        reason, bias = examine(name, encoding, device, dtype, pos)
+        if reason is None and name == "factored":
+            reason = too_many_columns(encoding, device, pos)
+        if reason is None:
+            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else purpose, bias)
+        rejected.append(f"not {name}: {reason}")
+    raise AssertionError("blocks supports every encoding")
+
+
+def examine(
+    name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
+) -> tuple[str | None, Tensor | None]:
+    """Return why a kernel does not support an encoding, or None, and the Toeplitz bias if any.
+
+    Whether a bias depends on distance alone is not only read from the encoding's declaration but
+    checked on its values.
+    """
+    reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
+    if reason is not None or name not in ("toeplitz", "flex"):
+        return reason, None
+    bias = toeplitz.bias_by_distance(encoding, dtype, pos)
+    return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
+
+
+def too_many_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return a reason if `factored` would take more columns than a head has channels."""
+    columns, width = factored.num_columns(encoding, device, pos), encoding.geometry.head_width
+    return f"{columns} columns for heads of width {width}" if columns > width else None
+
+
+def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+    """Return attention as `reference.attend` defines it, by the kernel that `choose` returns."""
+    choice = choose(encoding, q.device, q.dtype, q.shape[2], pos)
+    return attend_with(choice, encoding, x, q, k, v, pos)
+
+
+def attend_with(
+    choice: KernelChoice,
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+) -> Tensor:
+    """Return attention by the chosen kernel."""
+    inputs = (encoding, x, q, k, v, pos)
+    if choice.bias is not None:
+        return KERNELS[choice.name].attend(*inputs, bias=choice.bias)
+    return KERNELS[choice.name].attend(*inputs)
+
+
+def kernel(name: str) -> Kernel:
+    """Return the function of a kernel name, `auto` included; ValueError if it is unknown."""
+    if name == "auto":
+        return attend
+    if name not in KERNELS:
+        raise ValueError(f"unknown kernel {name!r} (available: auto, {', '.join(KERNELS)})")
+    return KERNELS[name].attend
+
+
+@torch.no_grad()
+def layer_choices(
+    name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
+) -> list[KernelChoice]:
+    """Return the kernel of each layer at the training length, for the setting kernel=`name`.
+
+    Raises UnsupportedKernelError if a kernel that is requested by name does not support a layer.
+    """
+    length, choices = encoding.geometry.train_length, []
+    for layer in map(encoding.at_layer, range(encoding.geometry.layers)):
+        if name == "auto":
+            choices.append(choose(layer, device, dtype, length))
+            continue
+        pos = layer.positions(length, torch.device("cpu"))
+        reason, bias = examine(name, layer, device, dtype, pos)
+        if reason is not None:
+            raise UnsupportedKernelError(name, layer, reason)
+        choices.append(KernelChoice(name, "requested", bias))
+    return choices
+
+
+def describe(choices: Sequence[KernelChoice]) -> str:
+    """Return the kernels of all layers in one line, such as `toeplitz (a bias of ...)`."""
+    layers: dict[str, list[str]] = {}
+    for index, choice in enumerate(choices):
+        layers.setdefault(f"{choice.name} ({choice.reason})", []).append(str(index))
+    if len(layers) == 1:
+        return next(iter(layers))
+    return "; ".join(
+        f"layer{'s' * (len(indices) > 1)} {', '.join(indices)}: {kernel}"
+        for kernel, indices in layers.items()
+    )

@@ -1,0 +1,86 @@
+"""The gradients of the factors of a low-rank bias, summed in float64.
+
+The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of K
+is therefore summed for its increments: that of the increment at l is -G_l, where G_l sums
+Q_i dS_ij over all pairs with j < l <= i and dS is the gradient of the scores. Sums for K itself
+would lose what they cancel: with FoX each of them is summed again over all earlier tokens.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+MULTIPLE = 8
+"""Fused kernels are made for widths that are multiples of this."""
+
+
+def tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
+    """Return rows [B, H, T, ..] of a block as tiles of `size` rows, [B, H * n, size, ..]."""
+    return tensor[:, :, block].unflatten(2, (-1, size)).flatten(1, 2)
+
+
+def untile(tensor: Tensor, heads: int) -> Tensor:
+    """Return tiles [B, H * n, size, ..] as rows [B, H, n * size, ..]."""
+    return tensor.unflatten(1, (heads, -1)).flatten(2, 3)
+
+
+class FactorGradients:
+    """Sums the gradients of factors [B, H, T, r] over parts of the scores.
+
+    PyTorch's fused backward pass does not return dS, but sums of it can be read from extra columns
+    of queries and keys: a column whose partner is 0 adds nothing to the scores, and its gradient
+    is the sum of dS with the partner's gradient. `query` None stands for ones.
+    """
+
+    def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
+        self.query, self.key = query, key
+        self.increments = pad(torch.zeros_like(key), (0, 0, 0, 1))  # G
+        self.grad_query = None if query is None else torch.zeros_like(query)
+        self.scale, self.width, self.rank = scale, q.shape[-1], key.shape[-1]
+        used = self.rank + 1 + (0 if query is None else self.rank)
+        extra = used + -(self.width + used) % MULTIPLE
+        self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
+        first = self.width + self.rank
+        self.q[..., self.width : first] = 1 if query is None else query
+        self.k[..., first] = 1
+
+    def widen(self, tensor: Tensor) -> Tensor:
+        """Return a tensor [.., d'] with as many columns of zeros as queries and keys have extra."""
+        return pad(tensor, (0, self.q.shape[-1] - self.width))
+
+    def add_triangles(self, block: slice, grad_bias: Tensor) -> None:
+        """Add dS [B, H * n, size, size] of the triangles on the diagonal of a block."""
+        size, heads = grad_bias.shape[-1], self.key.shape[1]
+        grad = grad_bias.double()
+        row_sums, key = grad.sum(-1, keepdim=True), tiles(self.key, block, size)
+        query = torch.ones_like(key) if self.query is None else tiles(self.query, block, size)
+        crossing = (grad.mT @ query - row_sums * query).cumsum(2)
+        self.increments[:, :, block.start + 1 : block.stop + 1] += untile(crossing, heads)
+        if self.grad_query is not None:
+            self.grad_query[:, :, block] += untile(grad @ key - row_sums * key, heads)
+
+    def columns(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
+        """Return the widened queries and keys of a rectangle."""
+        if self.query is not None:
+            first = self.width + self.rank + 1
+            relative = self.key[:, :, keys] - self.key[:, :, rows.start, None]
+            self.k[:, :, keys, first : first + self.rank] = relative
+        return self.q[:, :, rows], self.k[:, :, keys]
+
+    def add_rectangle(self, rows: slice, keys: slice, grad_q: Tensor, grad_k: Tensor) -> None:
+        """Add a rectangle from the gradients of its widened queries and keys."""
+        rank, columns_q = self.rank, grad_q[..., self.width :].double() / self.scale
+        by_key = grad_k[..., self.width : self.width + rank].double() / self.scale
+        row_sums = columns_q[..., rank : rank + 1]
+        by_row = row_sums if self.query is None else row_sums * self.query[:, :, rows]
+        self.increments[:, :, keys.start + 1 : keys.stop + 1] += by_key.cumsum(2)
+        later = by_row.flip(2).cumsum(2).flip(2)[:, :, 1:]
+        self.increments[:, :, rows.start + 1 : rows.stop] += later
+        if self.grad_query is not None:
+            relative = self.key[:, :, rows] - self.key[:, :, rows.start, None]
+            by_query = columns_q[..., rank + 1 : 2 * rank + 1]
+            self.grad_query[:, :, rows] += by_query - row_sums * relative
+
+    def grad_key(self) -> Tensor:
+        """Return the gradient of the keys' factors."""
+        return self.increments.diff(dim=2)

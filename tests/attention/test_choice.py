@@ -1,0 +1,172 @@
+"""Which kernel `kernel=auto` uses, why, and what a kernel requested by name does not support."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.choice import KERNELS, choose, describe, kernel, layer_choices
+from posenc.config import settings
+from posenc.encodings.alibi import Alibi
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.cable import Cable
+from posenc.encodings.fire import Fire
+from posenc.encodings.fox import Fox
+from posenc.encodings.interleave import Interleave
+from posenc.encodings.kerple import KerpleLog
+from posenc.encodings.nope import NoPE
+from posenc.encodings.randomized import Randomized
+from posenc.encodings.rope import Rope
+from posenc.encodings.sandwich import Sandwich
+from posenc.encodings.shaw import Shaw
+from posenc.encodings.spectra import geometric
+from posenc.encodings.t5 import T5
+from posenc.encodings.window import Window
+
+GEOMETRY = Geometry(width=32, heads=4, layers=4, train_length=16)
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
+Make = Callable[[Geometry], Encoding]
+
+
+class Undeclared(NoPE):
+    """Its bias depends on the position of the query, which its limitations do not declare."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance / (1 + pos_q)
+
+
+@pytest.mark.parametrize(
+    ("make", "cpu", "cuda_float32", "cuda_bfloat16"),
+    [
+        (NoPE, "causal", "causal", "causal"),
+        (partial(Rope, spectrum=geometric), "causal", "causal", "causal"),
+        (Alibi, "toeplitz", "blocks", "factored"),
+        (T5, "toeplitz", "blocks", "blocks"),
+        (KerpleLog, "toeplitz", "blocks", "blocks"),
+        (partial(Window, inner=NoPE, size=7), "toeplitz", "blocks", "blocks"),
+        (Fox, "factored", "blocks", "factored"),
+        (Cable, "factored", "blocks", "factored"),
+        (Fire, "blocks", "blocks", "blocks"),
+        (Shaw, "blocks", "blocks", "blocks"),
+        (Undeclared, "blocks", "blocks", "blocks"),
+    ],
+)
+def test_the_choice_for_each_encoding_and_device(
+    make: Make, cpu: str, cuda_float32: str, cuda_bfloat16: str
+) -> None:
+    encoding = make(GEOMETRY).at_layer(0)
+    for device, dtype, expected in [
+        (CPU, FLOAT32, cpu),
+        (CPU, BFLOAT16, cpu),
+        (CUDA, FLOAT32, cuda_float32),
+        (CUDA, BFLOAT16, cuda_bfloat16),
+    ]:
+        assert choose(encoding, device, dtype, 16).name == expected
+
+
+def test_the_reasons_name_what_rules_a_kernel_out() -> None:
+    reason = choose(Fire(GEOMETRY), CPU, FLOAT32, 16).reason
+    for part in ("not causal", "not toeplitz", "query's position", "not factored", "no factors"):
+        assert part in reason
+    assert "head" in choose(Sandwich(GEOMETRY), CPU, FLOAT32, 16, torch.arange(16) * 2).reason
+
+
+def test_the_choice_depends_on_positions() -> None:
+    """Positions with gaps have no Toeplitz bias, and coordinates no factors."""
+    alibi = Alibi(GEOMETRY)
+    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9)).name == "toeplitz"
+    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9) + 100).name == "toeplitz"
+    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9) * 2).name == "factored"
+    assert choose(alibi, CPU, FLOAT32, 9, torch.ones(2, 9, 2)).name == "blocks"
+    sandwich = Sandwich(Geometry(width=512, heads=4, layers=1, train_length=16))
+    assert choose(sandwich, CPU, FLOAT32, 9, torch.arange(9) * 2).name == "factored"
+
+
+def test_randomized_distances_have_no_factors() -> None:
+    encoding, pos = Randomized(GEOMETRY, inner=Alibi), torch.arange(16) * 2
+    assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "factored"
+    encoding.embed(torch.zeros(1, 16, 32), pos)
+    assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "blocks"
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "reason"),
+    [
+        ("causal", Alibi, "has a bias"),
+        ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
+        ("toeplitz", Fire, "does not depend on distance alone"),
+        ("toeplitz", Fox, "has a content_bias"),
+        ("toeplitz", Undeclared, "depends on the position of the query"),
+        ("factored", T5, "no factors"),
+        ("factored", partial(Window, inner=Alibi, size=7), "has a window"),
+        ("flex", Alibi, "CUDA"),
+    ],
+)
+def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reason: str) -> None:
+    encoding = make(GEOMETRY)
+    q = torch.zeros(1, 4, 16, 8)
+    message = f"kernel={name} does not support {type(encoding).__name__}: .*{reason}"
+    with pytest.raises(UnsupportedKernelError, match=message):
+        kernel(name)(encoding, torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+    with pytest.raises(UnsupportedKernelError, match=message):
+        layer_choices(name, encoding, CPU, FLOAT32)
+
+
+def test_toeplitz_does_not_support_positions_with_gaps() -> None:
+    q = torch.zeros(1, 4, 9, 8)
+    with pytest.raises(UnsupportedKernelError, match="not consecutive"):
+        kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 32), q, q, q, torch.arange(9) * 2)
+
+
+def test_factored_on_a_gpu_needs_bfloat16() -> None:
+    with pytest.raises(UnsupportedKernelError, match="bfloat16"):
+        layer_choices("factored", Alibi(GEOMETRY), CUDA, FLOAT32)
+    assert layer_choices("factored", Alibi(GEOMETRY), CUDA, BFLOAT16)[0].name == "factored"
+
+
+def test_an_undeclared_dependence_on_the_query_is_noticed_by_auto() -> None:
+    encoding, pos = Undeclared(GEOMETRY), torch.arange(30)
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 4, 30, 8, generator=generator).double().unbind(0)
+    x = torch.zeros(1, 30, 32).double()
+    expected = kernel("reference")(encoding, x, q, k, v, pos)
+    torch.testing.assert_close(kernel("auto")(encoding, x, q, k, v, pos), expected)
+
+
+def test_the_bias_is_formed_once_for_the_choice_and_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+    bias = T5.bias
+
+    def counted(self: T5, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        calls.append(distance.shape)
+        return bias(self, head, distance, pos_q)
+
+    monkeypatch.setattr(T5, "bias", counted)
+    q = torch.zeros(1, 4, 16, 8)
+    kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+    assert len(calls) == 1
+
+
+def test_the_choices_of_all_layers_in_one_line() -> None:
+    hybrid = Interleave(GEOMETRY, first=NoPE, second=Alibi, every=2)
+    assert describe(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
+        "layers 0, 2: causal (no bias and no window);"
+        " layers 1, 3: toeplitz (a bias of distance alone or a window)"
+    )
+    assert describe(layer_choices("auto", NoPE(GEOMETRY), CPU, FLOAT32)).startswith("causal (")
+    assert describe(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"
+
+
+def test_an_unknown_kernel_is_an_error_that_lists_the_others() -> None:
+    with pytest.raises(ValueError, match=r"'flash'.*auto, reference, causal"):
+        kernel("flash")
+
+
+def test_the_settings_know_every_kernel() -> None:
+    assert ("auto", *KERNELS) == settings.KERNELS

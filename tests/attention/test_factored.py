@@ -1,0 +1,181 @@
+"""`factored` keeps its precision at any length, with gaps and offsets between positions."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from posenc.attention import factored_blocks, reference
+from posenc.attention.choice import kernel
+from posenc.attention.factored import attend_with_columns
+from posenc.encodings.alibi import Alibi
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.cable import Cable
+from posenc.encodings.fox import Fox
+from posenc.encodings.nope import NoPE
+from posenc.encodings.sandwich import Sandwich
+
+GEOMETRY = Geometry(width=24, heads=3, layers=1, train_length=16)
+Make = Callable[[Geometry], Encoding]
+GATES: list[Make] = [
+    Fox,
+    partial(Fox, initial_bias=5.0),
+    Cable,
+    partial(Cable, weighted=False),
+    partial(Fox, gate="forget", initial_bias=2.0),
+]
+lengths = st.integers(1, 1100)
+
+
+def by_name(make: Make) -> str:
+    return getattr(make, "__name__", repr(getattr(make, "keywords", make)))
+
+
+def results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Return the output of an attention layer, then the gradients of q, k, v and parameters."""
+    generator = torch.Generator().manual_seed(len(pos))
+    x = torch.randn(1, len(pos), 24, generator=generator).to(dtype)
+    q, k, v, weights = torch.randn(4, 1, 3, len(pos), 8, generator=generator).to(dtype).unbind(0)
+    q, k, v = (tensor.requires_grad_() for tensor in (q, k, v))
+    out = kernel(name)(encoding.to(dtype), x, q, k, v, pos)
+    of = [q, k, v, *encoding.parameters()]
+    return [out.detach(), *torch.autograd.grad((out * weights).sum(), of)]
+
+
+def assert_precise(make: Make, pos: Tensor) -> None:
+    """Compare float32 with the reference in float64: 1e-6 for outputs, 1e-5 for gradients.
+
+    Differences are relative to the largest entry; that of parameters to the largest gradient of
+    any of them. The gradient of the queries of a single token is 0, and that of others may be
+    small beside what it cancels: it is compared with at least 1e-2 of what enters.
+    """
+    torch.manual_seed(0)
+    encoding = make(GEOMETRY)
+    out, *grads = results("factored", encoding, pos, torch.float32)
+    exact, *exact_grads = results("reference", encoding, pos, torch.float64)
+    assert (out - exact).abs().max() <= 1e-6 * exact.abs().max()
+    largest = [grad.abs().max().item() for grad in exact_grads]
+    scales = [max(value, 1e-2) for value in largest[:3]]
+    scales += [max(largest[3:], default=0.0)] * len(largest[3:])
+    for grad, exact_grad, scale in zip(grads, exact_grads, scales, strict=True):
+        assert (grad - exact_grad).abs().max() <= 1e-5 * scale + 1e-12
+
+
+@pytest.mark.parametrize("make", GATES, ids=by_name)
+@settings(max_examples=12, deadline=None)
+@given(length=lengths)
+@example(length=1026)
+@example(length=770)
+@example(length=512)
+def test_gates_at_any_length(make: Make, length: int) -> None:
+    assert_precise(make, torch.arange(length))
+
+
+@pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=by_name)
+@settings(max_examples=12, deadline=None)
+@given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
+@example(length=770, gap=13, offset=0)
+@example(length=10, gap=1, offset=90_000)
+def test_positions_with_gaps_and_offsets(make: Make, length: int, gap: int, offset: int) -> None:
+    generator = torch.Generator().manual_seed(length)
+    steps = torch.randint(1, gap + 1, (length,), generator=generator)
+    assert_precise(make, offset + steps.cumsum(0))
+
+
+@pytest.mark.parametrize("make", [*GATES, partial(Alibi, trainable=True), Sandwich], ids=by_name)
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 257, 400])
+def test_float64_equals_the_reference(make: Make, length: int) -> None:
+    torch.manual_seed(0)
+    encoding, pos = make(GEOMETRY), torch.arange(length)
+    exact = results("reference", encoding, pos, torch.float64)
+    for result, expected in zip(
+        results("factored", encoding, pos, torch.float64), exact, strict=True
+    ):
+        scale = max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("make", [Fox, Cable, partial(Alibi, trainable=True)], ids=by_name)
+def test_bfloat16_rounds_outputs_and_gradients_once(make: Make) -> None:
+    """Gradients of gates are sums over many tokens, whose roundings must not add up."""
+    torch.manual_seed(0)
+    pos, generator = torch.arange(700), torch.Generator().manual_seed(1)
+    encoding, exact = make(GEOMETRY), make(GEOMETRY).double()
+    exact.load_state_dict(encoding.state_dict())
+    x = torch.randn(1, 700, 24, generator=generator)
+    q, k, v, w = torch.randn(4, 1, 3, 700, 8, generator=generator).bfloat16().unbind(0)
+    out = kernel("factored")(encoding, x, q, k, v, pos)
+    expected = reference.attend(exact, x.double(), q.double(), k.double(), v.double(), pos)
+    assert (out.double() - expected).abs().max() < 2**-7 * expected.abs().max()
+    grads = torch.autograd.grad((out.float() * w).sum(), list(encoding.parameters()))
+    exact_grads = torch.autograd.grad((expected * w).sum(), list(exact.parameters()))
+    largest = max(grad.abs().max() for grad in exact_grads)
+    for grad, exact_grad in zip(grads, exact_grads, strict=True):
+        assert (grad.double() - exact_grad).abs().max() < 0.02 * largest
+
+
+class Increasing(NoPE):
+    """A bias that grows with distance, so that the farthest keys weigh most."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return 0.05 * distance + 0 * head
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor | None, Tensor]:
+        return None, -0.05 * pos.double()[None, None, :, None].expand(1, 3, -1, -1)
+
+
+def test_a_bias_that_grows_with_distance() -> None:
+    encoding, pos = Increasing(GEOMETRY), torch.arange(300)
+    exact, *exact_grads = results("reference", encoding, pos, torch.float64)
+    out, *grads = results("factored", encoding, pos, torch.float32)
+    assert (out - exact).abs().max() < 5e-6
+    for grad, exact_grad in zip(grads, exact_grads, strict=True):
+        assert (grad - exact_grad).abs().max() < 2e-5 * exact_grad.abs().max()
+
+
+def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
+    """A far key with a large score keeps its weight, however low its bias."""
+    encoding, pos = Alibi(GEOMETRY), torch.arange(300)
+    generator = torch.Generator().manual_seed(2)
+    q, k, v = torch.randn(3, 1, 3, 300, 8, generator=generator).double().unbind(0)
+    q[:, :, 299], k[:, :, 0] = 40.0, 40.0  # a score of 4525, a bias of -75
+    x = torch.zeros(1, 300, 24).double()
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        expected = reference.attend(encoding, x, q, k, v, pos)
+        x_, q_, k_, v_ = (tensor.to(dtype) for tensor in (x, q, k, v))
+        out = kernel("factored")(encoding, x_, q_, k_, v_, pos)
+        assert (expected[0, :, 299] - v[0, :, 0]).abs().max() < 1e-9
+        assert (out[:, :, 299] - expected[:, :, 299]).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich], ids=by_name)
+@torch.no_grad()
+def test_columns_for_a_gpu_equal_the_reference_but_for_bfloat16_s_rounding(make: Make) -> None:
+    torch.manual_seed(0)
+    encoding, pos, generator = make(GEOMETRY), torch.arange(600), torch.Generator().manual_seed(3)
+    x = torch.randn(1, 600, 24, generator=generator)
+    q, k, v = torch.randn(3, 1, 3, 600, 8, generator=generator).bfloat16().unbind(0)
+    factors = encoding.bias_factors(x, pos)
+    assert factors is not None
+    query, key = (None if f is None else f.expand(1, 3, 600, -1) for f in factors)
+    assert key is not None
+    out = attend_with_columns(q, k, v, query, key).double()
+    x, q, k, v = (tensor.double() for tensor in (x, q, k, v))
+    expected = reference.attend(encoding.double(), x, q, k, v, pos)
+    assert (out - expected).abs().max() < 2**-8 * expected.abs().max()
+
+
+def test_the_parts_of_the_scores_cover_each_pair_once() -> None:
+    length = 11 * factored_blocks.TRIANGLE
+    covered = torch.zeros(length, length)
+    for block in factored_blocks.row_blocks(length):
+        for start in range(block.start, block.stop, factored_blocks.TRIANGLE):
+            triangle = slice(start, start + factored_blocks.TRIANGLE)
+            covered[triangle, triangle] += 1
+        for rows, keys in factored_blocks.rectangles(block):
+            covered[rows, keys] += 1
+    assert torch.equal(covered.tril(), torch.ones(length, length).tril())
