@@ -1,6 +1,6 @@
-"""What `posenc evaluate` says equals an independent computation from the same checkpoint.
+"""The rows of `posenc evaluate` equal an independent computation from the same checkpoint.
 
-The oracle shares no line with posenc: it reads the checkpoint file with torch alone, computes the
+The oracle shares no code with posenc: it reads the checkpoint file with torch alone, computes the
 Transformer in float64 from the formulas, and cuts the tokens into windows itself.
 """
 
@@ -42,18 +42,18 @@ def rotated(x: Tensor) -> Tensor:
     """RoPE by complex numbers, pairs i and i + d/2, base 10000."""
     half = x.shape[-1] // 2
     frequencies = torch.tensor([10000.0 ** (-i / half) for i in range(half)], dtype=torch.float64)
-    turn = torch.polar(
+    rotation = torch.polar(
         torch.ones(x.shape[1], half, dtype=torch.float64),
         torch.arange(x.shape[1], dtype=torch.float64)[:, None] * frequencies,
     )
-    turned = torch.complex(x[..., :half], x[..., half:]) * turn
-    return torch.cat([turned.real, turned.imag], dim=-1)
+    result = torch.complex(x[..., :half], x[..., half:]) * rotation
+    return torch.cat([result.real, result.imag], dim=-1)
 
 
-def block_losses(
-    weights: dict[str, Tensor], encoding: str, inputs: Tensor, wanted: Tensor
+def window_losses(
+    weights: dict[str, Tensor], encoding: str, inputs: Tensor, targets: Tensor
 ) -> Tensor:
-    """Losses [T] of one block, head by head."""
+    """Losses [T] of one window."""
     length, embedding = len(inputs), weights["embedding.weight"]
     width = embedding.shape[1]
     x = embedding[inputs] * math.sqrt(width)
@@ -77,18 +77,18 @@ def block_losses(
         up = layer_norm(x, w["feed_forward_norm.weight"]) @ w["feed_forward.up.weight"].T
         x = x + (up * 0.5 * (1 + torch.erf(up / math.sqrt(2)))) @ w["feed_forward.out.weight"].T
     logits = layer_norm(x, weights["norm.weight"]) @ embedding.T
-    return logits.logsumexp(-1) - logits.gather(-1, wanted[:, None])[:, 0]
+    return logits.logsumexp(-1) - logits.gather(-1, targets[:, None])[:, 0]
 
 
 def oracle(
     weights: dict[str, Tensor], encoding: str, tokens: Tensor, first: int, length: int
 ) -> tuple[float, int]:
-    """Sum and count over blocks of `length`; `first` is the token before the stream."""
+    """Sum and count over windows of `length`; `first` is the input for the first token."""
     total, count = 0.0, 0
-    before = torch.cat([torch.tensor([first]), tokens[:-1]])
+    inputs = torch.cat([torch.tensor([first]), tokens[:-1]])
     for start in range(0, len(tokens), length):
         stop = min(start + length, len(tokens))
-        losses = block_losses(weights, encoding, before[start:stop], tokens[start:stop])
+        losses = window_losses(weights, encoding, inputs[start:stop], tokens[start:stop])
         total, count = total + losses.sum().item(), count + len(losses)
     return total, count
 
@@ -118,66 +118,68 @@ def test_every_row_of_a_run_equals_the_oracle(
         assert row["words"] == len((corpus / "validation.txt").read_text().split())
 
 
-def by_blocks(tokens: int, length: int, stride: int) -> Scored:
-    return ((at, at - at % length) for at in range(tokens))
+def nonoverlapping_targets(tokens: int, length: int, stride: int) -> Scored:
+    return ((i, i - i % length) for i in range(tokens))
 
 
-def by_slides(tokens: int, length: int, stride: int) -> Scored:
+def sliding_targets(tokens: int, length: int, stride: int) -> Scored:
     """fairseq: steps of `stride` tokens, each after the length - stride tokens before it."""
-    return ((at, max(0, at // stride * stride - (length - stride))) for at in range(tokens))
+    return ((i, max(0, i // stride * stride - (length - stride))) for i in range(tokens))
 
 
-def by_ends(tokens: int, length: int, stride: int) -> Scored:
+def last_k_targets(tokens: int, length: int, stride: int) -> Scored:
     for end in range(length, tokens + 1, length):
-        yield from ((at, end - length) for at in range(end - stride, end))
+        yield from ((i, end - length) for i in range(end - stride, end))
 
 
-def by_targets(tokens: int, length: int, stride: int) -> Scored:
+def fixed_targets(tokens: int, length: int, stride: int) -> Scored:
     for end in range(LONGEST, tokens + 1, LONGEST):
-        yield from ((at, end - length) for at in range(end - stride, end))
+        yield from ((i, end - length) for i in range(end - stride, end))
 
 
-def one_at_a_time(weights: dict[str, Tensor], tokens: Tensor, scored: Scored) -> tuple[float, int]:
-    """Sum and count, each token read in a window of its own that ends with it."""
-    before = torch.cat([torch.tensor([256]), tokens[:-1]])
+def score_one_at_a_time(
+    weights: dict[str, Tensor], tokens: Tensor, scored: Scored
+) -> tuple[float, int]:
+    """Sum and count, with each token scored in its own window, which ends with it."""
+    inputs = torch.cat([torch.tensor([256]), tokens[:-1]])
     losses = [
-        block_losses(weights, "rope", before[first : at + 1], tokens[first : at + 1])[-1].item()
-        for at, first in scored
+        window_losses(weights, "rope", inputs[first : i + 1], tokens[first : i + 1])[-1].item()
+        for i, first in scored
     ]
     return math.fsum(losses), len(losses)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "knobs", "oracle"),
+    ("protocol", "parameters", "oracle"),
     [
-        ("nonoverlapping", [], by_blocks),
-        ("by_position", [], by_blocks),
-        ("sliding", ["evaluation.stride=1"], by_slides),
-        ("sliding", ["evaluation.stride=7"], by_slides),
-        ("sliding", ["evaluation.stride=24"], by_slides),
-        ("last_k", ["evaluation.k=1"], by_ends),
-        ("last_k", ["evaluation.k=10"], by_ends),
-        ("fixed_target", ["evaluation.targets=24"], by_targets),
-        ("fixed_target", ["evaluation.targets=5"], by_targets),
+        ("nonoverlapping", [], nonoverlapping_targets),
+        ("by_position", [], nonoverlapping_targets),
+        ("sliding", ["evaluation.stride=1"], sliding_targets),
+        ("sliding", ["evaluation.stride=7"], sliding_targets),
+        ("sliding", ["evaluation.stride=24"], sliding_targets),
+        ("last_k", ["evaluation.k=1"], last_k_targets),
+        ("last_k", ["evaluation.k=10"], last_k_targets),
+        ("fixed_target", ["evaluation.targets=24"], fixed_targets),
+        ("fixed_target", ["evaluation.targets=5"], fixed_targets),
     ],
 )
 def test_every_protocol_equals_one_token_at_a_time(
     protocol: str,
-    knobs: list[str],
+    parameters: list[str],
     oracle: Callable[[int, int, int], Scored],
     short_run: RunDirectory,
     short_tokens: Tensor,
 ) -> None:
     lengths = f"evaluation.lengths={LENGTHS}".replace(" ", "")
-    words = [f"run={short_run.path}", f"evaluation={protocol}", lengths, *knobs]
+    words = [f"run={short_run.path}", f"evaluation={protocol}", lengths, *parameters]
     assert main(["evaluate", *words, "evaluation.batch_tokens=200"]) == 0
     weights = weights_of(short_run)
-    stride = int(knobs[0].partition("=")[2]) if knobs else None
+    stride = int(parameters[0].partition("=")[2]) if parameters else None
     measured = {(r["protocol"], r["stride"], r["length"]): r for r in short_run.rows()}
     rows = [measured[protocol, stride, length] for length in LENGTHS]
     for row in rows:
         scored = oracle(len(short_tokens), row["length"], stride or 0)
-        total, count = one_at_a_time(weights, short_tokens, scored)
+        total, count = score_one_at_a_time(weights, short_tokens, scored)
         assert row["count"] == row["full_count"] == count
         assert row["loss"] == pytest.approx(total / count, abs=1e-6)
         assert row["coverage"] == pytest.approx(count / 398)
@@ -192,8 +194,8 @@ def test_the_loss_at_each_position_is_that_of_the_tokens_there(
     (row,) = [r for r in short_run.rows() if (r["protocol"], r["length"]) == ("by_position", 61)]
     arrays, weights = np.load(short_run.positions_file), weights_of(short_run)
     for position in (0, 1, 31, 32, 60):
-        scored = ((at, at - position) for at in range(position, 398, 61))
-        total, count = one_at_a_time(weights, short_tokens, scored)
+        scored = ((i, i - position) for i in range(position, 398, 61))
+        total, count = score_one_at_a_time(weights, short_tokens, scored)
         assert arrays[f"{positions_name(row)}.count"][position] == count
         assert arrays[f"{positions_name(row)}.sum"][position] == pytest.approx(total, abs=1e-5)
 
@@ -218,18 +220,18 @@ def test_wikitext_validation_through_the_command(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """WikiText-103's validation set in words: 217,646 tokens, each once, at every length."""
-    (tmp_path / "some.txt").write_text((wikitext / "test.txt").read_text()[:60_000])
-    train = f"data.train={tmp_path}/some.txt"
+    """WikiText-103's validation set in words: 217,646 tokens, each scored once at every length."""
+    (tmp_path / "train.txt").write_text((wikitext / "test.txt").read_text()[:60_000])
+    train = f"data.train={tmp_path}/train.txt"
     run = trained(small_run(f"encoding={encoding}", "tokenizer=word", train))
     monkeypatch.chdir(tmp_path)
     words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
     assert main(["evaluate", *words, "evaluation.lengths=[100,1000]"]) == 0
 
     vocabulary = json.loads(run.tokenizer_file.read_text())["state"]["words"]
-    number = {word: place for place, word in enumerate(vocabulary)}
+    ids = {word: id for id, word in enumerate(vocabulary)}
     tokens = [
-        number.get(word, number["<unk>"])
+        ids.get(word, ids["<unk>"])
         for line in (wikitext / "validation.txt").read_text().split("\n")[:-1]
         for word in [*line.split(), "<eos>"]
     ]
@@ -237,8 +239,6 @@ def test_wikitext_validation_through_the_command(
     measured = [row for row in run.rows() if row["data"] != run.config().frozen.fingerprint]
     assert sorted({row["length"] for row in measured}) == [100, 1000]
     for row in measured:
-        total, count = oracle(
-            weights, encoding, torch.tensor(tokens), number["<eos>"], row["length"]
-        )
+        total, count = oracle(weights, encoding, torch.tensor(tokens), ids["<eos>"], row["length"])
         assert row["count"] == count == 217_646
         assert row["loss"] == pytest.approx(total / count, abs=1e-6)

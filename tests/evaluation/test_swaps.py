@@ -43,20 +43,20 @@ ROPE = "encoding=rope"
 
 
 def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
-    """Mean loss over blocks of LENGTH, of the run's weights in a model of those overrides."""
+    """Mean loss over windows of LENGTH, with the run's weights in a model of `overrides`."""
     config = run.config()
     sizes = [f"model.{name}={value}" for name, value in config.model.items() if name in SIZES]
     lengths = ["train_length=24", "tokens=7680", "batch_tokens=192"]
-    made = compose("train", [*sizes, *lengths, ROPE, *overrides])
-    model = build_model(made, 257).eval()
+    composed = compose("train", [*sizes, *lengths, ROPE, *overrides])
+    model = build_model(composed, 257).eval()
     (newest, *_) = sorted(run.checkpoints.glob("step-*.ckpt"), reverse=True)
     state = torch.load(newest, weights_only=True)["state_dict"]
     model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
     model.double()
-    before = torch.cat([torch.tensor([256]), tokens[:-1]])
+    shifted = torch.cat([torch.tensor([256]), tokens[:-1]])
     total = 0.0
     with torch.no_grad():
-        for inputs, targets in zip(before.split(LENGTH), tokens.split(LENGTH), strict=True):
+        for inputs, targets in zip(shifted.split(LENGTH), tokens.split(LENGTH), strict=True):
             total += model.losses(inputs[None], targets[None]).sum().item()
     return total / len(tokens)
 
@@ -65,10 +65,10 @@ def test_every_option_is_tested_here() -> None:
     assert {text.split()[0] for text in BUILT} == set(options("evaluation/swap"))
 
 
-def test_swaps_in_turn_equal_models_of_those_encodings(
+def test_swaps_equal_models_with_those_encodings(
     short_run: RunDirectory, short_tokens: Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of fixed factors, on whole windows; the tail of a factor of null, below."""
+    """On whole windows; the next test covers a factor of null in the tail."""
     whole = short_tokens[: len(short_tokens) // LENGTH * LENGTH]
     file = Path(short_run.config().data.validation).with_name("whole.txt")
     file.write_bytes(bytes(whole[:-1].tolist()))
@@ -94,7 +94,7 @@ def test_swaps_in_turn_equal_models_of_those_encodings(
     assert sums == pytest.approx({text: row["sum"] for text, row in rows.items()}, rel=1e-9)
 
 
-def test_a_factor_of_null_is_that_of_the_evaluation_length_in_the_tail_too(
+def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
     short_run: RunDirectory, short_tokens: Tensor
 ) -> None:
     words = [f"run={short_run.path}", f"evaluation.lengths=[12,{LENGTH}]", "evaluation/swap=pi"]
@@ -119,11 +119,11 @@ def test_commas_make_a_sweep_of_swaps(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [f"run={short_run.path}", "evaluation.lengths=[33]", "evaluation=last_k"]
-    knobs = ["evaluation.k=4", "evaluation/swap=pi,ntk", "evaluation.swap.factor=2,4.5"]
-    assert main(["evaluate", *words, *knobs]) == 0
+    parameters = ["evaluation.k=4", "evaluation/swap=pi,ntk", "evaluation.swap.factor=2,4.5"]
+    assert main(["evaluate", *words, *parameters]) == 0
     rows = [row for row in short_run.rows() if row["length"] == 33]
-    wanted = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5"}
-    assert {row["swap"] for row in rows} == wanted
+    expected = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5"}
+    assert {row["swap"] for row in rows} == expected
     assert capsys.readouterr().out.count(" on text (validation)") == 4
 
 
@@ -140,12 +140,12 @@ def test_commas_make_a_sweep_of_swaps(
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
     ],
 )
-def test_a_swap_that_is_none_is_refused_in_one_message(
+def test_an_invalid_swap_is_one_error_message(
     words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", f"run={short_run.path}", *words]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert message in told and "Traceback" not in told
+    printed = " ".join(capsys.readouterr().err.split())
+    assert message in printed and "Traceback" not in printed
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_swap_that_is_none_is_refused_in_one_message(
         (["encoding=rope", "encoding/spectrum=power"], "only the spectrum geometric can be scaled"),
     ],
 )
-def test_encodings_that_cannot_take_a_swap_refuse_it_before_anything_is_trained(
+def test_a_swap_that_does_not_fit_the_encoding_is_an_error_before_training(
     encoding: list[str], message: str, small_job: list[str], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"evaluation/swap=pi") as caught:
@@ -180,17 +180,20 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     assert changed.second == config.encoding.second
 
 
-def test_a_run_measures_its_swaps_and_asking_again_measures_nothing(
-    small_job: list[str], tmp_path: Path
-) -> None:
+def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> None:
     few = ["tokens=384", "validation.every_tokens=null", "evaluation.factors=[1]"]
-    asked = [*small_job, *few, "encoding=sinusoidal", "evaluation.swaps=[none,pi,'window size=9']"]
-    run = plan([asked], [], "test", print)[0].run
+    overrides = [
+        *small_job,
+        *few,
+        "encoding=sinusoidal",
+        "evaluation.swaps=[none,pi,'window size=9']",
+    ]
+    run = plan([overrides], [], "test", print)[0].run
     assert job([str(run.path)]) == FINISHED, run.status().error
     assert {row["swap"] for row in run.rows()} == {None, "pi", "window size=9"}
     assert len(run.rows()) == 6
     before = run.evaluation_file.read_bytes()
-    plan([asked], [], "test", print)
+    plan([overrides], [], "test", print)
     assert run.status().state == "finished"
     assert run.evaluation_file.read_bytes() == before
     plan([[*small_job, *few, "encoding=sinusoidal", "evaluation.swaps=[log_n]"]], [], "t", print)

@@ -1,6 +1,5 @@
 """Builds data from a configuration."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +9,11 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.corpus import Corpus
 from posenc.data.dataset import Dataset
-from posenc.data.prepare import prepare
+from posenc.data.prepare import Report, prepare
 from posenc.data.tasks.task import Task
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-
-Report = Callable[[str], None]
 
 
 def build_data(config: DictConfig, report: Report) -> Dataset:
@@ -33,9 +30,8 @@ def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Toke
     modules = list(config.get("modules") or [])
     corpus = build(config.data, name="data", modules=modules)
     tokenizer = build(config.tokenizer, name="tokenizer", modules=modules)
-    needs_symbols = isinstance(
-        tokenizer, partial
-    )  # tokenizer=symbols, whose symbols a task defines
+    # tokenizer=symbols is a partial, which a task completes with its symbols.
+    needs_symbols = isinstance(tokenizer, partial)
     if isinstance(corpus, Task):
         if not needs_symbols:
             raise ConfigError(

@@ -29,10 +29,10 @@ class TokenArray:
     eos_id: int
 
     def windows(self, starts: NDArray[np.int64], length: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets, int64 [n, length] each, of windows with targets from `starts`.
+        """Return inputs and targets, int64 [n, length] each, of windows that begin at `starts` [n].
 
-        The input at position i is token i - 1, the target token i. The input at position 0 of the
-        array is `eos_id`, so that every token is a target once.
+        The target at position i of the array is token i, the input token i - 1; the input for the
+        first token is `eos_id`, so that every token can be a target.
         """
         positions = starts[:, None] + np.arange(-1, length)
         tokens = np.asarray(self.tokens)[np.maximum(positions, 0)].astype(np.int64)

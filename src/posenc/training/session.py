@@ -1,4 +1,4 @@
-"""What the training and evaluation of one run work with."""
+"""Everything that the training of one run needs."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

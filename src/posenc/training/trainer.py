@@ -73,8 +73,9 @@ def _silence_lightning() -> None:
 class FullyShardedStrategy(ModelParallelStrategy):
     """FSDP (`fully_shard`; Zhao et al. 2023, arXiv:2304.11277) with unsharded checkpoints.
 
-    Lightning's own full checkpoints key the optimizer's state by parameter name. These have the
-    format of a run on one device, so that a run can resume on any number of devices.
+    A run can resume on any number of devices, as its checkpoints have the format of a single one.
+    Lightning's own unsharded checkpoints do not: they number the optimizer's state in the order of
+    the module's parameters, not of the optimizer's parameter groups.
     """
 
     def __init__(self, devices: int) -> None:

@@ -17,7 +17,7 @@ from posenc.data.tokenizers import Tokenizer
 
 
 class TaskData(Dataset):
-    """Examples generated on demand: unlimited for training, `task.examples` at each length else.
+    """Examples generated on demand: unlimited in training, `task.examples` per evaluated length.
 
     Each split has seeds of its own, and evaluation examples do not depend on the run's seed, so
     that all runs answer the same questions. Small sizes have few sequences, which occur in every
