@@ -163,6 +163,20 @@ def test_killed_ranks_and_other_numbers_of_devices_change_nothing(small_run: Sma
     assert_equal_runs(finish(planned("devices=2")), undisturbed)
 
 
+@pytest.mark.slow
+def test_a_run_on_one_device_resumes_sharded(small_run: SmallRun) -> None:
+    overrides = (*RARE_BANDS, *DROPOUT)
+    uninterrupted = finish(small_run(*overrides, "name=uninterrupted"))
+    fast = (*overrides, "name=resumed", "checkpoint.every_seconds=0.01")
+    run = small_run(*fast)
+    process = start(run)
+    wait_for_step(run, 9, process)
+    process.terminate()
+    assert process.wait() == INTERRUPTED, run.log_file.read_text()
+    run = finish(small_run(*fast, "devices=2", "trainer.strategy=fsdp"))
+    assert_equal_runs(run, uninterrupted)
+
+
 def living(run: RunDirectory) -> list[str]:
     """The processes that work on a run."""
     found = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True)
