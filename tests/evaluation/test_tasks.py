@@ -35,7 +35,7 @@ class Predictor(nn.Module):
         nn.init.eye_(self.head.weight)
         self.guess, self.device = guess, torch.device("cpu")
 
-    def hidden(self, tokens: Tensor, scored: Tensor) -> Tensor:
+    def hidden_states(self, tokens: Tensor, scored: Tensor) -> Tensor:
         return self.guess(tokens)[scored]
 
 

@@ -15,7 +15,10 @@ SmallRun = Callable[..., RunDirectory]
 CHOICES = [
     *[(f"encoding={name}",) for name in sorted(options("encoding"))],
     *[("encoding=rope", f"encoding/spectrum={name}") for name in options("encoding/spectrum")],
-    *[("encoding=sinusoidal", f"encoding/spectrum={name}") for name in ("linear", "geometric_d1")],
+    *[
+        ("encoding=sinusoidal", f"encoding/spectrum={name}")
+        for name in ("linear_frequencies", "geometric_d1")
+    ],
     *[(f"encoding={name}", "encoding.trainable=true") for name in ("rope", "sinusoidal", "alibi")],
 ]
 
