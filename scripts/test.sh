@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests. Without arguments the fast ones, under 8 minutes on two cores; with --all also the slow
-# ones and those that need a browser or Slurm, installed with apt where that is allowed.
+# The tests. Without arguments the fast ones, under 8 minutes on two cores. With --core only those of
+# encodings, attention, model, evaluation and config, under 2 minutes, for work on the science. With
+# --all also the slow ones and those that need a browser or Slurm, which are installed with apt.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 
@@ -22,7 +23,11 @@ may_mount() {
 }
 
 chosen=(-m "not slow and not browser and not gpu and not slurm")
-if [ "${1:-}" = --all ]; then
+if [ "${1:-}" = --core ]; then
+    shift
+    set -- tests/encodings tests/attention tests/model tests/evaluation tests/config \
+        tests/test_architecture.py "$@"
+elif [ "${1:-}" = --all ]; then
     shift
     without="not gpu"
     if ! install_browser; then

@@ -49,20 +49,28 @@ def results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> l
 def assert_precise(make: Make, pos: Tensor) -> None:
     """Compare float32 with the reference in float64: 1e-6 for outputs, 1e-5 for gradients.
 
-    Differences are relative to the largest entry; that of parameters to the largest gradient of
-    any of them. The gradient of the queries of a single token is 0, and that of others may be
-    small beside what it cancels: it is compared with at least 1e-2 of what enters.
+    Differences are relative to the largest entry; those of parameters to the largest gradient of
+    any parameter. Gradients are sums of terms of both signs, which may cancel: those of q, k and v
+    are compared with at least 1e-2, and a parameter's may differ by 10 times the rounding error of
+    the reference kernel in float32.
     """
     torch.manual_seed(0)
     encoding = make(GEOMETRY)
     out, *grads = results("factored", encoding, pos, torch.float32)
+    rounded = results("reference", encoding, pos, torch.float32)[1:]
     exact, *exact_grads = results("reference", encoding, pos, torch.float64)
     assert (out - exact).abs().max() <= 1e-6 * exact.abs().max()
     largest = [grad.abs().max().item() for grad in exact_grads]
     scales = [max(value, 1e-2) for value in largest[:3]]
     scales += [max(largest[3:], default=0.0)] * len(largest[3:])
-    for grad, exact_grad, scale in zip(grads, exact_grads, scales, strict=True):
-        assert (grad - exact_grad).abs().max() <= 1e-5 * scale + 1e-12
+    roundings = [0.0] * 3
+    pairs = zip(rounded[3:], exact_grads[3:], strict=True)
+    roundings += [10 * (grad - exact_grad).abs().max().item() for grad, exact_grad in pairs]
+    limits = [
+        max(1e-5 * scale, rounding) for scale, rounding in zip(scales, roundings, strict=True)
+    ]
+    for grad, exact_grad, limit in zip(grads, exact_grads, limits, strict=True):
+        assert (grad - exact_grad).abs().max() <= limit + 1e-12
 
 
 @pytest.mark.parametrize("make", GATES, ids=by_name)
@@ -80,6 +88,7 @@ def test_gates_at_any_length(make: Make, length: int) -> None:
 @given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)
+@example(length=922, gap=642, offset=0)
 def test_positions_with_gaps_and_offsets(make: Make, length: int, gap: int, offset: int) -> None:
     generator = torch.Generator().manual_seed(length)
     steps = torch.randint(1, gap + 1, (length,), generator=generator)
