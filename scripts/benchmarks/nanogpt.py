@@ -1,7 +1,7 @@
-"""The design of nanoGPT (Karpathy 2022), written from its description: GPT-2 in plain PyTorch.
+"""nanoGPT (Karpathy 2022) rewritten from its description: GPT-2 in plain PyTorch.
 
-Learned positions, one product for queries, keys and values, fused causal attention, exact GELU,
-one matrix for embedding and output, no biases (its own choice for speed).
+Learned position embeddings, one projection for queries, keys and values, fused causal attention,
+exact GELU, tied input and output embeddings, no biases (nanoGPT's own choice for speed).
 """
 
 import torch
@@ -20,8 +20,8 @@ class CausalSelfAttention(nn.Module):
         split = (self.heads, x.shape[-1] // self.heads)
         parts = self.qkv(x).split(x.shape[-1], dim=-1)
         q, k, v = (part.unflatten(-1, split).transpose(1, 2) for part in parts)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(output.transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -38,22 +38,24 @@ class Block(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    """Logits [B, T, vocabulary] for tokens [B, T] of at most `length` positions."""
+    """Returns logits [B, T, vocab_size] for tokens [B, T], where T is at most `length`."""
 
     def __init__(
-        self, vocabulary: int, length: int, width: int, layers: int, heads: int, feed_forward: int
+        self, vocab_size: int, length: int, width: int, layers: int, heads: int, feed_forward: int
     ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
+        self.embedding = nn.Embedding(vocab_size, width)
         self.positions = nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, heads, feed_forward) for _ in range(layers))
         self.norm = nn.LayerNorm(width, bias=False)
-        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head = nn.Linear(width, vocab_size, bias=False)
         self.head.weight = self.embedding.weight
         for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:  # what writes to the stream starts smaller, as in GPT-2
-                shrink = (2 * layers) ** -0.5 if name.endswith("out.weight") else 1.0
-                nn.init.normal_(parameter, std=0.02 * shrink)
+            if (
+                parameter.ndim == 2
+            ):  # as in GPT-2, projections into the residual stream start smaller
+                scale = (2 * layers) ** -0.5 if name.endswith("out.weight") else 1.0
+                nn.init.normal_(parameter, std=0.02 * scale)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens) + self.positions(

@@ -1,12 +1,12 @@
-"""posenc's training step beside the same model elsewhere: tokens a second, in one process.
+"""Compare posenc's training step with the same model in other libraries, in one process.
 
     python scripts/benchmarks/peers.py [--length 1024] [--precision bf16] [--rounds 15]
         [--size small|gpt2_124m] [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME]
 
-A round takes one training step (forward, backward, AdamW, zero_grad) of every contestant and one
-product of two 2048 x 2048 matrices in the step's precision, in random order. Medians are printed;
-ratios are formed within a round. A contestant whose loss starts far from log(vocabulary) or does
-not fall is refused. Peers that are not installed are left out.
+A round runs one training step (forward, backward, AdamW, zero_grad) of every implementation and one
+product of two 2048 x 2048 matrices in the step's precision, in random order. Prints medians; ratios
+are computed within each round. Exits with an error if an implementation's loss starts far from
+log(vocab_size) or does not fall. Libraries that are not installed are left out.
 """
 
 import argparse
@@ -20,75 +20,86 @@ import time
 from importlib.metadata import version
 
 import torch
-from contestants import CONTESTANTS, Contestant, Size
+from implementations import IMPLEMENTATIONS, Implementation, Size
 
 from posenc.attention.precision import autocast
 from posenc.runs.environment import MALLOC_VARIABLES
 
 SIZES = {
-    "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocabulary=4096, tokens=4096),
+    "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocab_size=4096, tokens=4096),
     "gpt2_124m": Size(
-        width=768, layers=12, heads=12, feed_forward=3072, vocabulary=50304, tokens=16384
+        width=768, layers=12, heads=12, feed_forward=3072, vocab_size=50304, tokens=16384
     ),
 }
 WARM_UP = 2
-PRODUCT = 2048
-LOSS_AT_START = 1.5  # nats about log(vocabulary)
+MATRIX_SIZE = 2048
+MAX_INITIAL_ERROR = 1.5
+"""How far, in nats, the first loss may be from log(vocab_size)."""
 
 
 class Steps:
-    """Training steps of a contestant, always on the same tokens."""
+    """Training steps of an implementation, always on the same tokens."""
 
     def __init__(
-        self, contestant: Contestant, size: Size, length: int, precision: str, device: torch.device
+        self,
+        implementation: Implementation,
+        size: Size,
+        length: int,
+        precision: str,
+        device: torch.device,
     ) -> None:
         torch.manual_seed(0)
-        self.model, self.loss = contestant.build(size, length)
+        self.model, self.loss = implementation.build(size, length)
         self.model.to(device).train()
         self.device, self.precision = device, precision
         self.parameters = sum(p.numel() for p in self.model.parameters())
-        self.flops = flops(self.model, contestant, size, length)
+        self.flops = step_flops(self.model, implementation, size, length)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True
         )
-        drawn = torch.randint(0, size.vocabulary, (size.tokens // length, length + 1))
-        self.tokens, self.targets = drawn[:, :-1].to(device), drawn[:, 1:].to(device)
+        windows = torch.randint(0, size.vocab_size, (size.tokens // length, length + 1))
+        self.tokens, self.targets = windows[:, :-1].to(device), windows[:, 1:].to(device)
         self.losses: list[float] = []
 
-    def seconds(self) -> float:
+    def run(self) -> float:
+        """Run one step and return its seconds."""
         started = now(self.device)
         with autocast(self.precision, self.device):
             loss = self.loss(self.tokens, self.targets)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        taken = now(self.device) - started
+        seconds = now(self.device) - started
         self.losses.append(loss.item())
-        return taken
+        return seconds
 
 
-def flops(model: torch.nn.Module, contestant: Contestant, size: Size, length: int) -> int:
-    """Of a step's products: 6 for each of its matrices' numbers and each token, and attention's.
+def step_flops(
+    model: torch.nn.Module, implementation: Implementation, size: Size, length: int
+) -> int:
+    """Return the FLOPs of a step's matrix products: 6 per matrix parameter and token, + attention.
 
-    Embeddings are tied: their matrix counts once, as the output's. Attention multiplies queries,
-    keys and values [T, D] over half of all pairs; backward takes twice what forward takes.
+    Input and output embeddings are tied, so their matrix counts once, for the output. Attention
+    multiplies queries, keys and values [T, D] over half of all pairs. The backward pass takes twice
+    the FLOPs of the forward pass.
     """
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)
-    matrices -= length * size.width if contestant.table else 0
+    matrices -= length * size.width if implementation.learned_positions else 0
     return 6 * size.tokens * (matrices + size.layers * size.width * length)
 
 
-class Product:
+class MatrixProduct:
     """A product of two square matrices in the step's precision."""
 
-    flops = 2 * PRODUCT**3
+    flops = 2 * MATRIX_SIZE**3
 
     def __init__(self, precision: str, device: torch.device) -> None:
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.a, self.b = torch.randn(2, PRODUCT, PRODUCT, device=device).to(dtype)
+        self.a, self.b = torch.randn(2, MATRIX_SIZE, MATRIX_SIZE, device=device).to(dtype)
         self.device = device
 
-    def seconds(self) -> float:
+    def run(self) -> float:
+        """Compute the product once and return its seconds."""
         started = now(self.device)
         _ = self.a @ self.b
         return now(self.device) - started
@@ -100,113 +111,119 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def installed(names: list[str], *given: object) -> dict[str, Steps]:
-    """The steps of those contestants that can be built; what others lack is printed."""
-    found = {}
+def build_installed(
+    names: list[str], size: Size, length: int, precision: str, device: torch.device
+) -> dict[str, Steps]:
+    """Build the implementations whose library is installed; print which others are left out."""
+    steps = {}
     for name in names:
         try:
-            found[name] = Steps(CONTESTANTS[name], *given)  # type: ignore[arg-type]
-        except ModuleNotFoundError as missing:
-            package = CONTESTANTS[name].package
-            print(f"{name} is left out: no module {missing.name}; pip install {package}\n")
-    return found
+            steps[name] = Steps(IMPLEMENTATIONS[name], size, length, precision, device)
+        except ModuleNotFoundError as error:
+            package = IMPLEMENTATIONS[name].package
+            print(f"{name} is left out: no module {error.name}; pip install {package}\n")
+    return steps
 
 
-def measure(steps: dict[str, Steps], product: Product, rounds: int) -> list[dict[str, float]]:
-    """Seconds of every contestant's step and of the `product`, round by round."""
-    timed: dict[str, Steps | Product] = {**steps, "product": product}
-    order, taken = list(timed), []
+def measure(steps: dict[str, Steps], product: MatrixProduct, rounds: int) -> list[dict[str, float]]:
+    """Return, for every round, the seconds of each implementation's step and of the `product`."""
+    timed: dict[str, Steps | MatrixProduct] = {**steps, "product": product}
+    order, results = list(timed), []
     for number in range(WARM_UP + rounds):
         random.shuffle(order)
-        found = {name: timed[name].seconds() for name in order}
+        seconds = {name: timed[name].run() for name in order}
         if number >= WARM_UP:
-            taken.append(found)
-    return taken
+            results.append(seconds)
+    return results
 
 
-def refuse(steps: dict[str, Steps], vocabulary: int) -> None:
-    """SystemExit for a contestant that does not learn what it should."""
-    for name, one in steps.items():
-        first, last = one.losses[0], one.losses[-1]
-        if abs(first - math.log(vocabulary)) > LOSS_AT_START or not last < first:
-            raise SystemExit(f"{name} is no contestant: its loss goes from {first} to {last}")
+def check_learning(steps: dict[str, Steps], vocab_size: int) -> None:
+    """Exit with an error if an implementation's loss starts or develops implausibly."""
+    for name, implementation in steps.items():
+        first, last = implementation.losses[0], implementation.losses[-1]
+        if abs(first - math.log(vocab_size)) > MAX_INITIAL_ERROR or not last < first:
+            raise SystemExit(f"{name} does not learn: its loss goes from {first} to {last}")
 
 
-def table(steps: dict[str, Steps], taken: list[dict[str, float]]) -> None:
+def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> None:
     print(
-        "| model | parameters | GFLOPs a step | loss | ms a step | tokens/s | utilisation", end=""
+        "| model | parameters | GFLOPs per step | loss | ms per step | tokens/s | utilisation",
+        end="",
     )
-    print(" | beside | posenc's speed / its own | range |")
+    print(" | compared with | speed of posenc / its own | range |")
     print("| --- " + "| ---: " * 6 + "| --- | ---: | --- |")
-    for name, one in steps.items():
-        seconds = statistics.median(row[name] for row in taken)
-        share = statistics.median(
-            one.flops / row[name] / (Product.flops / row["product"]) for row in taken
+    for name, implementation in steps.items():
+        seconds = statistics.median(row[name] for row in results)
+        utilisation = statistics.median(
+            implementation.flops / row[name] / (MatrixProduct.flops / row["product"])
+            for row in results
         )
-        twin = CONTESTANTS[name].twin
+        counterpart = IMPLEMENTATIONS[name].counterpart
+        ratio = speed_ratio(results, name, counterpart) if counterpart in steps else " | "
         print(
-            f"| {name} | {one.parameters:,} | {one.flops / 1e9:.0f}"
-            f" | {one.losses[0]:.2f} to {one.losses[-1]:.2f} | {seconds * 1e3:.0f}"
-            f" | {one.tokens.numel() / seconds:.0f} | {share:.2f}"
-            f" | {twin or ''} | {ratio(taken, name, twin) if twin in steps else ' | '} |"
+            f"| {name} | {implementation.parameters:,} | {implementation.flops / 1e9:.0f}"
+            f" | {implementation.losses[0]:.2f} to {implementation.losses[-1]:.2f}"
+            f" | {seconds * 1e3:.0f} | {implementation.tokens.numel() / seconds:.0f}"
+            f" | {utilisation:.2f} | {counterpart or ''} | {ratio} |"
         )
 
 
-def ratio(taken: list[dict[str, float]], name: str, ours: str) -> str:
-    """How many times as fast ours is: the median and the range over rounds."""
-    found = [row[name] / row[ours] for row in taken]
-    return f"{statistics.median(found):.2f} | {min(found):.2f} to {max(found):.2f}"
+def speed_ratio(results: list[dict[str, float]], name: str, counterpart: str) -> str:
+    """Return how many times as fast `counterpart` is as `name`: median and range over rounds."""
+    ratios = [row[name] / row[counterpart] for row in results]
+    return f"{statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f}"
 
 
-def fastest(steps: dict[str, Steps], taken: list[dict[str, float]]) -> None:
-    peers = [name for name in steps if CONTESTANTS[name].twin]
-    if not peers or "posenc nope" not in steps:
+def print_fastest(steps: dict[str, Steps], results: list[dict[str, float]]) -> None:
+    """Print how posenc's model without positions compares with the fastest other library."""
+    others = [name for name in steps if IMPLEMENTATIONS[name].counterpart]
+    if not others or "posenc nope" not in steps:
         return
-    best = min(peers, key=lambda name: statistics.median(row[name] for row in taken))
-    median, between = ratio(taken, best, "posenc nope").split(" | ")
-    print(f"\nposenc nope is {median} times as fast as the fastest peer, {best} ({between}).")
+    fastest = min(others, key=lambda name: statistics.median(row[name] for row in results))
+    median, ratio_range = speed_ratio(results, fastest, "posenc nope").split(" | ")
+    print(f"\nposenc nope is {median} times as fast as {fastest}, the fastest of the other")
+    print(f"libraries ({ratio_range}).")
 
 
 def main() -> None:
-    if (
-        not os.environ.keys() >= MALLOC_VARIABLES.keys()
-    ):  # as the jobs of posenc have it, for everyone
+    if not os.environ.keys() >= MALLOC_VARIABLES.keys():
+        # posenc's jobs run with these settings, so all implementations get them.
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC_VARIABLES})
-    arguments = parsed()
-    size, device = SIZES[arguments.size], torch.device(arguments.device)
-    torch.set_num_threads(arguments.threads)
+    options = parse_options()
+    size, device = SIZES[options.size], torch.device(options.device)
+    torch.set_num_threads(options.threads)
     random.seed(0)
-    steps = installed(arguments.only, size, arguments.length, arguments.precision, device)
-    product = Product(arguments.precision, device)
-    taken = measure(steps, product, arguments.rounds)
-    refuse(steps, size.vocabulary)
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    packages = sorted({CONTESTANTS[name].package for name in steps} - {"posenc"} | {"torch"})
+    steps = build_installed(options.only, size, options.length, options.precision, device)
+    product = MatrixProduct(options.precision, device)
+    results = measure(steps, product, options.rounds)
+    check_learning(steps, size.vocab_size)
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    packages = sorted({IMPLEMENTATIONS[name].package for name in steps} - {"posenc"} | {"torch"})
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
-    print(f"{size}, L={arguments.length}, {arguments.precision}, {where},")
-    print(f"{arguments.threads} threads, {arguments.rounds} rounds; Python", end=" ")
+    print(f"{size}, L={options.length}, {options.precision}, {hardware},")
+    print(f"{options.threads} threads, {options.rounds} rounds; Python", end=" ")
     print(f"{platform.python_version()}, {versions}\n")
-    table(steps, taken)
-    seconds = statistics.median(row["product"] for row in taken)
-    print(f"\nThe product of matrices: {Product.flops / seconds / 1e9:.0f} GFLOPs/s.")
-    fastest(steps, taken)
+    print_table(steps, results)
+    seconds = statistics.median(row["product"] for row in results)
+    print(f"\nMatrix product: {MatrixProduct.flops / seconds / 1e9:.0f} GFLOP/s.")
+    print_fastest(steps, results)
 
 
-def parsed() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--length", type=int, default=1024, help="tokens of a window")
+    parser.add_argument("--length", type=int, default=1024, help="tokens per window")
     parser.add_argument("--precision", choices=["float32", "bf16"], default="float32")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, default=2)
-    every = ",".join(CONTESTANTS)
-    parser.add_argument("--only", default=every, help=f"contestants among {every}")
-    arguments = parser.parse_args()
-    arguments.only = arguments.only.split(",")
-    if arguments.device == "auto":
-        arguments.device = "cuda" if torch.cuda.is_available() else "cpu"
-    return arguments
+    names = ",".join(IMPLEMENTATIONS)
+    parser.add_argument("--only", default=names, help=f"some of {names}")
+    options = parser.parse_args()
+    options.only = options.only.split(",")
+    if options.device == "auto":
+        options.device = "cuda" if torch.cuda.is_available() else "cpu"
+    return options
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import importlib.util
 import math
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -15,17 +16,19 @@ NAMES = [
     "posenc learned",
     "posenc rope",
     "posenc rope gated",
-    "nanoGPT's design",
+    "nanoGPT",
     "transformers GPT-2",
     "x-transformers",
     "x-transformers rotary",
     "litgpt",
     "transformers Llama",
 ]
-HERE = [name for name in NAMES if name != "litgpt" or importlib.util.find_spec("litgpt")]
-"""litgpt is no dependency of the tests; the others are."""
-TWINS = ["transformers GPT-2", "x-transformers rotary", "litgpt"]
+INSTALLED = [name for name in NAMES if name != "litgpt" or importlib.util.find_spec("litgpt")]
+"""litgpt is not a test dependency; the other libraries are."""
+SAME_MATRICES = ["transformers GPT-2", "x-transformers rotary", "litgpt"]
+"""Implementations with the same matrix products as their counterpart in posenc."""
 LENGTH = 16
+CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 
 
@@ -36,73 +39,78 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def size(peers: ModuleType):  # type: ignore[no-untyped-def]
-    return peers.Size(width=64, layers=2, heads=2, feed_forward=256, vocabulary=50, tokens=64)
+def size(peers: ModuleType) -> Any:
+    return peers.Size(width=64, layers=2, heads=2, feed_forward=256, vocab_size=50, tokens=64)
 
 
-def test_every_contestant_is_tested(peers: ModuleType) -> None:
-    assert list(peers.CONTESTANTS) == NAMES
+def test_every_implementation_is_tested(peers: ModuleType) -> None:
+    assert list(peers.IMPLEMENTATIONS) == NAMES
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_a_contestant_learns_with_every_parameter(peers: ModuleType, size, name: str) -> None:  # type: ignore[no-untyped-def]
-    contestant = peers.CONTESTANTS[name]
-    steps = peers.TrainingSteps(contestant, size, LENGTH, "float32", torch.device("cpu"))
+@pytest.mark.parametrize("name", INSTALLED)
+def test_every_parameter_has_a_gradient_and_the_loss_falls(
+    peers: ModuleType, size: Any, name: str
+) -> None:
+    implementation = peers.IMPLEMENTATIONS[name]
+    steps = peers.Steps(implementation, size, LENGTH, "float32", CPU)
     steps.loss(steps.tokens, steps.targets).backward()
-    for parameter, value in steps.model.named_parameters():
-        assert value.grad is not None and value.grad.any(), parameter
+    for parameter, weight in steps.model.named_parameters():
+        assert weight.grad is not None and weight.grad.any(), parameter
     for _ in range(4):
-        steps.seconds()
-    peers.refuse({name: steps}, size.vocabulary)
+        steps.run()
+    peers.check_learning({name: steps}, size.vocab_size)
 
 
-@pytest.mark.parametrize("name", [name for name in TWINS if name in HERE])
-def test_a_peer_has_the_products_of_its_twin(peers: ModuleType, size, name: str) -> None:  # type: ignore[no-untyped-def]
-    contestant = peers.CONTESTANTS[name]
-    twin = peers.CONTESTANTS[contestant.twin]
-    found = [peers.flops(c.build(size, LENGTH)[0], c, size, LENGTH) for c in (contestant, twin)]
-    assert found[0] == found[1]
-
-
-def test_the_floating_point_operations_are_those_of_the_products(peers: ModuleType, size) -> None:  # type: ignore[no-untyped-def]
-    for name in ("posenc learned", "nanoGPT's design"):
-        contestant = peers.CONTESTANTS[name]
-        model, _ = contestant.build(size, LENGTH)
-        block = 4 * 64 * 64 + 2 * 64 * 256  # q, k, v, out; up, out
-        attention = 2 * 64 * LENGTH / 2  # scores and their sums over half of the pairs
-        wanted = 6 * 64 * (2 * (block + attention) + 50 * 64)
-        assert peers.flops(model, contestant, size, LENGTH) == wanted, name
-
-
-def test_what_does_not_learn_is_refused(peers: ModuleType, size) -> None:  # type: ignore[no-untyped-def]
-    steps = peers.TrainingSteps(
-        peers.CONTESTANTS["nanoGPT's design"], size, LENGTH, "float32", torch.device("cpu")
+@pytest.mark.parametrize("name", [name for name in SAME_MATRICES if name in INSTALLED])
+def test_an_implementation_has_the_flops_of_its_counterpart(
+    peers: ModuleType, size: Any, name: str
+) -> None:
+    implementation = peers.IMPLEMENTATIONS[name]
+    counterpart = peers.IMPLEMENTATIONS[implementation.counterpart]
+    flops, expected = (
+        peers.step_flops(i.build(size, LENGTH)[0], i, size, LENGTH)
+        for i in (implementation, counterpart)
     )
-    start = math.log(size.vocabulary)
+    assert flops == expected
+
+
+def test_flops_are_those_of_the_matrix_products(peers: ModuleType, size: Any) -> None:
+    for name in ("posenc learned", "nanoGPT"):
+        implementation = peers.IMPLEMENTATIONS[name]
+        model, _ = implementation.build(size, LENGTH)
+        block = 4 * 64 * 64 + 2 * 64 * 256  # q, k, v, out; up, out
+        attention = 2 * 64 * LENGTH / 2  # scores and weighted sums over half of all pairs
+        expected = 6 * 64 * (2 * (block + attention) + 50 * 64)
+        assert peers.step_flops(model, implementation, size, LENGTH) == expected, name
+
+
+def test_an_implementation_that_does_not_learn_is_an_error(peers: ModuleType, size: Any) -> None:
+    steps = peers.Steps(peers.IMPLEMENTATIONS["nanoGPT"], size, LENGTH, "float32", CPU)
+    start = math.log(size.vocab_size)
     for losses in ([start, start + 0.1], [start + 2, start], [math.nan, start], [start, math.nan]):
         steps.losses = losses
-        with pytest.raises(SystemExit, match="no contestant"):
-            peers.refuse({"one": steps}, size.vocabulary)
+        with pytest.raises(SystemExit, match="nanoGPT"):
+            peers.check_learning({"nanoGPT": steps}, size.vocab_size)
 
 
-def test_what_is_not_installed_is_left_out_with_a_remedy(
+def test_a_missing_library_is_left_out_with_a_remedy(
     peers: ModuleType,
-    size,  # type: ignore[no-untyped-def]
+    size: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def build(*_: object) -> None:
         raise ModuleNotFoundError("no", name="litgpt")
 
-    lacking = peers.Contestant(build, "litgpt", "posenc rope")
-    monkeypatch.setitem(peers.CONTESTANTS, "litgpt", lacking)
-    assert peers.installed(["litgpt"], size, LENGTH, "float32", torch.device("cpu")) == {}
+    missing = peers.Implementation(build, "litgpt", "posenc rope")
+    monkeypatch.setitem(peers.IMPLEMENTATIONS, "litgpt", missing)
+    assert peers.build_installed(["litgpt"], size, LENGTH, "float32", CPU) == {}
     assert "pip install litgpt" in capsys.readouterr().out
 
 
-def test_nanogpts_design_is_posencs_model_with_learned_positions(peers: ModuleType, size) -> None:  # type: ignore[no-untyped-def]
-    ours, _ = peers.CONTESTANTS["posenc learned"].build(size, LENGTH)
-    theirs, _ = peers.CONTESTANTS["nanoGPT's design"].build(size, LENGTH)
+def test_nanogpt_equals_posenc_with_learned_positions(peers: ModuleType, size: Any) -> None:
+    model, _ = peers.IMPLEMENTATIONS["posenc learned"].build(size, LENGTH)
+    nanogpt, _ = peers.IMPLEMENTATIONS["nanoGPT"].build(size, LENGTH)
     names = {
         "encoding.table": "positions.weight",
         "attention_norm": "norms.0",
@@ -110,11 +118,10 @@ def test_nanogpts_design_is_posencs_model_with_learned_positions(peers: ModuleTy
         "feed_forward.": "",
     }
     state = {}
-    for name, value in ours.state_dict().items():
+    for name, value in model.state_dict().items():
         for old, new in names.items():
             name = name.replace(old, new)
         state[name] = value
-    theirs.load_state_dict(state)
-    tokens = torch.randint(0, size.vocabulary, (2, LENGTH))
-    found, wanted = ours.double()(tokens), theirs.double()(tokens)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    nanogpt.load_state_dict(state)
+    tokens = torch.randint(0, size.vocab_size, (2, LENGTH))
+    torch.testing.assert_close(model.double()(tokens), nanogpt.double()(tokens), rtol=0, atol=1e-12)

@@ -194,8 +194,11 @@ def test_code_edited_while_a_sweep_runs_reaches_none_of_its_jobs(
     package = tmp_path / "package"
     shutil.copytree(PACKAGE, package / "posenc")
     code = (
-        "import sys; from posenc.sweeps.pool import Pool;"
-        "Pool(1).launch([[path] for path in sys.argv[1:]])"
+        "import sys; from pathlib import Path;"
+        "from posenc.runs.run_directory import RunDirectory;"
+        "from posenc.sweeps.launcher import PlannedRun;"
+        "from posenc.sweeps.pool import PoolLauncher;"
+        "PoolLauncher(1).launch([PlannedRun(RunDirectory(Path(p))) for p in sys.argv[1:]])"
     )
     launcher = subprocess.Popen(
         [sys.executable, "-c", code, *(str(run.path) for run in runs)],
@@ -205,8 +208,8 @@ def test_code_edited_while_a_sweep_runs_reaches_none_of_its_jobs(
     while runs[0].status().state == "pending":
         assert launcher.poll() is None
         time.sleep(0.02)
-    for file in ("execute", "job"):
-        write_atomic(package / "posenc" / "sweep" / f"{file}.py", "raise SystemExit('edited')\n")
+    for file in ("run_job", "job"):
+        write_atomic(package / "posenc" / "jobs" / f"{file}.py", "raise SystemExit('edited')\n")
     assert launcher.wait() == 0
     assert [run.status().state for run in runs] == ["finished", "finished"]
     assert len({run.status().resolved["code"] for run in runs}) == 1

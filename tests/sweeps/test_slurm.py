@@ -55,7 +55,7 @@ def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_pat
     """One of two runs is requeued and ends finished, its steps each once; the other is cancelled
     and goes on when the command is typed again."""
     words = [*small_job, "tokens=192000", "encoding=alibi,nope", "name=queued"]
-    words += ["hydra/launcher=submitit_slurm", "hydra.launcher.threads=1"]
+    words += ["hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "outputs" / "queued"

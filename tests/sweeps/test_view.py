@@ -75,9 +75,9 @@ def test_a_finished_experiment_needs_no_command(planned: Planned) -> None:
 def test_json_has_every_field(folder: Path) -> None:
     with lock(folder / "busy" / ".lock", wait=False):
         entries = {entry["run"]: entry for entry in status_json(expected_runs(folder))}
-    assert entries["busy"]["left"] == pytest.approx(100.0)
+    assert entries["busy"]["seconds_left"] == pytest.approx(100.0)
     assert entries["busy"]["path"] == str(folder / "busy")
-    assert entries["killed"]["state"] == "interrupted" and entries["killed"]["left"] is None
+    assert entries["killed"]["state"] == "interrupted" and entries["killed"]["seconds_left"] is None
     assert entries["gone"]["state"] == "pending"
     assert entries["busy"]["command"] == "posenc train experiment=trial"
     assert entries["broken"]["command"] == "posenc train experiment=trial retry=true"

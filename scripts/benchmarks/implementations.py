@@ -1,7 +1,6 @@
-"""One model as posenc and others build it: as near to the same computation as each allows.
+"""The same Transformer built by posenc and by other libraries, as similar as each of them allows.
 
-Pre-norm, no dropout, exact GELU, fused causal attention, one matrix for embedding and output.
-A peer's `twin` is the contestant of posenc that computes the same, or the nearest to it.
+Pre-norm, no dropout, exact GELU, fused causal attention, tied input and output embeddings.
 """
 
 from collections.abc import Callable
@@ -18,18 +17,18 @@ from posenc.model.build import build_model
 
 @dataclass(frozen=True)
 class Size:
-    """Of the model, in channels and tokens; `tokens` of a training step."""
+    """The dimensions of a model, and the tokens of a training step."""
 
     width: int
     layers: int
     heads: int
     feed_forward: int
-    vocabulary: int
+    vocab_size: int
     tokens: int
 
     @property
     def gated(self) -> int:
-        """The width of a gated feed-forward layer, three matrices, of as many parameters."""
+        """The hidden width of a gated feed-forward layer with about as many parameters."""
         return 8 * round(2 * self.feed_forward / 3 / 8)
 
 
@@ -39,25 +38,29 @@ Built = tuple[nn.Module, Loss]
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """`build(size, length)`; `table`: whether it learns a vector for each position."""
+class Implementation:
+    """`build(size, length)` returns the model and its loss; `package` is the library to install.
+
+    `counterpart` names the implementation of posenc that is closest to another library's. A model
+    with `learned_positions` has an embedding for each position.
+    """
 
     build: Callable[[Size, int], Built]
     package: str
-    twin: str | None = None
-    table: bool = False
+    counterpart: str | None = None
+    learned_positions: bool = False
 
 
 def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], Built]:
     def build(size: Size, length: int) -> Built:
         hidden = size.gated if gated else size.feed_forward
         sizes = {"width": size.width, "layers": size.layers, "heads": size.heads}
-        given = [f"model.{name}={value}" for name, value in sizes.items()]
-        given += [f"model.feed_forward={hidden}", f"train_length={length}"]
-        given += ["model.embedding_scale=1"]  # as the peers have it
-        config = compose("train", ["model=small", *given, *overrides])
+        dimensions = [f"model.{name}={value}" for name, value in sizes.items()]
+        dimensions += [f"model.feed_forward={hidden}", f"train_length={length}"]
+        dimensions += ["model.embedding_scale=1"]  # the other libraries do not scale embeddings
+        config = compose("train", ["model=small", *dimensions, *overrides])
         config.modules = []
-        model = build_model(config, size.vocabulary)
+        model = build_model(config, size.vocab_size)
         return model, lambda tokens, targets: model.losses(tokens, targets).mean()
 
     return build
@@ -65,7 +68,7 @@ def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], Built]
 
 def nanogpt(size: Size, length: int) -> Built:
     return with_loss(
-        NanoGPT(size.vocabulary, length, size.width, size.layers, size.heads, size.feed_forward)
+        NanoGPT(size.vocab_size, length, size.width, size.layers, size.heads, size.feed_forward)
     )
 
 
@@ -73,7 +76,7 @@ def gpt2(size: Size, length: int) -> Built:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        vocab_size=size.vocabulary,
+        vocab_size=size.vocab_size,
         n_positions=length,
         n_embd=size.width,
         n_layer=size.layers,
@@ -95,7 +98,7 @@ def llama(size: Size, length: int) -> Built:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=size.vocabulary,
+        vocab_size=size.vocab_size,
         max_position_embeddings=length,
         hidden_size=size.width,
         num_hidden_layers=size.layers,
@@ -127,7 +130,7 @@ def x_transformers(*, rotary: bool) -> Callable[[Size, int], Built]:
         )
         return with_loss(
             TransformerWrapper(
-                num_tokens=size.vocabulary,
+                num_tokens=size.vocab_size,
                 max_seq_len=length,
                 attn_layers=decoder,
                 tie_embedding=True,
@@ -145,8 +148,8 @@ def litgpt(size: Size, length: int) -> Built:
     config = Config(
         name="peer",
         block_size=length,
-        padded_vocab_size=size.vocabulary,
-        vocab_size=size.vocabulary,
+        padded_vocab_size=size.vocab_size,
+        vocab_size=size.vocab_size,
         n_layer=size.layers,
         n_head=size.heads,
         n_embd=size.width,
@@ -157,37 +160,41 @@ def litgpt(size: Size, length: int) -> Built:
     )
     model = GPT(config)
     model.apply(model._init_weights)
-    model.lm_head.weight = model.transformer.wte.weight  # as its pretraining ties them
+    model.lm_head.weight = (
+        model.transformer.wte.weight
+    )  # litgpt ties them in its pretraining script
     return with_loss(model)
 
 
 def with_loss(model: nn.Module, logits: Callable[[Tensor], Tensor] | None = None) -> Built:
-    """The mean cross-entropy in float32 of the model's logits."""
+    """Return the model and its mean cross-entropy, computed in float32."""
 
     def loss(tokens: Tensor, targets: Tensor) -> Tensor:
-        found = model(tokens) if logits is None else logits(tokens)
-        with torch.autocast(found.device.type, enabled=False):
-            return cross_entropy(found.flatten(0, 1).float(), targets.flatten())
+        scores = model(tokens) if logits is None else logits(tokens)
+        with torch.autocast(scores.device.type, enabled=False):
+            return cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
 
     return model, loss
 
 
-CONTESTANTS = {
-    "posenc nope": Contestant(posenc("encoding=nope"), "posenc"),
-    "posenc learned": Contestant(posenc("encoding=learned"), "posenc", table=True),
-    "posenc rope": Contestant(posenc("encoding=rope"), "posenc"),
-    "posenc rope gated": Contestant(
+IMPLEMENTATIONS = {
+    "posenc nope": Implementation(posenc("encoding=nope"), "posenc"),
+    "posenc learned": Implementation(posenc("encoding=learned"), "posenc", learned_positions=True),
+    "posenc rope": Implementation(posenc("encoding=rope"), "posenc"),
+    "posenc rope gated": Implementation(
         posenc("encoding=rope", "model.norm=rms_norm", "model.activation=swiglu", gated=True),
         "posenc",
     ),
-    "nanoGPT's design": Contestant(nanogpt, "torch", "posenc learned", table=True),
-    "transformers GPT-2": Contestant(gpt2, "transformers", "posenc learned", table=True),
-    "x-transformers": Contestant(
-        x_transformers(rotary=False), "x-transformers", "posenc learned", table=True
+    "nanoGPT": Implementation(nanogpt, "torch", "posenc learned", learned_positions=True),
+    "transformers GPT-2": Implementation(
+        gpt2, "transformers", "posenc learned", learned_positions=True
     ),
-    "x-transformers rotary": Contestant(
+    "x-transformers": Implementation(
+        x_transformers(rotary=False), "x-transformers", "posenc learned", learned_positions=True
+    ),
+    "x-transformers rotary": Implementation(
         x_transformers(rotary=True), "x-transformers", "posenc rope"
     ),
-    "litgpt": Contestant(litgpt, "litgpt", "posenc rope"),
-    "transformers Llama": Contestant(llama, "transformers", "posenc rope gated"),
+    "litgpt": Implementation(litgpt, "litgpt", "posenc rope"),
+    "transformers Llama": Implementation(llama, "transformers", "posenc rope gated"),
 }
