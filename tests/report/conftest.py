@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +16,10 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from posenc.report.claim_parser import parse_claims
+from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict, judge
-from posenc.report.paired_samples import Evidence
 from posenc.report.write_report import write_report
+from posenc.runs.status import Status
 
 DATA = "f00dfeed0123"
 
@@ -288,19 +289,13 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return _report(folder, {"command": "posenc train name=bases"})
 
 
-@dataclass
-class FakeRun:
-    """A run as the judge sees it."""
-
-    name: str
-    config: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    timing: list[dict[str, Any]] = field(default_factory=list)
+class FakeRun(Run):
+    """A run whose rows a test adds."""
 
     def add_row(self, length: int, loss: float, **changes: Any) -> "FakeRun":
         row = {"data": DATA, "data_name": "stdlib", "split": "validation", "length": length}
         row |= {"protocol": "nonoverlapping", "stride": None, "swap": None, "count": 1000}
-        self.rows.append(row | {"loss": loss, "tokens_hash": "a"} | changes)
+        self.rows.append(row | {"loss": loss, "tokens_hash": "a"} | changes)  # pyrefly: ignore
         return self
 
 
@@ -314,14 +309,14 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "evaluation": {"split": "validation"},
         "frozen": {"fingerprint": DATA},
     }
-    return FakeRun(f"{name}-L{train_length}-s{seed}", default | config)
+    return FakeRun(f"{name}-L{train_length}-s{seed}", name, default | config, Status(), [], [])
 
 
 def judge_yaml(
     claims: str, runs: Sequence[FakeRun], command: str = "posenc train experiment=e"
 ) -> list[Verdict]:
     """The verdicts on claims written as YAML."""
-    return judge(parse_claims(yaml.safe_load(claims)), Evidence(runs, command, "outputs/e"))
+    return judge(parse_claims(yaml.safe_load(claims)), Experiment("e", "outputs/e", command, runs))
 
 
 def outcomes_of(claims: str, runs: Sequence[FakeRun]) -> dict[int | None, str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from posenc.config.errors import ConfigError
-from posenc.report.comparisons import Comparison
 from posenc.report.quantities import Quantity
 
 CONFIDENCE = 0.95
@@ -18,6 +17,32 @@ MIN_SEEDS = 3
 """The fewest seeds that have an interval."""
 LONGEST = "longest"
 LENGTH = re.compile(r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<plus>[+-]\d+)?")
+COMPARISONS = {
+    "below": "is below",
+    "above": "is above",
+    "at_most": "is at most",
+    "at_least": "is at least",
+    "equal": "equals",
+}
+"""How a claim's YAML names each comparison -> how a report prints it."""
+Outcome = Literal["holds", "fails", "undecided"]
+
+
+def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
+    """Return the outcome for an interval of left - right; undecided if it includes the margin.
+
+    `margin` is 0 or more.
+    """
+    below, not_below = high < -margin, low >= -margin
+    above, not_above = low > margin, high <= margin
+    holds, fails = {
+        "below": (below, not_below),
+        "above": (above, not_above),
+        "at_most": (not_above, above),
+        "at_least": (not_below, below),
+        "equal": (not_below and not_above, below or above),
+    }[comparison]
+    return "holds" if holds else "fails" if fails else "undecided"
 
 
 @dataclass(frozen=True)
@@ -61,23 +86,20 @@ class Value:
     times: float = 1.0
 
     def __str__(self) -> str:
-        """As `perplexity of rope base=10000 at 2L, sliding`, without what is the default."""
+        """As `perplexity of rope base=10000 at 2L, sliding`, without defaults."""
         settings = dict(self.selector)
-        encoding = str(settings.pop("encoding", "the runs"))
+        encoding = settings.pop("encoding", "the runs")
         names = (key.replace("/", ".").rpartition(".")[2] for key in settings)
-        pairs = zip(names, settings.values(), strict=True)
-        subject = " ".join([encoding, *(f"{name}={value}" for name, value in pairs)])
-        length = self.length.text if isinstance(self.length, Length) else self.length
-        trained = self.train_length.text
-        shown = {k: v for k, v in self.row_keys.items() if v not in (None, self.quantity.protocol)}
-        return "".join(
-            [
-                f"{self.quantity.name.replace('_', ' ')} of {subject}",
-                f" at {length}" if length else "",
-                "" if trained == "L" else f", trained at {trained}",
-                *(f", {v}" if k == "protocol" else f", {k} {v}" for k, v in shown.items()),
-            ]
-        )
+        options = (f" {name}={value}" for name, value in zip(names, settings.values(), strict=True))
+        text = f"{self.quantity.name.replace('_', ' ')} of {encoding}{''.join(options)}"
+        if self.length is not None:
+            text += f" at {self.length.text if isinstance(self.length, Length) else self.length}"
+        if self.train_length.text != "L":
+            text += f", trained at {self.train_length.text}"
+        for key, value in self.row_keys.items():
+            if value not in (None, self.quantity.protocol):
+                text += f", {value}" if key == "protocol" else f", {key} {value}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -85,13 +107,15 @@ class TrainLengths:
     """The training lengths L that a clause is about: those listed, or all within the limits."""
 
     listed: tuple[int, ...] = ()
-    limits: tuple[tuple[Comparison, int], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
 
     def select(self, available: Iterable[int]) -> list[int]:
         if self.listed:
             return sorted(self.listed)
         within = (
-            n for n in set(available) if all(c.holds(n - m, n - m, 0) for c, m in self.limits)
+            n
+            for n in set(available)
+            if all(compare(word, n - limit, n - limit, 0) == "holds" for word, limit in self.limits)
         )
         return sorted(within)
 
@@ -101,21 +125,21 @@ class Clause:
     """One comparison. `right` is a value, a length in tokens, or a number in the left's unit."""
 
     left: Value
-    comparison: Comparison
+    comparison: str
     right: Value | Length | float
     train_lengths: TrainLengths
     margin: float
     confidence: float
 
     def __str__(self) -> str:
-        right, ratio = self.right, self.left.quantity.ratio
+        right = self.right
         if isinstance(right, Value):
             text = str(right) if right.times == 1 else f"{right.times:g} times {right}"
         else:
             text = right.text if isinstance(right, Length) else f"{right:g}"
-        margin = f"{100 * self.margin:g}%" if ratio else f"{self.margin:g}"
+        margin = f"{100 * self.margin:g}%" if self.left.quantity.ratio else f"{self.margin:g}"
         end = f" (margin {margin})" if self.margin else ""
-        return f"{self.left} {self.comparison.phrase} {text}{end}"
+        return f"{self.left} {COMPARISONS[self.comparison]} {text}{end}"
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,32 @@
-"""Claims of an experiment's YAML, read and checked before anything is trained."""
+"""Claims of an experiment's YAML, parsed and checked before anything is trained."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.values import matches_type
-from posenc.report.claim import CONFIDENCE, Claim, Clause, Length, TrainLengths, Value
-from posenc.report.claim_selectors import check_options, parse_value
-from posenc.report.comparisons import COMPARISONS
-from posenc.report.quantities import QUANTITIES
+from posenc.config.identity import IDENTITY_FIELDS
+from posenc.config.paths import groups, options
+from posenc.config.settings import SPLITS
+from posenc.config.values import canonical, matches_type
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.report.claim import (
+    COMPARISONS,
+    CONFIDENCE,
+    LONGEST,
+    Claim,
+    Clause,
+    Length,
+    TrainLengths,
+    Value,
+)
+from posenc.report.quantities import QUANTITIES, Quantity
 
 CLAUSE_KEYS = {"left", "is", "right"}
 SHARED_KEYS = {"where", "margin", "confidence"}
 CLAIM_KEYS = {"statement", "published", "all"}
+ROW_KEYS = ("protocol", "stride", "swap", "split", "corpus")
+RUN_KEYS = tuple({*IDENTITY_FIELDS, "data", "tokenizer"} - {"seed", "train_length"})
 INFINITY = float("inf")
 
 
@@ -36,11 +49,40 @@ def parse_claims(value: Any) -> list[Claim]:
 
 
 def check_claims(value: Any, config_dirs: list[Path]) -> None:
-    """Raise ConfigError for claims that cannot be read or that name unknown options."""
+    """Raise ConfigError for claims that cannot be parsed or that name unknown options."""
     for claim in parse_claims(value):
         for side in (side for clause in claim.clauses for side in (clause.left, clause.right)):
             if isinstance(side, Value):
-                check_options(side, config_dirs, f"claim {claim.statement!r}")
+                _check_options(side, config_dirs, f"claim {claim.statement!r}")
+
+
+def parse_value(
+    quantity: Quantity, selector: Mapping[str, Any], name: str, times: float = 1.0
+) -> Value:
+    """Return a quantity of the selected runs; raise ConfigError for a key that selects nothing."""
+    run_keys = {
+        key: value
+        for key, value in selector.items()
+        if key.replace("/", ".").partition(".")[0] in RUN_KEYS
+    }
+    row_keys = {key: selector[key] for key in ROW_KEYS if key in selector}
+    known = {*run_keys, *row_keys, "length", "train_length"}
+    if unknown := selector.keys() - known:
+        key, keys = min(unknown), ("length", "train_length", *ROW_KEYS, *sorted(RUN_KEYS))
+        raise ConfigError(
+            f"{name}: {key} selects nothing{did_you_mean(key, keys)} (available:"
+            f" {', '.join(keys)}, and the keys inside them, as encoding.spectrum.base)"
+        )
+    if quantity.source == "timing" and row_keys:
+        raise ConfigError(
+            f"{name}: {min(row_keys)} selects evaluation rows; {quantity.name} is measured in"
+            " training"
+        )
+    if quantity.source != "timing":
+        row_keys = {"protocol": quantity.protocol, "swap": None, **row_keys}
+    train_length = Length.parse(selector.get("train_length", "L"), f"{name}.train_length")
+    length = _length(quantity, selector, name)
+    return Value(quantity, canonical(run_keys), row_keys, train_length, length, times)
 
 
 def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
@@ -96,29 +138,24 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
         **require_mapping(item.get("where"), name),
     }
     lengths = _train_lengths(where.pop("train_length", None), f"{name}.where.train_length")
-    word = item["is"]
-    if not isinstance(word, str) or word not in COMPARISONS:
-        raise ConfigError(f"{name}.is: {word!r} must be one of {', '.join(COMPARISONS)}")
-    left = _left(item["left"], where, f"{name}.left")
+    comparison = item["is"]
+    if not isinstance(comparison, str) or comparison not in COMPARISONS:
+        raise ConfigError(f"{name}.is: {comparison!r} must be one of {', '.join(COMPARISONS)}")
+    left = _value(item["left"], where, f"{name}.left")
+    if left.train_length.text != "L" or left.times != 1:
+        raise ConfigError(
+            f"{name}.left: L is the training length of the left side, so train_length belongs"
+            " under where; times belongs to the right side"
+        )
     right = _right(item["right"], left, where, f"{name}.right")
     values = {"margin": 0, "confidence": CONFIDENCE, **shared, **item}
     margin = require_number(values["margin"], 0, INFINITY, f"{name}.margin")
     confidence = require_number(values["confidence"], 0.5, 1, f"{name}.confidence")
-    if word == "equal" and not margin:
+    if comparison == "equal" and not margin:
         raise ConfigError(
             f"{name}.margin: equal needs a margin above 0; no two measurements are equal"
         )
-    return Clause(left, COMPARISONS[word], right, lengths, margin, confidence)
-
-
-def _left(item: Any, where: Mapping[str, Any], name: str) -> Value:
-    left = _value(item, where, name)
-    if left.train_length.text != "L" or left.times != 1:
-        raise ConfigError(
-            f"{name}: L is the training length of the left side, so train_length belongs under"
-            " where; times belongs to the right side"
-        )
-    return left
+    return Clause(left, comparison, right, lengths, margin, confidence)
 
 
 def _right(item: Any, left: Value, where: Mapping[str, Any], name: str) -> Value | Length | float:
@@ -148,7 +185,19 @@ def _value(item: Any, where: Mapping[str, Any], name: str) -> Value:
             " times above 0"
         )
     selector = {**where, **require_mapping(node[key], f"{name}.{key}")}
-    return parse_value(QUANTITIES[key], selector, times, f"{name}.{key}")
+    return parse_value(QUANTITIES[key], selector, f"{name}.{key}", times)
+
+
+def _length(quantity: Quantity, selector: Mapping[str, Any], name: str) -> Any:
+    if quantity.source != "row":
+        if "length" in selector:
+            raise ConfigError(f"{name}: {quantity.name} has no single length; leave length out")
+        return None
+    if "length" not in selector:
+        raise ConfigError(f"{name}: give the evaluation length, as L, 2L, L+50, 512 or longest")
+    if selector["length"] == LONGEST:
+        return LONGEST
+    return Length.parse(selector["length"], f"{name}.length")
 
 
 def _train_lengths(value: Any, name: str) -> TrainLengths:
@@ -156,10 +205,20 @@ def _train_lengths(value: Any, name: str) -> TrainLengths:
         return TrainLengths()
     if isinstance(value, Mapping):
         limits = require_mapping(value, name, COMPARISONS.keys() - {"equal"})
-        return TrainLengths(
-            limits=tuple((COMPARISONS[key], require_tokens(n, name)) for key, n in limits.items())
-        )
+        return TrainLengths(limits=tuple((k, require_tokens(n, name)) for k, n in limits.items()))
     listed = value if isinstance(value, list) else [value]
     if not listed:
         raise ConfigError(f"{name}: give a length, or leave it out to judge at every one")
     return TrainLengths(listed=tuple(require_tokens(n, name) for n in listed))
+
+
+def _check_options(value: Value, config_dirs: list[Path], name: str) -> None:
+    """Raise ConfigError where a selector names an unknown option, protocol or split."""
+    known = {key: list(options(key, config_dirs)) for key in value.selector if key in groups()}
+    known |= {"protocol": list(PROTOCOLS), "split": list(SPLITS)}
+    for key, option in {**value.selector, **value.row_keys}.items():
+        if key in known and option not in known[key]:
+            hint = did_you_mean(str(option), known[key])
+            raise ConfigError(
+                f"{name}: {key}={option!r} must be one of {', '.join(known[key])}{hint}"
+            )

@@ -12,10 +12,9 @@ from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, its standard deviation and its t interval; a single number has neither."""
+    """A mean and its t interval, which a single number does not have."""
 
     mean: float
-    deviation: float | None
     low: float | None
     high: float | None
 
@@ -46,10 +45,9 @@ def estimate(values: Sequence[float], confidence: float) -> Estimate:
     """Return the mean of `values` with Student's t interval, n - 1 degrees of freedom."""
     mean, count = fmean(values), len(values)
     if count == 1:
-        return Estimate(mean, None, None, None)
-    deviation = stdev(values)
-    half = float(t.ppf((1 + confidence) / 2, count - 1)) * deviation / sqrt(count)
-    return Estimate(mean, deviation, mean - half, mean + half)
+        return Estimate(mean, None, None)
+    half = float(t.ppf((1 + confidence) / 2, count - 1)) * stdev(values) / sqrt(count)
+    return Estimate(mean, mean - half, mean + half)
 
 
 def band(values: Sequence[float]) -> Band:

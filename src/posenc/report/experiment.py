@@ -1,8 +1,8 @@
-"""An experiment's folder as plain values: its runs, its plan, its claims and their verdicts."""
+"""An experiment's folder as plain values: its runs, its plan and its claims."""
 
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +10,36 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, did_you_mean
+from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
-from posenc.report.judge import Verdict, judge
-from posenc.report.paired_samples import Evidence
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import read_positions
-from posenc.runs.files import read_json, read_lines
+from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: `rows` and `positions` are empty until its training is over.
+    """One run: `rows` and `positions` are what `posenc.evaluation.evaluate` wrote.
 
-    `metrics` has the last logged value of each metric, `files` the names of its files.
+    Both are empty until its training is over. `metrics` has the last logged value of each metric,
+    `timing` the lines of timing.jsonl, `files` the names of its files.
     """
 
     name: str
     label: str
     config: dict[str, Any]
     status: Status
-    rows: tuple[dict[str, Any], ...]
-    positions: dict[str, np.ndarray]
-    metrics: dict[str, float]
-    timing: tuple[dict[str, Any], ...]
-    files: tuple[str, ...]
+    rows: Sequence[Row]
+    timing: Sequence[Row] = ()
+    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    files: Sequence[str] = ()
 
     @property
     def encoding(self) -> str:
@@ -57,30 +59,52 @@ class Run:
         error = self.status.error
         return f"{self.status.state}: {error}" if error else self.status.state
 
+    def matches(self, selector: Mapping[str, Any]) -> bool:
+        """Whether the configuration has every value of a selector."""
+        return all(self._has(key, value) for key, value in selector.items())
+
+    def select_rows(self, row_keys: Mapping[str, Any]) -> list[Row]:
+        """Return the rows with the values of `row_keys`, at every length.
+
+        The default corpus is the run's own data, the default split the one that its evaluation
+        was configured for.
+        """
+        keys = {"split": self.config["evaluation"]["split"], **row_keys}
+        corpus = keys.pop("corpus", None)
+        keys |= {"data_name": corpus} if corpus else {"data": self.config["frozen"]["fingerprint"]}
+        return [row for row in self.rows if all(row[key] == keys[key] for key in keys)]
+
+    def _has(self, key: str, value: Any) -> bool:
+        if key in self.config["choices"]:
+            return self.config["choices"][key] == value
+        node: Any = self.config
+        for part in key.split("."):
+            if not isinstance(node, Mapping) or part not in node:
+                return False
+            node = node[part]
+        return canonical(node) == value
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """The runs of a folder in the order of its plan, and what the plan has beside them.
+    """The runs of a folder in the order of its plan, and the plan's other contents.
 
-    `absent` are planned runs without a directory, `about` the experiment's own texts.
+    `command` planned the runs, `absent` are planned runs without a directory, `about` has the
+    experiment's own texts.
     """
 
     name: str
-    runs: tuple[Run, ...]
-    absent: tuple[str, ...]
-    command: str
-    about: dict[str, Any]
     folder: str
-    claims: tuple[Claim, ...]
-    published: tuple[PublishedCurve, ...]
+    command: str
+    runs: Sequence[Run]
+    absent: Sequence[str] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
+    published: Sequence[PublishedCurve] = ()
 
     @property
     def evaluated(self) -> list[Run]:
         return [run for run in self.runs if run.rows]
-
-    @cached_property
-    def verdicts(self) -> list[Verdict]:
-        return judge(self.claims, Evidence(self.runs, self.command, self.folder))
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -94,33 +118,28 @@ def read_experiment(folder: Path) -> Experiment:
     configs: list[Any] = [OmegaConf.to_container(d.config(), resolve=True) for d in directories]
     plan_file = folder / "plan.json"
     plan = read_json(plan_file) if plan_file.exists() else {}
-    planned = list(plan.get("runs") or [])
+    order = {name: i for i, name in enumerate(plan.get("runs") or [])}
     labels = run_labels(configs)
     runs = [_read_run(*run) for run in zip(directories, configs, labels, strict=True)]
-    order = {name: i for i, name in enumerate(planned)}
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
-    experiment = Experiment(
+    if not any(run.rows for run in runs):
+        raise RunError(_none_evaluated(folder.resolve().name, runs))
+    return Experiment(
         name=folder.resolve().name,
-        runs=tuple(runs),
-        absent=tuple(name for name in planned if name not in {run.name for run in runs}),
-        command=_portable(plan.get("command") or ""),
-        about=plan.get("about") or runs[0].config.get("about") or {},
         folder=_portable(str(folder)),
-        claims=tuple(parse_claims(plan.get("claims"))),
-        published=tuple(parse_published(plan.get("published"))),
+        command=_portable(plan.get("command") or ""),
+        runs=runs,
+        absent=[name for name in order if name not in {run.name for run in runs}],
+        about=plan.get("about") or runs[0].config.get("about") or {},
+        claims=parse_claims(plan.get("claims")),
+        published=parse_published(plan.get("published")),
     )
-    if not experiment.evaluated:
-        raise RunError(_none_evaluated(experiment))
-    return experiment
 
 
 def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Run:
     status = directory.status()
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
-    metrics: dict[str, float] = {}
-    for row in directory.metrics():
-        metrics.update(row)
     files = (
         directory.config_file,
         directory.status_file,
@@ -134,11 +153,11 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
         label=label,
         config=config,
         status=status,
-        rows=tuple(directory.rows()) if trained else (),
+        rows=directory.rows() if trained else [],
+        timing=directory.timing(),
         positions=read_positions(directory.positions_file) if trained else {},
-        metrics=metrics,
-        timing=tuple(read_lines(directory.timing_file)),
-        files=tuple(file.name for file in files if file.exists()),
+        metrics={key: value for row in directory.metrics() for key, value in row.items()},
+        files=[file.name for file in files if file.exists()],
     )
 
 
@@ -154,10 +173,7 @@ def _no_runs(folder: Path) -> str:
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 
-def _none_evaluated(experiment: Experiment) -> str:
-    states = Counter(run.status.state for run in experiment.runs)
+def _none_evaluated(name: str, runs: Sequence[Run]) -> str:
+    states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return (
-        f"{experiment.name}: no run has been evaluated yet ({counts}); see `posenc status"
-        f" name={experiment.name}`"
-    )
+    return f"{name}: no run has been evaluated yet ({counts}); see `posenc status name={name}`"

@@ -1,20 +1,18 @@
-"""Both sides of a comparison, paired by seed.
+"""Both sides of a clause, paired by seed.
 
-For one seed every encoding sees the same tokens in the same order and is scored on the same tokens,
-so that what the seed does to both sides cancels in their difference.
+For one seed every encoding is trained on the same tokens in the same order and scored on the same
+tokens, so that the effect of the seed on both sides cancels in their difference.
 """
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import LONGEST, MIN_SEEDS, Clause, Length, Value
-from posenc.report.claim_selectors import Row, Run, matches, select_rows
-from posenc.report.suggested_commands import (
-    evaluate_missing_rows,
-    train_missing_runs,
-    train_more_seeds,
-)
+from posenc.report.experiment import Experiment, Run
 
 CORPUS_KEYS = ("data", "split")
 TOKEN_KEYS = ("count", "tokens_hash")
@@ -25,21 +23,12 @@ class MissingData(Exception):
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The runs of an experiment in `folder`, which `command` planned."""
-
-    runs: Sequence[Run]
-    command: str
-    folder: str
-
-
-@dataclass(frozen=True)
 class Sample:
     """One run's number on the scale of comparison, and the evaluation row it comes from."""
 
     run: Run
     number: float
-    row: Row | None
+    row: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -52,13 +41,13 @@ class Pairs:
     missing: str | None
 
 
-def paired_samples(clause: Clause, train_length: int, evidence: Evidence) -> Pairs:
+def paired_samples(clause: Clause, train_length: int, experiment: Experiment) -> Pairs:
     """Return both sides for the seeds that have them.
 
     Raises MissingData where there is none, or where the sides are not comparable.
     """
     values = [side for side in (clause.left, clause.right) if isinstance(side, Value)]
-    runs = [_runs_by_seed(value, train_length, evidence) for value in values]
+    runs = [_runs_by_seed(value, train_length, experiment) for value in values]
     longest = _longest_length(list(zip(values, runs, strict=True)))
     lengths = [_evaluation_length(value, train_length, longest) for value in values]
     complete: dict[int, list[Sample]] = {}
@@ -66,13 +55,13 @@ def paired_samples(clause: Clause, train_length: int, evidence: Evidence) -> Pai
     for seed in sorted(set.intersection(*map(set, runs))):
         sides = zip(values, (by_seed[seed] for by_seed in runs), lengths, strict=True)
         try:
-            samples = [_sample(*side, evidence) for side in sides]
+            samples = [_sample(*side, experiment) for side in sides]
         except MissingData as error:
             missing.append(str(error))
             continue
         _check_same_tokens(samples)
         complete[seed] = samples
-    command = train_more_seeds(evidence.command, list(complete))
+    command = _train_more_seeds(experiment.command, list(complete))
     missing.append(f"{len(complete)} of {MIN_SEEDS} seeds that both sides need; `{command}`")
     return Pairs(
         seeds=tuple(complete),
@@ -82,24 +71,25 @@ def paired_samples(clause: Clause, train_length: int, evidence: Evidence) -> Pai
     )
 
 
-def _runs_by_seed(value: Value, train_length: int, evidence: Evidence) -> dict[int, Run]:
+def _runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dict[int, Run]:
     """Return the runs of a value; MissingData where there are none, or several of one seed."""
     trained = value.train_length.tokens(train_length)
     runs = [
         run
-        for run in evidence.runs
-        if run.config["train_length"] == trained and matches(run.config, value.selector)
+        for run in experiment.runs
+        if run.train_length == trained and run.matches(value.selector)
     ]
     if not runs:
-        seeds = sorted({run.config["seed"] for run in evidence.runs})
-        command = train_missing_runs(evidence.command, value, trained, seeds)
+        seeds = sorted({run.seed for run in experiment.runs})
+        overrides = {**value.selector, "train_length": trained, "seed": _listed(seeds)}
+        command = _train(experiment.command, overrides)
         raise MissingData(f"no run for {value}: `{command}`")
-    by_seed = {run.config["seed"]: run for run in runs}
+    by_seed = {run.seed: run for run in runs}
     if len(by_seed) < len(runs):
         names = ", ".join(run.name for run in runs)
         raise MissingData(
-            f"{value}: several runs have the same seed ({names}); add the setting that tells them"
-            " apart to the claim"
+            f"{value}: several runs have the same seed ({names}); add the setting in which they"
+            " differ to the claim"
         )
     return by_seed
 
@@ -107,7 +97,7 @@ def _runs_by_seed(value: Value, train_length: int, evidence: Evidence) -> dict[i
 def _longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
     """Return the longest length at which every measured run of all sides was evaluated."""
     lengths = [
-        {row["length"] for row in select_rows(value, run)}
+        {row["length"] for row in run.select_rows(value.row_keys)}
         for value, by_seed in sides
         for run in by_seed.values()
         if run.rows and value.quantity.source != "timing"
@@ -122,16 +112,16 @@ def _evaluation_length(value: Value, train_length: int, longest: int | None) -> 
     return longest if value.length == LONGEST else None
 
 
-def _sample(value: Value, run: Run, length: int | None, evidence: Evidence) -> Sample:
+def _sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
     """Return a run's number at an evaluation length; MissingData where it was not measured."""
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
-        raise MissingData(f"{run.name} is not finished: `{evidence.command}`")
+        raise MissingData(f"{run.name} is not finished: `{experiment.command}`")
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None)
-    rows = [row for row in select_rows(value, run) if length in (None, row["length"])]
+    rows = [row for row in run.select_rows(value.row_keys) if length in (None, row["length"])]
     if not rows:
-        command = evaluate_missing_rows(evidence.folder, run, value, length)
+        command = _evaluate(f"{experiment.folder}/{run.name}", value, length)
         raise MissingData(
             f"{run.name} has no such evaluation: `{command}`, and likewise for the other seeds"
         )
@@ -166,7 +156,7 @@ def _check_same_tokens(samples: Sequence[Sample]) -> None:
             )
 
 
-def _cut_short(row: Row) -> bool:
+def _cut_short(row: Mapping[str, Any]) -> bool:
     return row["count"] != row.get("full_count", row["count"])
 
 
@@ -178,3 +168,36 @@ def _right_number(clause: Clause, samples: Sequence[Sample], train_length: int) 
     if isinstance(right, Length):
         return float(right.tokens(train_length))
     return math.log(right) if ratio else right
+
+
+def _train_more_seeds(command: str, seeds: Sequence[int]) -> str:
+    """Return the sweep's command with the fewest seeds that allow an interval, `seeds` included."""
+    new = (seed for seed in range(1, MIN_SEEDS + len(seeds) + 1) if seed not in seeds)
+    added = [next(new) for _ in range(MIN_SEEDS - len(seeds))]
+    return _train(command, {"seed": _listed(sorted([*seeds, *added]))})
+
+
+def _train(command: str, overrides: Mapping[str, Any]) -> str:
+    """Return the sweep's command with some of its overrides replaced or added."""
+    words = shlex.split(command) or ["posenc", "train"]
+    kept = [word for word in words if word.partition("=")[0] not in overrides]
+    return shlex.join([*kept, *(f"{key}={value}" for key, value in overrides.items())])
+
+
+def _evaluate(run: str, value: Value, length: int | None) -> str:
+    """Return the command that evaluates a run for a value."""
+    protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
+    settings = {
+        "run": run,
+        "evaluation.protocols": f"[{protocol}]",
+        "evaluation.lengths": length and f"[{length}]",
+        f"evaluation.{PROTOCOLS[protocol].parameter}": value.row_keys.get("stride"),
+        "evaluation.split": value.row_keys.get("split"),
+        "evaluation.swaps": swap and f"['{swap}']",
+    }
+    overrides = [f"{key}={setting}" for key, setting in settings.items() if setting is not None]
+    return shlex.join(["posenc", "evaluate", *overrides])
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ",".join(map(str, seeds))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from posenc.report.chart import Dot, Line, Subplot, VerticalLine
-from posenc.report.claim_selectors import matches
 from posenc.report.confidence import Band
 from posenc.report.curve_data import CurveSet, Measurement, Point
 from posenc.report.encoding_styles import Style
@@ -80,9 +79,7 @@ def published_curves(
             continue
         if _is_measured(published, curves.measurement):
             found |= {
-                run.label: published
-                for run in experiment.runs
-                if matches(run.config, published.selector)
+                run.label: published for run in experiment.runs if run.matches(published.selector)
             }
     return {label: published for label, published in found.items() if label in labels}
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.report.claim_parser import require_number, require_tokens
-from posenc.report.claim_selectors import parse_value
+from posenc.report.claim_parser import parse_value, require_number, require_tokens
 from posenc.report.quantities import QUANTITIES
 
 CURVE_KEYS = ("values", "unit", "source")
@@ -46,7 +45,7 @@ def _curve(item: Any, name: str) -> PublishedCurve:
     if not isinstance(item["source"], str):
         raise ConfigError(f"{name}.source: {item['source']!r} must be text")
     selector = {key: v for key, v in item.items() if key not in (*CURVE_KEYS, "train_length")}
-    value = parse_value(QUANTITIES[item["unit"]], {**selector, "length": "L"}, 1.0, name)
+    value = parse_value(QUANTITIES[item["unit"]], {**selector, "length": "L"}, name)
     return PublishedCurve(
         value.selector,
         value.row_keys,

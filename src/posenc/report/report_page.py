@@ -66,7 +66,7 @@ def report_page(results: Results, files: Iterable[str]) -> Page:
 
 
 def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
-    experiment, verdicts = results.experiment, results.experiment.verdicts
+    experiment, verdicts = results.experiment, results.verdicts
     figures: dict[str, list[Block]] = {}
     for figure in results.figures:
         figures.setdefault(figure.section, []).append(figure)

@@ -10,6 +10,7 @@ from posenc.report.curve_sets import accuracy_curves, loss_curves, position_curv
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.heat_map import heat_figure
+from posenc.report.judge import Verdict, judge
 from posenc.report.length_figures import (
     accuracy_by_length,
     perplexity_by_length,
@@ -33,6 +34,10 @@ class Results:
     losses: Sequence[CurveSet]
     accuracies: Sequence[CurveSet]
     positions: Sequence[CurveSet]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        return judge(self.experiment.claims, self.experiment)
 
     @cached_property
     def perplexity_tables(self) -> list[Table]:

@@ -1,9 +1,10 @@
 """Verdicts on claims as tables: one for files and the page, a narrower one for the terminal."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from posenc.report.comparisons import Outcome
+from posenc.report.claim import Outcome
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.result_tables import number_text
 from posenc.report.table import Cell, Column, Table, Tone, csv_text
@@ -16,12 +17,36 @@ CSV_COLUMNS = (
     "reason",
 )
 NOTES = (
-    "Left and right are means over seeds, geometric ones for ratios. Each difference is taken seed"
+    "Left and right are means over seeds, geometric means for ratios. Each difference is taken seed"
     " by seed and has Student's t interval. A claim holds where the whole interval is on the"
     " claimed side of the margin, fails where it is on the other side, and is undecided where it"
     " includes the margin or there are fewer than three seeds.",
 )
-Numbers = tuple[str, str, str]  # left, right, difference with its interval
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of either table: a claim, or one of its clauses where it has several."""
+
+    outcome: Outcome
+    train_length: int | str | None
+    text: str
+    tone: Tone
+    clause: ClauseVerdict | None
+    published: str | None = None
+
+    @property
+    def verdict(self) -> list[Cell]:
+        return [Cell(self.outcome, tone=TONES[self.outcome]), Cell(self.train_length)]
+
+    @property
+    def comparison(self) -> list[str]:
+        """The clause in words, where `text` is the statement of its claim."""
+        return [str(self.clause.clause)] if self.clause and self.tone == "strong" else []
+
+    @property
+    def reason(self) -> list[str]:
+        return [self.clause.reason] if self.clause and self.clause.reason else []
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -43,22 +68,11 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
         Column("seeds"),
         Column("published", align="left", wrap=True),
     ]
-    rows: list[list[Cell | str | float | None]] = []
-    for verdict in verdicts:
-        claim = [_outcome(verdict.outcome), verdict.train_length]
-        published = verdict.published or ""
-        if len(verdict.clauses) == 1:
-            (clause,) = verdict.clauses
-            details = [clause.text, *([clause.reason] if clause.reason else [])]
-            statement = Cell(verdict.statement, tone="strong", details=details)
-            rows.append([*claim, statement, *_numbers(clause), len(clause.seeds), published])
-            continue
-        statement = Cell(verdict.statement, tone="strong")
-        rows.append([*claim, statement, "", "", "", "", published])
-        for clause in verdict.clauses:
-            details = [clause.reason] if clause.reason else []
-            part = [_outcome(clause.outcome), "", Cell(clause.text, tone="part", details=details)]
-            rows.append([*part, *_numbers(clause), len(clause.seeds), ""])
+    rows = []
+    for row in _rows(verdicts):
+        text = Cell(row.text, tone=row.tone, details=[*row.comparison, *row.reason])
+        seeds = len(row.clause.seeds) if row.clause else ""
+        rows.append([*row.verdict, text, *_numbers(row.clause), seeds, row.published or ""])
     return Table("", columns, rows, NOTES)
 
 
@@ -66,24 +80,15 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
     """Return verdict, L and claim, with the numbers and the reason below the claim."""
     columns = [Column("verdict", align="left"), Column("L")]
     columns.append(Column("claim", align="left", wrap=True))
-    rows: list[list[Cell | str | float | None]] = []
-    for verdict in verdicts:
-        published = [f"published: {verdict.published}"] if verdict.published else []
-        claim = [_outcome(verdict.outcome), verdict.train_length]
-        if len(verdict.clauses) == 1:
-            (clause,) = verdict.clauses
-            details = [*_lines(clause), clause.text, *published]
-            rows.append([*claim, Cell(verdict.statement, tone="strong", details=details)])
-            continue
-        rows.append([*claim, Cell(verdict.statement, tone="strong", details=published)])
-        for clause in verdict.clauses:
-            rows.append(
-                [
-                    _outcome(clause.outcome),
-                    "",
-                    Cell(clause.text, tone="part", details=_lines(clause)),
-                ]
-            )
+    rows = []
+    for row in _rows(verdicts):
+        left, right, difference = _numbers(row.clause)
+        seeds = len(row.clause.seeds) if row.clause else 0
+        count = f"{seeds} seed" + ("" if seeds == 1 else "s")
+        numbers = [f"{left} against {right}: {difference}, {count}"] if difference else []
+        published = [f"published: {row.published}"] if row.published else []
+        details = [*numbers, *row.reason, *row.comparison, *published]
+        rows.append([*row.verdict, Cell(row.text, tone=row.tone, details=details)])
     return Table("", columns, rows)
 
 
@@ -91,42 +96,43 @@ def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
     """Return a line for each clause of each claim, unrounded."""
     lines: list[Sequence[object]] = [CSV_COLUMNS]
     for verdict in verdicts:
-        for clause in verdict.clauses:
-            interval = clause.difference
+        for judged in verdict.clauses:
+            clause, interval = judged.clause, judged.difference
+            quantity = clause.left.quantity
             ends = (interval.mean, interval.low, interval.high) if interval else (None,) * 3
             lines.append(
                 (
-                    *(verdict.statement, verdict.outcome, verdict.train_length),
-                    *(clause.text, clause.outcome, clause.left, clause.right, clause.unit),
-                    *(*ends, "ratio - 1" if clause.ratio else "difference"),
-                    *(clause.margin, clause.confidence, " ".join(map(str, clause.seeds))),
-                    *(verdict.published, clause.reason),
+                    *(verdict.claim.statement, verdict.outcome, verdict.train_length),
+                    *(str(clause), judged.outcome, judged.left, judged.right, quantity.unit),
+                    *(*ends, "ratio - 1" if quantity.ratio else "difference"),
+                    *(clause.margin, clause.confidence, " ".join(map(str, judged.seeds))),
+                    *(verdict.claim.published, judged.reason),
                 )
             )
     return csv_text(lines)
 
 
-def _outcome(outcome: Outcome) -> Cell:
-    return Cell(outcome, tone=TONES[outcome])
+def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
+    for verdict in verdicts:
+        claim, several = verdict.claim, len(verdict.clauses) > 1
+        only = None if several else verdict.clauses[0]
+        yield _Row(
+            *(verdict.outcome, verdict.train_length, claim.statement, "strong", only),
+            published=claim.published,
+        )
+        for clause in verdict.clauses if several else ():
+            yield _Row(clause.outcome, "", str(clause.clause), "part", clause)
 
 
-def _numbers(clause: ClauseVerdict) -> Numbers:
+def _numbers(judged: ClauseVerdict | None) -> tuple[str, str, str]:
     """Return left, right, and their difference with its interval; empty where not measured."""
-    difference = clause.difference
-    if clause.left is None or clause.right is None or difference is None:
+    if judged is None or judged.left is None or judged.right is None or judged.difference is None:
         return "", "", ""
-    text = _change(difference.mean, clause)
+    difference, unit = judged.difference, judged.clause.left.quantity.unit
+    text = _change(difference.mean, judged)
     if difference.low is not None and difference.high is not None:
-        text += f" ({_change(difference.low, clause)} to {_change(difference.high, clause)})"
-    return _number(clause.left, clause.unit), _number(clause.right, clause.unit), text
-
-
-def _lines(clause: ClauseVerdict) -> list[str]:
-    """Return the numbers of a clause in a line, and the reason why it is undecided."""
-    left, right, difference = _numbers(clause)
-    seeds = f"{len(clause.seeds)} seed" + ("" if len(clause.seeds) == 1 else "s")
-    numbers = [f"{left} against {right}: {difference}, {seeds}"] if difference else []
-    return [*numbers, *([clause.reason] if clause.reason else [])]
+        text += f" ({_change(difference.low, judged)} to {_change(difference.high, judged)})"
+    return _number(judged.left, unit), _number(judged.right, unit), text
 
 
 def _number(value: float, unit: str) -> str:
@@ -135,7 +141,8 @@ def _number(value: float, unit: str) -> str:
     return f"{value:.3f}" if abs(value) < 10 else number_text(value)
 
 
-def _change(value: float, clause: ClauseVerdict) -> str:
-    if clause.ratio:
+def _change(value: float, judged: ClauseVerdict) -> str:
+    quantity = judged.clause.left.quantity
+    if quantity.ratio:
         return f"{100 * value:+.2f}%"
-    return f"{value:+.1f}".removesuffix(".0") if clause.unit == "tokens" else f"{value:+.3f}"
+    return f"{value:+.1f}".removesuffix(".0") if quantity.unit == "tokens" else f"{value:+.3f}"

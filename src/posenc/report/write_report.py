@@ -29,7 +29,7 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     `strict`, once all is written, where a claim fails.
     """
     results = read_results(folder)
-    verdicts, missing = results.experiment.verdicts, missing_runs(results.experiment)
+    verdicts, missing = results.verdicts, missing_runs(results.experiment)
     files = {
         **_claim_files(verdicts),
         **_table_files("accuracy", results.accuracies, results.accuracy_tables, missing),
@@ -49,7 +49,7 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
 
 def print_report(console: Console, results: Results, index: Path) -> None:
     """Print verdicts, tables, setup and conclusions; the path of the page is the last line."""
-    experiment, verdicts = results.experiment, results.experiment.verdicts
+    experiment, verdicts = results.experiment, results.verdicts
     if verdicts:
         console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
         console.print(terminal_table(verdicts))

@@ -6,6 +6,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
 from posenc.report.experiment import Experiment
+from posenc.report.judge import judge
 from posenc.report.verdict_table import summary, verdict_table
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_panels import PanelGroup, arrange, panel_groups
@@ -108,7 +109,7 @@ def _verdict_panels(experiment: Experiment) -> list[PanelGroup]:
 
 def _verdicts_markdown(experiment: Experiment) -> str:
     """The claims with their verdicts; empty for an experiment without claims."""
-    verdicts = experiment.verdicts
+    verdicts = judge(experiment.claims, experiment)
     if not verdicts:
         return ""
     return f"**{summary(verdicts)}**\n\n{verdict_table(verdicts).to_markdown()}"
