@@ -1,4 +1,4 @@
-"""Shared by all tests: small configurations, a made corpus, very small runs."""
+"""Fixtures for all tests: small configurations, a generated corpus, very small runs."""
 
 import random
 import signal
@@ -15,7 +15,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
 torch.set_num_threads(1)
-# A shell ignores Ctrl-C in what it starts in the background, and what that starts ignores it too.
+# A shell starts background processes with SIGINT ignored, which their children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL = [
@@ -38,7 +38,7 @@ STEPS = [
 
 @pytest.fixture
 def configured() -> Callable[..., DictConfig]:
-    """A training configuration with a very small model under overrides."""
+    """Composes a training configuration with a very small model."""
 
     def make(*overrides: str) -> DictConfig:
         config = compose("train", [*SMALL, *overrides])
@@ -50,7 +50,7 @@ def configured() -> Callable[..., DictConfig]:
 
 @pytest.fixture
 def small_run(small_job: list[str]) -> Callable[..., RunDirectory]:
-    """Plans one very small run on the made corpus: 40 steps of 8 windows."""
+    """Plans a very small run on the generated corpus: 40 steps of 8 windows."""
 
     def make(*overrides: str) -> RunDirectory:
         return plan([[*small_job, *overrides]], [], "test", print)[0].run
@@ -80,7 +80,7 @@ def task_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train.txt, validation.txt and test.txt of made sentences."""
+    """A folder with train.txt, validation.txt and test.txt of random sentences."""
     folder = tmp_path_factory.mktemp("corpus")
     draw = random.Random(7)
     words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 7))) for _ in range(300)]

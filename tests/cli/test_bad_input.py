@@ -1,4 +1,4 @@
-"""What bad input gets: one message with value, limit and remedy, exit code 2, nothing written."""
+"""Bad input gets one message with value, limit and remedy, exit code 2, and nothing is written."""
 
 import os
 from collections.abc import Callable
@@ -12,17 +12,17 @@ import pytest
 from posenc.cli import main
 from posenc.runs.run_directory import RunDirectory
 
-Told = Callable[..., str]
+ErrorOf = Callable[..., str]
 
 
 @pytest.fixture
-def told(
+def error_of(
     small_job: list[str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Told:
-    """Runs `posenc train` with a mistake in it; gives the one message that came."""
+) -> ErrorOf:
+    """Runs `posenc train` with a mistake and returns its error message."""
     monkeypatch.chdir(tmp_path)
 
     def run(*overrides: str, command: str = "train") -> str:
@@ -108,48 +108,50 @@ def told(
         (["grids=3"], ["grids", "list of mappings"]),
     ],
 )
-def test_a_mistake_on_the_command_line(told: Told, overrides: list[str], parts: list[str]) -> None:
-    message = told(*overrides)
+def test_a_mistake_on_the_command_line(
+    error_of: ErrorOf, overrides: list[str], parts: list[str]
+) -> None:
+    message = error_of(*overrides)
     for part in parts:
         assert part in message
 
 
-def test_files_that_are_no_text(told: Told, tmp_path: Path) -> None:
+def test_files_that_are_not_text(error_of: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "binary.txt").write_bytes(b"fine so far \xff\xfe")
+    (tmp_path / "binary.txt").write_bytes(b"valid until \xff\xfe")
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
-    assert "empty.txt" in told("data.train=empty.txt")
-    assert "binary.txt" in (message := told("data.train=binary.txt")) and "12" in message
-    assert "body" in told("data.train=other.parquet")
+    assert "empty.txt" in error_of("data.train=empty.txt")
+    assert "binary.txt" in (message := error_of("data.train=binary.txt")) and "12" in message
+    assert "body" in error_of("data.train=other.parquet")
     np.save(tmp_path / "x.npy", np.ones(3))
-    assert "x.npy" in told("data.train=x.npy")
+    assert "x.npy" in error_of("data.train=x.npy")
 
 
-def test_an_output_folder_that_cannot_be_written(told: Told, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    assert "file" in told("outputs_dir=file", "cache_dir=cache")
-    assert "file" in told("outputs_dir=file")
+def test_an_output_folder_that_cannot_be_written(error_of: ErrorOf, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert "file" in error_of("outputs_dir=file", "cache_dir=cache")
+    assert "file" in error_of("outputs_dir=file")
     if os.getuid() != 0:
         (tmp_path / "locked").mkdir(mode=0o500)
-        assert "locked" in told("outputs_dir=locked", "cache_dir=cache")
+        assert "locked" in error_of("outputs_dir=locked", "cache_dir=cache")
 
 
-def test_one_bad_job_stops_the_whole_sweep_before_it_starts(told: Told) -> None:
-    message = told("encoding=alibi,rope", "model.heads=4,5,32")
+def test_one_invalid_job_stops_the_whole_sweep_before_it_starts(error_of: ErrorOf) -> None:
+    message = error_of("encoding=alibi,rope", "model.heads=4,5,32")
     assert "heads=5" in message and "even number of channels" in message
 
 
-def test_a_directory_of_another_config_is_refused(
+def test_a_directory_with_another_configuration_is_not_overwritten(
     small_run: Callable[..., RunDirectory],
     small_job: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = small_run()
-    others = run.config_file.read_text().replace("train_length: 24", "train_length: 48")
-    run.config_file.write_text(others)
+    changed = run.config_file.read_text().replace("train_length: 24", "train_length: 48")
+    run.config_file.write_text(changed)
     assert main(["train", *small_job]) == 2
     assert "belongs to another configuration" in capsys.readouterr().err
-    assert run.config_file.read_text() == others
+    assert run.config_file.read_text() == changed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`posenc check` on encodings of one's own, from a folder that holds nothing else."""
+"""`posenc check` on user-written encodings, in a folder that has nothing else."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from posenc.cli import main
 from posenc.config.paths import options
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-Checked = Callable[..., subprocess.CompletedProcess[str]]
+Check = Callable[..., subprocess.CompletedProcess[str]]
 
 WRONG = """
 from posenc.encodings.base import Encoding
@@ -35,23 +35,24 @@ class Raising(Encoding):
 """
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    return found[1]
+def code_block(language: str) -> str:
+    """Return the first code block of a language in the README."""
+    match = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 @pytest.fixture
-def checked(tmp_path: Path) -> Checked:
-    """Runs `posenc check` in a folder with an encoding of one's own, by its name there."""
+def check(tmp_path: Path) -> Check:
+    """Runs `posenc check` in a folder with user-written encodings."""
     folder = tmp_path / "my_conf" / "encoding"
     folder.mkdir(parents=True)
-    (tmp_path / "mine.py").write_text(block("python"))
-    (folder / "square_root.yaml").write_text(block("yaml"))
+    (tmp_path / "mine.py").write_text(code_block("python"))
+    (folder / "square_root.yaml").write_text(code_block("yaml"))
     (tmp_path / "wrong.py").write_text(WRONG)
-    described = "# A penalty linear in distance, of which a knob is ignored.\n"
-    (folder / "wrong.yaml").write_text(f"{described}_target_: wrong.Wrong\nrate: 0.5\nstart: 3\n")
-    (folder / "raising.yaml").write_text(f"{described}_target_: wrong.Raising\n")
+    description = "# A penalty linear in distance; one of its parameters is ignored.\n"
+    (folder / "wrong.yaml").write_text(f"{description}_target_: wrong.Wrong\nrate: 0.5\nstart: 3\n")
+    (folder / "raising.yaml").write_text(f"{description}_target_: wrong.Raising\n")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -65,56 +66,57 @@ def checked(tmp_path: Path) -> Checked:
     return run
 
 
-def rows(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
-    """Property -> verdict and the first line of its evidence, as they are printed."""
+def rows(result: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
+    """Return the printed result and the first line of the evidence for each property."""
     pattern = r"^(.+?)  +(pass|known limitation|fail) +(.*?) *$"
-    return {name: (kind, told) for name, kind, told in re.findall(pattern, done.stdout, re.M)}
+    matches = re.findall(pattern, result.stdout, re.M)
+    return {name: (status, evidence) for name, status, evidence in matches}
 
 
-def test_the_example_of_the_readme_holds(checked: Checked) -> None:
+def test_the_example_of_the_readme_passes(check: Check) -> None:
     (command,) = re.findall(r"`posenc check (--config-dir [^`]*)`", README)
-    done = checked(*command.split())
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = rows(done)
-    assert found.keys() == {description(property) for property in PROPERTIES}
-    assert {kind for kind, _ in found.values()} == {"pass"}
-    assert found["the YAML has a description"][1].startswith("A penalty that grows")
-    assert done.stdout.endswith(f"pass {len(PROPERTIES)}\n")
-    assert done.stderr == ""
+    result = check(*command.split())
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = rows(result)
+    assert table.keys() == {description(property) for property in PROPERTIES}
+    assert {status for status, _ in table.values()} == {"pass"}
+    assert table["the YAML has a description"][1].startswith("A penalty that grows")
+    assert result.stdout.endswith(f"pass {len(PROPERTIES)}\n")
+    assert result.stderr == ""
 
 
-def test_a_knob_of_the_command_line_is_the_one_that_is_checked(checked: Checked) -> None:
-    done = checked("--config-dir", "my_conf", "encoding=wrong", "encoding.start=7")
-    assert done.returncode == 1
-    found = rows(done)
-    kind, told = found["every numeric parameter has an effect"]
-    assert kind == "fail" and told.startswith("encoding.start=7: 14 changes nothing")
-    assert [kind for kind, _ in found.values()].count("fail") == 1
-    assert done.stdout.endswith(f"pass {len(PROPERTIES) - 1}, fail 1\n")
+def test_a_parameter_from_the_command_line_is_checked(check: Check) -> None:
+    result = check("--config-dir", "my_conf", "encoding=wrong", "encoding.start=7")
+    assert result.returncode == 1
+    table = rows(result)
+    status, evidence = table["every numeric parameter has an effect"]
+    assert status == "fail" and evidence.startswith("encoding.start=7: 14 changes nothing")
+    assert [status for status, _ in table.values()].count("fail") == 1
+    assert result.stdout.endswith(f"pass {len(PROPERTIES) - 1}, fail 1\n")
 
 
-def test_a_hook_that_raises_gives_lines_and_no_traceback(checked: Checked) -> None:
-    done = checked("--config-dir=my_conf", "encoding=raising")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stdout + done.stderr
-    found = rows(done)
-    assert len(found) == len(PROPERTIES)
-    kind, told = found["no token depends on later ones"]
-    assert kind == "fail"
-    assert "AttributeError: 'Raising' object has no attribute 'rate' (line 16 of wrong)" in told
-    assert found["weights load at any training length"][0] == "pass"
+def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> None:
+    result = check("--config-dir=my_conf", "encoding=raising")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    table = rows(result)
+    assert len(table) == len(PROPERTIES)
+    status, evidence = table["no token depends on later ones"]
+    assert status == "fail"
+    assert "AttributeError: 'Raising' object has no attribute 'rate' (line 16 of wrong)" in evidence
+    assert table["weights load at any training length"][0] == "pass"
 
 
 @pytest.mark.slow
-def test_without_an_encoding_all_are_checked(checked: Checked) -> None:
-    done = checked("--config-dir", "my_conf")
-    assert done.returncode == 1
-    *lines, last = (line for line in done.stdout.splitlines() if not line.startswith("  "))
+def test_without_an_encoding_all_are_checked(check: Check) -> None:
+    result = check("--config-dir", "my_conf")
+    assert result.returncode == 1
+    *lines, last = (line for line in result.stdout.splitlines() if not line.startswith("  "))
     names = sorted([*options("encoding"), "square_root", "wrong", "raising"])
     assert [line.split()[0] for line in lines] == names
     assert [line.split()[0] for line in lines if "fail" in line] == ["raising", "wrong"]
     assert last == f"{len(names)} encodings, 2 with failures"
-    assert "  every numeric parameter has an effect: encoding.start=3: 6" in done.stdout
+    assert "  every numeric parameter has an effect: encoding.start=3: 6" in result.stdout
 
 
 @pytest.mark.parametrize(

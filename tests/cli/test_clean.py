@@ -1,4 +1,4 @@
-"""`posenc clean` removes what is named, and nothing else."""
+"""`posenc clean` removes the selected runs, and nothing else."""
 
 from pathlib import Path
 
@@ -9,31 +9,33 @@ from posenc.runs.files import read_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
-from posenc.sweeps.plan import plan
+from posenc.sweeps.plan import plan as plan_runs
 
 
 @pytest.fixture
 def runs(small_job: list[str]) -> list[RunDirectory]:
-    """A failed, an interrupted and a finished run, the first with fragments of W&B."""
-    made = [
+    """A failed, an interrupted and a finished run; the first two have offline W&B files."""
+    runs = [
         job.run
-        for job in plan([[*small_job, f"seed={n}"] for n in (1, 2, 3)], [], "posenc train", print)
+        for job in plan_runs(
+            [[*small_job, f"seed={n}"] for n in (1, 2, 3)], [], "posenc train", print
+        )
     ]
-    for run, state in zip(made, ("failed", "interrupted", "finished"), strict=True):
+    for run, state in zip(runs, ("failed", "interrupted", "finished"), strict=True):
         Status(state=state).write(run.status_file)  # type: ignore[arg-type]
-    for run in made[:2]:
-        fragment = run.path.parent / "wandb" / f"offline-run-20260101_000000-scratch.{run.name}"
-        fragment.mkdir(parents=True)
-        (fragment / "run.wandb").write_bytes(b"0" * 1000)
-        (fragment.parent / f"scratch.{run.name}.next_step").write_text("41\n")
-    return made
+    for run in runs[:2]:
+        offline_run = run.path.parent / "wandb" / f"offline-run-20260101_000000-scratch.{run.name}"
+        offline_run.mkdir(parents=True)
+        (offline_run / "run.wandb").write_bytes(b"0" * 1000)
+        (offline_run.parent / f"scratch.{run.name}.next_step").write_text("41\n")
+    return runs
 
 
 def files(run: RunDirectory) -> set[Path]:
     return set(run.path.parents[1].rglob("*"))
 
 
-def test_nothing_is_removed_before_yes(
+def test_without_yes_nothing_is_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(runs[0])
@@ -43,18 +45,18 @@ def test_nothing_is_removed_before_yes(
     assert files(runs[0]) == before
 
 
-def test_runs_of_a_state_go_with_all_that_is_theirs(runs: list[RunDirectory]) -> None:
+def test_runs_of_a_state_are_removed_with_all_their_files(runs: list[RunDirectory]) -> None:
     failed, interrupted, finished = runs
     folder = failed.path.parent
     kept = {path for path in files(failed) if failed.name not in str(path)}
     words = [f"outputs_dir={folder.parent}", "name=scratch", "state=failed,pending", "--yes"]
     assert main(["clean", *words]) == 0
     assert files(interrupted) == kept
-    told = read_json(folder / "plan.json")
-    assert told["runs"] == list(told["commands"]) == [interrupted.name, finished.name]
+    plan = read_json(folder / "plan.json")
+    assert plan["runs"] == list(plan["commands"]) == [interrupted.name, finished.name]
 
 
-def test_a_run_at_work_is_left_alone(
+def test_a_running_run_is_not_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(runs[0])
@@ -76,7 +78,7 @@ def test_a_run_at_work_is_left_alone(
         (["run=moved"], "is not the directory of the run"),
     ],
 )
-def test_what_is_not_named_or_no_run_stays(
+def test_an_invalid_selection_removes_nothing(
     runs: list[RunDirectory],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

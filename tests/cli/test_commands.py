@@ -1,4 +1,4 @@
-"""The commands end to end, as a person types them."""
+"""The commands end to end, as installed."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([POSENC, *words], cwd=cwd, capture_output=True, text=True)
 
 
-def test_train_status_evaluate_report_and_again(tmp_path: Path, small_job: list[str]) -> None:
+def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) -> None:
     train = ["train", *small_job, "encoding=alibi,nope", "logger=wandb", "name=both"]
     first = posenc(*train, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -27,16 +27,16 @@ def test_train_status_evaluate_report_and_again(tmp_path: Path, small_job: list[
 
     metrics = [run.metrics_file.read_text() for run in runs]
     before = [run.status_file.read_text() for run in runs]
-    again = posenc(*train, cwd=tmp_path)
-    assert again.returncode == 0
+    repeated = posenc(*train, cwd=tmp_path)
+    assert repeated.returncode == 0
     assert [run.status_file.read_text() for run in runs] == before
 
     states = json.loads(posenc("status", "name=both", "--json", cwd=tmp_path).stdout)
     assert [entry["state"] for entry in states] == ["finished", "finished"]
     assert "finished" in posenc("status", "name=both", cwd=tmp_path).stdout
 
-    more = posenc("evaluate", f"run={runs[0].path}", "evaluation.lengths=[48]", cwd=tmp_path)
-    assert more.returncode == 0, more.stderr
+    evaluate = posenc("evaluate", f"run={runs[0].path}", "evaluation.lengths=[48]", cwd=tmp_path)
+    assert evaluate.returncode == 0, evaluate.stderr
     assert sorted({row["length"] for row in runs[0].rows()}) == [24, 48, 96]
     assert [run.metrics_file.read_text() for run in runs] == metrics
 
@@ -46,7 +46,7 @@ def test_train_status_evaluate_report_and_again(tmp_path: Path, small_job: list[
     assert page.name == "index.html" and page.is_file()
 
 
-def test_one_failure_stops_no_other_run_and_is_retried_when_asked(
+def test_a_failed_run_stops_no_other_run_and_is_rerun_with_retry(
     tmp_path: Path, small_job: list[str]
 ) -> None:
     rates = "optimizer.learning_rate=1e-3,1e30"
@@ -61,20 +61,20 @@ def test_one_failure_stops_no_other_run_and_is_retried_when_asked(
     assert failed.state == "failed" and "not a number" in str(failed.error)
     posenc(*train, cwd=tmp_path)
     started = [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")]
-    again = posenc(*train, "retry=true", cwd=tmp_path)
-    assert again.returncode == 1 and "not a number" in again.stderr
+    retried = posenc(*train, "retry=true", cwd=tmp_path)
+    assert retried.returncode == 1 and "not a number" in retried.stderr
     assert [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")] == started
 
 
-def test_cfg_prints_every_job_and_starts_none(tmp_path: Path) -> None:
-    done = posenc("train", "--cfg", "encoding=alibi,rope", "seed=1,2", cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stdout.count("train_length: 256") == 4
+def test_cfg_prints_the_configuration_of_every_job_and_starts_none(tmp_path: Path) -> None:
+    result = posenc("train", "--cfg", "encoding=alibi,rope", "seed=1,2", cwd=tmp_path)
+    assert result.returncode == 0
+    assert result.stdout.count("train_length: 256") == 4
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_its_configs_and_plugins(
+def test_an_installed_wheel_trains_without_the_checkout(
     tmp_path: Path, small_job: list[str]
 ) -> None:
     root = Path(__file__).parents[2]
@@ -89,28 +89,28 @@ def test_an_installed_wheel_has_its_configs_and_plugins(
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r}); import posenc.cli as c; sys.exit(c.main())"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, "train", *small_job, "encoding=alibi"],
         cwd=empty,
         env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert (site / "posenc" / "conf" / "train.yaml").is_file()
-    listed = subprocess.run(
+    listing = subprocess.run(
         [sys.executable, "-c", code, "list", "encoding"],
         cwd=empty,
         env={"PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
     )
-    assert "alibi" in listed.stdout
+    assert "alibi" in listing.stdout
 
 
 @pytest.mark.slow
-def test_the_quickstart_as_a_newcomer_types_it(tmp_path: Path) -> None:
-    """The script from a copy of the project, with few tokens; the page's path comes last."""
+def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
+    """With few tokens; the last line of the output is the path of the report."""
     root = Path(__file__).parents[2]
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
@@ -120,14 +120,14 @@ def test_the_quickstart_as_a_newcomer_types_it(tmp_path: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((root / name).read_bytes())
         copy.chmod((root / name).stat().st_mode)
-    done = subprocess.run(
+    result = subprocess.run(
         ["scripts/quickstart.sh", "tokens=2e4", "logger=none"],
         cwd=tmp_path / "copy",
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    page = tmp_path / "copy" / done.stdout.strip().splitlines()[-1]
+    assert result.returncode == 0, result.stderr
+    page = tmp_path / "copy" / result.stdout.strip().splitlines()[-1]
     assert page.name == "index.html" and page.is_file()
     for name in ("sinusoidal", "rope", "alibi", "nope"):
-        assert name in done.stdout
+        assert name in result.stdout

@@ -1,4 +1,4 @@
-"""`posenc plan` as a person types it."""
+"""`posenc plan` from the command line."""
 
 import json
 from pathlib import Path
@@ -9,24 +9,24 @@ from posenc.cli.main import main
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_sweep_is_planned_and_nothing_is_written(
+def test_a_sweep_is_estimated_and_nothing_is_written(
     small_job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = ["plan", *small_job, "encoding=alibi,nope", "seed=1,2", "machine=h100"]
     assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(run["encoding"], run["seed"]) for run in told["runs"]] == [
+    estimates = json.loads(capsys.readouterr().out)
+    assert [(run["encoding"], run["seed"]) for run in estimates["runs"]] == [
         ("alibi", 1),
         ("alibi", 2),
         ("nope", 1),
         ("nope", 2),
     ]
-    assert told["total"]["flops"] == sum(run["flops"] for run in told["runs"])
-    assert told["runs"][0]["rate"] == 0.3 * 67e12
+    assert estimates["total"]["flops"] == sum(run["flops"] for run in estimates["runs"])
+    assert estimates["runs"][0]["rate"] == 0.3 * 67e12
     assert not list(tmp_path.iterdir())
 
     assert main([*words, "machine.utilisation=0.6", "precision=bf16"]) == 0
@@ -35,21 +35,23 @@ def test_a_sweep_is_planned_and_nothing_is_written(
     assert f"at {0.6 * 989e12:.2g} FLOP/s" in table
 
 
-def test_a_task_needs_no_preparation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_is_estimated_without_building_its_data(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["data=task_copy", "data.alphabet_size=5", "evaluation.factors=[1]", "tokens=1e5"]
     assert main(["plan", *words, "machine=h100", "--json"]) == 0
     run = json.loads(capsys.readouterr().out)["runs"][0]
     assert run["vocabulary"] == 7 and run["evaluated"]
 
 
-def test_what_does_not_fit_is_said(
+def test_runs_that_exceed_memory_are_reported(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *small_job, "machine=h100", "machine.memory=1e5"]) == 0
     assert "1 runs do not fit into 100kB" in capsys.readouterr().out
 
 
-def test_the_paper_s_sweep_without_its_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sweep_of_a_paper_is_estimated_without_its_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["experiment=alibi_extrapolation", "size=paper", "train_length=512", "encoding=alibi"]
     assert main(["plan", *words, "devices=8", "machine=h100", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
@@ -70,9 +72,9 @@ def test_the_paper_s_sweep_without_its_data(capsys: pytest.CaptureFixture[str]) 
         (["machine=h100", "--csv"], "unknown flag --csv"),
     ],
 )
-def test_mistakes_are_told_in_one_message(
+def test_a_mistake_gets_one_message(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *words]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error

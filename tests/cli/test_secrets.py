@@ -1,4 +1,4 @@
-"""No secret of the environment reaches what a run writes, prints or reports."""
+"""Secrets in the environment are not in the files, output or report of a run."""
 
 import os
 import subprocess
@@ -16,22 +16,22 @@ SECRETS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["offline", "online"])
-def test_no_secret_reaches_disk_output_or_report(
+def test_no_secret_is_in_files_output_or_report(
     small_job: list[str], tmp_path: Path, mode: str
 ) -> None:
-    """Online there is nobody: the client has the key in hand, fails and goes on offline."""
+    """Online, the client has the key, cannot reach a server, and continues offline."""
     environment = os.environ | SECRETS | {"HOME": str(tmp_path), "WANDB_BASE_URL": "http://[::1]:9"}
     train = ["train", *small_job, "logger=wandb", f"logger.mode={mode}", "tokens=1920"]
     for words in (train, ["report", "name=scratch"], ["status", "name=scratch", "--json"]):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "posenc", *words],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
         for secret in SECRETS.values():
-            assert secret.encode() not in done.stdout + done.stderr
+            assert secret.encode() not in result.stdout + result.stderr
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.suffix == ".wandb" for path in written)
     assert any(path.name == "index.html" for path in written)

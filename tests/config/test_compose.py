@@ -1,4 +1,4 @@
-"""Composing under overrides, and what a mistake is told."""
+"""Composition of configurations, and the error message for each mistake."""
 
 from pathlib import Path
 
@@ -11,23 +11,23 @@ from posenc.config.paths import groups, options
 from posenc.config.resolve import resolve
 
 
-def test_defaults_compose_and_overrides_win() -> None:
+def test_overrides_replace_defaults() -> None:
     config = compose("train", ["encoding=alibi", "tokens=3e5", "model=small"])
     assert config.encoding["_target_"].endswith("Alibi")
     assert config.tokens == 3e5
     assert config.model.width == 256
 
 
-def test_a_spectrum_is_a_group_of_its_own() -> None:
+def test_a_parameter_inside_a_nested_component_can_be_overridden() -> None:
     config = compose("train", ["encoding=rope", "encoding.spectrum.base=5e5"])
     assert config.encoding.spectrum.base == 5e5
 
 
 @pytest.mark.parametrize("key", ["lengths", "extra", "factors"])
-def test_naming_one_way_to_give_lengths_puts_the_others_away(key: str) -> None:
-    given = compose("train", ["experiment=alibi_extrapolation", f"evaluation.{key}=[600]"])
+def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
+    config = compose("train", ["experiment=alibi_extrapolation", f"evaluation.{key}=[600]"])
     for other in ("lengths", "extra", "factors"):
-        assert given.evaluation[other] == ([600] if other == key else None)
+        assert config.evaluation[other] == ([600] if other == key else None)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_naming_one_way_to_give_lengths_puts_the_others_away(key: str) -> None:
         (["experiment=nothing"], ["experiment=nothing", "quickstart"]),
     ],
 )
-def test_a_mistake_is_told_in_one_message(overrides: list[str], parts: list[str]) -> None:
+def test_a_mistake_gets_one_message(overrides: list[str], parts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         compose("train", overrides)
     for part in parts:
@@ -53,27 +53,29 @@ def test_a_mistake_is_told_in_one_message(overrides: list[str], parts: list[str]
     assert "\n" not in str(caught.value)
 
 
-def test_a_experiment_folder_ones_own_is_searched_too(tmp_path: Path) -> None:
+def test_config_dirs_are_searched_too(tmp_path: Path) -> None:
     (tmp_path / "encoding").mkdir()
-    (tmp_path / "encoding" / "mine.yaml").write_text("# My own.\n_target_: mine.Mine\nrate: 2\n")
+    (tmp_path / "encoding" / "mine.yaml").write_text(
+        "# A new encoding.\n_target_: mine.Mine\nrate: 2\n"
+    )
     config = compose("train", ["encoding=mine", "encoding.rate=3"], [tmp_path])
     assert config.encoding.rate == 3
-    assert options("encoding", [tmp_path])["mine"] == "My own."
+    assert options("encoding", [tmp_path])["mine"] == "A new encoding."
 
 
-def test_every_option_of_every_group_says_what_it_is() -> None:
+def test_every_option_of_every_group_has_a_description() -> None:
     for group in groups():
         for name, description in options(group).items():
             assert description.endswith("."), f"{group}/{name}"
 
 
-def test_nearest_names() -> None:
+def test_did_you_mean_suggests_similar_names() -> None:
     assert did_you_mean("alibbi", ["alibi", "rope"]) == " (nearest: alibi)"
     assert did_you_mean("zzz", ["alibi", "rope"]) == ""
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_number_that_is_none_is_refused_wherever_it_stands(value: str) -> None:
+def test_a_number_that_is_not_finite_is_rejected_at_any_depth(value: str) -> None:
     for key in ("encoding.spectrum.base", "optimizer.betas.1"):
         config = compose("train", [])
         OmegaConf.update(config, key, float(value))

@@ -1,4 +1,4 @@
-"""A run is named by what it is: what changes the identity changes the hash, nothing else does."""
+"""Which settings change the hash that names a run."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def digest(*overrides: str, fingerprint: str = "f00d") -> str:
         "seed=2",
     ],
 )
-def test_science_is_in_the_hash(override: str) -> None:
+def test_a_setting_that_changes_results_changes_the_hash(override: str) -> None:
     assert digest(override) != digest()
 
 
@@ -45,14 +45,14 @@ def test_science_is_in_the_hash(override: str) -> None:
         "hydra.launcher.jobs=2",
     ],
 )
-def test_what_leaves_the_science_alone_is_not(override: str) -> None:
+def test_a_setting_that_cannot_change_results_keeps_the_hash(override: str) -> None:
     assert digest(override) == digest()
 
 
-def test_the_data_is_in_the_hash() -> None:
+def test_the_data_fingerprint_changes_the_hash() -> None:
     assert digest(fingerprint="beef") != digest()
 
 
-def test_one_number_has_one_hash() -> None:
+def test_notations_of_the_same_number_have_one_hash() -> None:
     assert digest("tokens=5e6") == digest("tokens=5000000") == digest("tokens=5000000.0")
     assert digest("encoding.spectrum.base=1e4") == digest("encoding.spectrum.base=10000")

@@ -1,4 +1,4 @@
-"""Types, limits and what follows from the settings that cross components."""
+"""Types and limits of settings, evaluation lengths and training steps."""
 
 import re
 
@@ -16,7 +16,7 @@ def config(*overrides: str) -> DictConfig:
     return compose("train", list(overrides))
 
 
-def test_the_defaults_are_sound() -> None:
+def test_the_defaults_are_valid() -> None:
     check_settings(config())
 
 
@@ -36,12 +36,12 @@ def test_the_defaults_are_sound() -> None:
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_limit(override: str, message: str) -> None:
+def test_an_invalid_value_is_named_with_its_limit(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_settings(config(override))
 
 
-def test_all_complaints_come_at_once() -> None:
+def test_all_problems_are_in_one_message() -> None:
     with pytest.raises(ConfigError) as caught:
         check_settings(config("train_length=0", "precision=fp16"))
     assert "train_length" in str(caught.value) and "precision" in str(caught.value)
@@ -56,14 +56,14 @@ def test_all_complaints_come_at_once() -> None:
         ("seed=1", [256, 512, 1024]),
     ],
 )
-def test_evaluation_lengths(override: str, lengths: list[int]) -> None:
+def test_evaluation_lengths_are_sorted_and_distinct(override: str, lengths: list[int]) -> None:
     assert evaluation_lengths(config(override)) == lengths
 
 
-def test_steps_of_a_budget() -> None:
-    found = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
-    assert found == TrainingSteps(total=244, sequences=16, micro_sequences=4)
-    assert found.accumulate == 4
+def test_training_steps_of_a_token_budget() -> None:
+    steps = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
+    assert steps == TrainingSteps(total=244, sequences=16, micro_sequences=4)
+    assert steps.accumulate == 4
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_steps_of_a_budget() -> None:
         (["micro_batch_tokens=768"], "divide batch_tokens=4096"),
     ],
 )
-def test_budgets_that_do_not_divide_are_refused(overrides: list[str], message: str) -> None:
+def test_batch_sizes_that_do_not_divide_are_rejected(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         training_steps(config(*overrides))
 
 
-def test_numbers_have_one_form() -> None:
+def test_whole_floats_become_integers() -> None:
     assert canonical({"a": 5e6, "b": [1.0, 0.5], "c": True}) == {
         "a": 5000000,
         "b": [1, 0.5],

@@ -1,6 +1,6 @@
 """Shipped claims, on results that satisfy all hypotheses and on their mirror image.
 
-Whether every experiment's claims are about its own runs is in tests/sweeps/test_experiments.py.
+Whether every experiment's claims are about its own runs is in tests/jobs/test_experiments.py.
 """
 
 from itertools import product

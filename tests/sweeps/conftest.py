@@ -1,4 +1,4 @@
-"""Experiments whose runs are stand-ins."""
+"""Run directories whose jobs are fake: `fake_job.py` does what their `behaviour.txt` says."""
 
 import sys
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from posenc.runs.status import Status
 
 
 @pytest.fixture
-def stand_in() -> list[str]:
-    """The command of a job that does what the run's `behaviour.txt` says."""
-    return [sys.executable, str(Path(__file__).with_name("stand_in_job.py"))]
+def fake_job() -> list[str]:
+    """The command of a fake job."""
+    return [sys.executable, str(Path(__file__).with_name("fake_job.py"))]
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Callable[..., RunDirectory]:
-    """Plan a run with a behaviour and, where fields are given, a status."""
+def fake_run(tmp_path: Path) -> Callable[..., RunDirectory]:
+    """Makes a run directory with a behaviour and, if fields are given, a status."""
 
-    def plan(name: str, behaviour: str = "finish", **status: object) -> RunDirectory:
+    def make(name: str, behaviour: str = "finish", **status: object) -> RunDirectory:
         run = RunDirectory(tmp_path / "outputs" / "trial" / name)
         run.path.mkdir(parents=True)
         run.config_file.write_text("seed: 1\n")
@@ -29,4 +29,4 @@ def planned(tmp_path: Path) -> Callable[..., RunDirectory]:
             Status(**status).write(run.status_file)  # type: ignore[arg-type]
         return run
 
-    return plan
+    return make

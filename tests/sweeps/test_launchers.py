@@ -1,4 +1,4 @@
-"""Launchers other than the pool: the same runs in the same directories."""
+"""The other launchers produce the same runs as the pool."""
 
 import os
 import signal
@@ -24,26 +24,26 @@ SmallRun = Callable[..., RunDirectory]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["submitit_local", "ray"])
-def test_every_launcher_makes_the_runs_of_the_pool(
+def test_every_launcher_produces_the_runs_of_the_pool(
     small_job: list[str], tmp_path: Path, launcher: str
 ) -> None:
     pytest.importorskip(launcher.partition("_")[0])
     words = [*small_job, "encoding=alibi,nope", f"name={launcher}"]
-    threads = max(1, cores() // 2)  # as the pool gives to each of two runs
+    threads = max(1, cores() // 2)  # as in the pool, for each of two runs
     option = "num_cpus" if launcher == "ray" else "cpus_per_task"
     options = [f"hydra/launcher={launcher}", f"hydra.launcher.{option}={threads}"]
     command = [sys.executable, "-m", "posenc", "train", *words, *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     assert main(["train", *words[:-1], "name=pool"]) == 0
-    there, expected = (list_runs(tmp_path / "outputs" / name) for name in (launcher, "pool"))
-    assert [run.name for run in there] == [run.name for run in expected]
-    for run, other in zip(there, expected, strict=True):
+    runs, expected = (list_runs(tmp_path / "outputs" / name) for name in (launcher, "pool"))
+    assert [run.name for run in runs] == [run.name for run in expected]
+    for run, other in zip(runs, expected, strict=True):
         assert run.metrics_file.read_text() == other.metrics_file.read_text()
         assert [row["sum"] for row in run.rows()] == [row["sum"] for row in other.rows()]
 
 
-def test_a_cluster_may_have_devices_that_this_machine_lacks(
+def test_a_cluster_can_have_devices_that_this_machine_lacks(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
@@ -54,15 +54,15 @@ def test_a_cluster_may_have_devices_that_this_machine_lacks(
 
 
 @pytest.mark.parametrize("option", ["jobs", "cpus_per_task", "timeout_min"])
-def test_counts_of_a_queue_must_be_positive(option: str) -> None:
+def test_options_of_a_queue_must_be_positive(option: str) -> None:
     options: dict[str, Any] = {"jobs": None, "cpus_per_task": 1, "timeout_min": 1, option: 0}
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{option}=0"):
         LocalLauncher(**options)
 
 
 @pytest.mark.slow
-def test_a_job_whose_time_is_up_checkpoints_and_is_restarted(small_run: SmallRun) -> None:
-    """By the signal that submitit's controller sends its task for that."""
+def test_a_job_at_its_time_limit_checkpoints_and_is_requeued(small_run: SmallRun) -> None:
+    """The test sends the signal that submitit's controller would send."""
     pytest.importorskip("submitit")
     run = small_run("tokens=96000")
     launcher = LocalLauncher(jobs=None, cpus_per_task=1, timeout_min=10)

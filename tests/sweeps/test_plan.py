@@ -1,4 +1,4 @@
-"""Planning writes everything or nothing, and knows a run when it sees it again."""
+"""Planning writes all runs or none, and finds a run that was planned before."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def planned(jobs: list[list[str]]) -> list[RunDirectory]:
     return [job.run for job in plan(jobs, [], "posenc train ...", lambda _: None)]
 
 
-def test_a_plan_freezes_every_run(small_job: list[str], tmp_path: Path) -> None:
+def test_a_plan_writes_the_configuration_of_every_run(small_job: list[str], tmp_path: Path) -> None:
     jobs = [[*small_job, f"encoding={name}", "name=two"] for name in ("alibi", "nope")]
     runs = planned(jobs)
     assert [run.name.rsplit("-", 1)[0] for run in runs] == ["alibi-L24-s1", "nope-L24-s1"]
@@ -33,30 +33,30 @@ def test_a_plan_freezes_every_run(small_job: list[str], tmp_path: Path) -> None:
         assert frozen.choices.data == "text"
         assert run.status().state == "pending"
         assert run.tokenizer_file.exists()
-    told = read_json(tmp_path / "outputs" / "two" / "plan.json")
-    assert told["runs"] == [run.name for run in runs]
-    assert told["command"] == "posenc train ..."
+    written = read_json(tmp_path / "outputs" / "two" / "plan.json")
+    assert written["runs"] == [run.name for run in runs]
+    assert written["command"] == "posenc train ..."
 
 
-def test_one_bad_job_leaves_nothing_behind(small_job: list[str], tmp_path: Path) -> None:
+def test_one_invalid_job_prevents_the_whole_plan(small_job: list[str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="heads=5"):
         planned([small_job, [*small_job, "model.heads=5"]])
     assert not (tmp_path / "outputs").exists()
 
 
-def test_numbers_written_otherwise_are_the_same_run(small_job: list[str]) -> None:
-    (one,), (two,) = (planned([[*small_job, o]]) for o in ("tokens=7680", "tokens=7.68e3"))
-    assert one.path == two.path
+def test_notations_of_the_same_number_are_the_same_run(small_job: list[str]) -> None:
+    (run,), (other,) = (planned([[*small_job, o]]) for o in ("tokens=7680", "tokens=7.68e3"))
+    assert run.path == other.path
 
 
 def test_a_later_plan_adds_its_runs(small_job: list[str], tmp_path: Path) -> None:
     (first,), (second,) = (planned([[*small_job, f"seed={seed}"]]) for seed in (1, 2))
-    told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
-    assert told["runs"] == [first.name, second.name]
+    written = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+    assert written["runs"] == [first.name, second.name]
     assert list_runs(tmp_path / "outputs" / "scratch")[0].path == first.path
 
 
-def test_planning_again_keeps_what_a_run_has_reached(small_job: list[str]) -> None:
+def test_planning_again_keeps_the_status_of_a_run(small_job: list[str]) -> None:
     (run,) = planned([small_job])
     Status(state="interrupted", step=7).write(run.status_file)
     planned([small_job])
@@ -83,20 +83,20 @@ def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
         assert skeleton(config, data.vocab_size).parameter_count() == model.parameter_count()
 
 
-def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
+def test_claims_and_published_curves_are_in_the_plan_and_change_no_run(
     small_job: list[str], tmp_path: Path
 ) -> None:
     claim = (
         "{statement: a, left: {perplexity: {encoding: rope, length: 2L}}, is: below, right: 9.5}"
     )
     curve = "{train_length: 24, unit: perplexity, source: b, values: {24: 19.73}}"
-    (bare,) = planned([small_job])
-    config = bare.config_file.read_text()
+    (without_claims,) = planned([small_job])
+    config = without_claims.config_file.read_text()
     (run,) = planned([[*small_job, f"claims=[{claim}]", f"published=[{curve}]"]])
-    assert run.path == bare.path and run.config_file.read_text() == config
-    told = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
-    assert told["claims"][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
-    assert told["published"][0]["values"] == {"24": 19.73}
+    assert run.path == without_claims.path and run.config_file.read_text() == config
+    written = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+    assert written["claims"][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
+    assert written["published"][0]["values"] == {"24": 19.73}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_claims_and_published_curves_stand_in_the_plan_and_change_no_run(
         ("published=[3]", "published.0.: 3 must be a mapping"),
     ],
 )
-def test_a_claim_that_cannot_be_read_stops_the_plan(
+def test_an_invalid_claim_prevents_the_plan(
     small_job: list[str], tmp_path: Path, override: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -1,3 +1,5 @@
+"""The pool launcher with fake jobs: order, restarts, threads, GPUs, signals and its output."""
+
 import io
 import os
 import signal
@@ -21,7 +23,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.pool import MAX_STARTS, PoolLauncher
 
-Planned = Callable[..., RunDirectory]
+FakeRun = Callable[..., RunDirectory]
 LAUNCHER = """
 import signal, sys
 from pathlib import Path
@@ -43,7 +45,7 @@ def launch(
     finished: int = 0,
     devices: int = 1,
 ) -> tuple[dict[str, Status], str]:
-    """How the runs ended, and what was printed."""
+    """Launch runs; returns their outcomes and the output."""
     console = Console(file=io.StringIO(), width=80)
     pool = PoolLauncher(jobs, console=console, command=command, poll_seconds=0.02)
     outcomes = pool.launch([PlannedRun(run, devices=devices) for run in runs], finished)
@@ -55,21 +57,23 @@ def events(run: RunDirectory, kind: str = "start") -> dict[str, dict[str, Any]]:
     return {row["run"]: row for row in rows if row["event"] == kind}
 
 
-def test_as_many_at_a_time_as_asked_and_no_more(planned: Planned, stand_in: list[str]) -> None:
-    runs = [planned(f"run-{i}", "meet") for i in range(5)]
-    outcomes, _ = launch(stand_in, *runs, jobs=2)
+def test_the_requested_number_of_jobs_runs_at_a_time(
+    fake_run: FakeRun, fake_job: list[str]
+) -> None:
+    runs = [fake_run(f"run-{i}", "meet") for i in range(5)]
+    outcomes, _ = launch(fake_job, *runs, jobs=2)
     assert {status.state for status in outcomes.values()} == {"finished"}
-    under_way, most = 0, 0
+    active, most = 0, 0
     for row in read_lines(runs[0].path.parent / "events.jsonl"):
-        under_way += 1 if row["event"] == "start" else -1
-        most = max(most, under_way)
+        active += 1 if row["event"] == "start" else -1
+        most = max(most, active)
     assert most == 2
 
 
-def test_one_failure_stops_nothing_else(planned: Planned, stand_in: list[str]) -> None:
+def test_a_failure_stops_no_other_run(fake_run: FakeRun, fake_job: list[str]) -> None:
     behaviours = ["fail", "crash", "killed", "finish"]
-    runs = {behaviour: planned(behaviour, behaviour) for behaviour in behaviours}
-    outcomes, printed = launch(stand_in, *runs.values(), jobs=1)
+    runs = {behaviour: fake_run(behaviour, behaviour) for behaviour in behaviours}
+    outcomes, printed = launch(fake_job, *runs.values(), jobs=1)
     states = {name: status.state for name, status in outcomes.items()}
     assert states == {
         "fail": "failed",
@@ -83,126 +87,122 @@ def test_one_failure_stops_nothing_else(planned: Planned, stand_in: list[str]) -
     assert "retry=true" in printed
 
 
-def test_a_run_whose_process_is_killed_is_started_again(
-    planned: Planned, stand_in: list[str]
-) -> None:
-    """As often as MAX_STARTS says in one launch, and at once where there is a free place."""
-    run, once = planned("killed", "killed"), planned("once", "killed once")
-    outcomes, printed = launch(stand_in, run, once, jobs=1)
+def test_a_run_whose_process_is_killed_is_restarted(fake_run: FakeRun, fake_job: list[str]) -> None:
+    """At most MAX_STARTS times in one launch."""
+    run, once = fake_run("killed", "killed"), fake_run("once", "killed once")
+    outcomes, printed = launch(fake_job, run, once, jobs=1)
     rows = [row["run"] for row in read_lines(run.path.parent / "events.jsonl")]
-    assert (rows.count("killed"), rows.count("once")) == (MAX_STARTS, 3)  # twice begun, once ended
+    assert (rows.count("killed"), rows.count("once")) == (MAX_STARTS, 3)  # two starts and an end
     assert outcomes["killed"].state == "interrupted" and outcomes["once"].state == "finished"
     assert printed.count("↻ killed  its process was killed (SIGKILL)") == MAX_STARTS - 1
     assert "2 of 2" not in printed and "1 of 2 finished, 1 interrupted" in printed
 
 
-def test_a_crash_without_a_word_is_recorded_with_what_it_printed_last(
-    planned: Planned, stand_in: list[str]
+def test_a_crash_without_a_status_is_recorded_with_the_last_line_of_its_log(
+    fake_run: FakeRun, fake_job: list[str]
 ) -> None:
-    run = planned("crash", "crash")
-    launch(stand_in, run)
+    run = fake_run("crash", "crash")
+    launch(fake_job, run)
     assert run.status().state == "failed"
     assert run.status().error == "its process ended with exit code 1: boom: [no] such thing"
     assert run.log_file.read_text() == "working on crash\nboom: [no] such thing\n"
 
 
-def test_an_old_failure_is_not_taken_for_the_new_start(
-    planned: Planned, stand_in: list[str]
+def test_an_old_failure_is_not_mistaken_for_that_of_a_new_start(
+    fake_run: FakeRun, fake_job: list[str]
 ) -> None:
-    run = planned("again", "crash", state="failed", error="an old error", updated=1.0)
-    outcomes, _ = launch(stand_in, run)
+    run = fake_run("again", "crash", state="failed", error="an old error", updated=1.0)
+    outcomes, _ = launch(fake_job, run)
     assert "boom" in (outcomes["again"].error or "")
 
 
-def test_logs_of_several_starts_stand_one_after_the_other(
-    planned: Planned, stand_in: list[str]
-) -> None:
-    run = planned("twice")
-    launch(stand_in, run)
-    launch(stand_in, run)
+def test_several_starts_append_to_one_log(fake_run: FakeRun, fake_job: list[str]) -> None:
+    run = fake_run("twice")
+    launch(fake_job, run)
+    launch(fake_job, run)
     assert run.log_file.read_text() == "working on twice\n" * 2
 
 
-@pytest.mark.parametrize(("ending", "starts"), [("finished", 0), ("failed", 0), ("interrupted", 1)])
-def test_a_run_that_another_process_has_is_waited_for(
-    planned: Planned, stand_in: list[str], ending: str, starts: int
+@pytest.mark.parametrize(("state", "starts"), [("finished", 0), ("failed", 0), ("interrupted", 1)])
+def test_a_run_of_another_process_is_waited_for(
+    fake_run: FakeRun, fake_job: list[str], state: str, starts: int
 ) -> None:
-    """What it ends is taken as it is; what it leaves open goes on here."""
-    taken, free = planned("taken", state="running", work_done=0.3), planned("free")
-    held = threading.Event()
+    """Its outcome counts if it finishes or fails; otherwise the run is continued here."""
+    taken, free = fake_run("taken", state="running", work_done=0.3), fake_run("free")
+    obtained = threading.Event()
 
-    def another() -> None:
+    def other_process() -> None:
         with lock(taken.lock_file, wait=False):
-            held.set()
-            until(lambda: Status.read(free.status_file).state == "finished")
+            obtained.set()
+            wait_until(lambda: Status.read(free.status_file).state == "finished")
             time.sleep(0.2)
             assert "taken" not in events(free)
-            Status(state=ending, work_done=0.3).write(taken.status_file)  # type: ignore[arg-type]
+            Status(state=state, work_done=0.3).write(taken.status_file)  # type: ignore[arg-type]
 
     with ThreadPoolExecutor() as threads:
-        other = threads.submit(another)
-        held.wait()
-        outcomes, printed = launch(stand_in, taken, free)
+        other = threads.submit(other_process)
+        obtained.wait()
+        outcomes, printed = launch(fake_job, taken, free)
         other.result()
-    assert outcomes["taken"].state == ("finished" if starts else ending)
+    assert outcomes["taken"].state == ("finished" if starts else state)
     assert ("taken" in events(free)) == bool(starts)
     assert printed.count("taken  is being run by another process; waiting for it") == 1
 
 
-def test_threads_are_shared_out_and_kept_on_resume(
-    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+def test_cores_are_divided_into_threads_which_a_resumed_run_keeps(
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("posenc.sweeps.pool.cores", lambda: 9)
-    fresh = planned("fresh")
-    resumed = planned("resumed", state="interrupted", resolved={"threads": 3})
-    launch(stand_in, fresh, resumed, jobs=2)
+    fresh = fake_run("fresh")
+    resumed = fake_run("resumed", state="interrupted", resolved={"threads": 3})
+    launch(fake_job, fresh, resumed, jobs=2)
     started = events(fresh)
-    own = ["--launcher", str(os.getpid())]
-    assert started["fresh"]["argv"] == [str(fresh.path), "--threads", "4", *own]
+    launcher = ["--launcher", str(os.getpid())]
+    assert started["fresh"]["argv"] == [str(fresh.path), "--threads", "4", *launcher]
     assert started["fresh"]["OMP_NUM_THREADS"] == started["fresh"]["MKL_NUM_THREADS"] == "4"
-    assert started["resumed"]["argv"][1:] == ["--threads", "3", *own]
+    assert started["resumed"]["argv"][1:] == ["--threads", "3", *launcher]
     assert started["resumed"]["OMP_NUM_THREADS"] == "3"
 
 
-def test_more_jobs_than_cores_have_a_thread_each(
-    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+def test_more_jobs_than_cores_have_one_thread_each(
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("posenc.sweeps.pool.cores", lambda: 1)
-    runs = [planned(f"run-{i}", "meet") for i in range(2)]
-    launch(stand_in, *runs, jobs=2)
+    runs = [fake_run(f"run-{i}", "meet") for i in range(2)]
+    launch(fake_job, *runs, jobs=2)
     assert {row["OMP_NUM_THREADS"] for row in events(runs[0]).values()} == {"1"}
 
 
-def test_each_gpu_has_one_run(
-    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+def test_each_run_has_its_own_gpu(
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    runs = [planned(f"run-{i}", "meet") for i in range(2)]
-    _, printed = launch(stand_in, *runs)
+    runs = [fake_run(f"run-{i}", "meet") for i in range(2)]
+    _, printed = launch(fake_job, *runs)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4", "7"]
     assert "2 at a time" in printed and "one GPU each" in printed
 
 
 def test_the_current_folder_is_importable(
-    planned: Planned, stand_in: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_run: FakeRun, fake_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_own_encoding.py").touch()
-    run = planned("own", "import my_own_encoding")
+    (tmp_path / "user_encoding.py").touch()
+    run = fake_run("importing", "import user_encoding")
     monkeypatch.chdir(tmp_path)
-    outcomes, _ = launch(stand_in, run)
-    assert outcomes["own"].state == "finished", run.log_file.read_text()
+    outcomes, _ = launch(fake_job, run)
+    assert outcomes["importing"].state == "finished", run.log_file.read_text()
 
 
-def test_further_arguments_reach_the_job(planned: Planned, stand_in: list[str]) -> None:
-    run = planned("more")
-    pool = PoolLauncher(console=Console(file=io.StringIO()), command=stand_in, poll_seconds=0.02)
+def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: list[str]) -> None:
+    run = fake_run("more")
+    pool = PoolLauncher(console=Console(file=io.StringIO()), command=fake_job, poll_seconds=0.02)
     pool.launch([PlannedRun(run, ("mine",))])
     assert events(run)["more"]["argv"][1:3] == ["--module", "mine"]
 
 
-def test_what_a_log_file_gets(planned: Planned, stand_in: list[str]) -> None:
-    new, begun = planned("new"), planned("begun", state="interrupted", work_done=0.25)
-    _, printed = launch(stand_in, new, begun, jobs=1, finished=2)
+def test_the_output_in_a_log_file(fake_run: FakeRun, fake_job: list[str]) -> None:
+    new, begun = fake_run("new"), fake_run("begun", state="interrupted", work_done=0.25)
+    _, printed = launch(fake_job, new, begun, jobs=1, finished=2)
     lines = printed.splitlines()
     assert lines[0].startswith("4 runs, 2 already finished: 1 at a time, ")
     assert lines[1] == "▶ new  started"
@@ -212,7 +212,7 @@ def test_what_a_log_file_gets(planned: Planned, stand_in: list[str]) -> None:
 
 
 @pytest.mark.parametrize("jobs", [0, -1, "two"])
-def test_a_number_of_jobs_that_cannot_be(jobs: Any) -> None:
+def test_an_invalid_number_of_jobs_is_an_error(jobs: Any) -> None:
     with pytest.raises(ConfigError, match=r"hydra\.launcher\.jobs="):
         PoolLauncher(jobs)
 
@@ -222,11 +222,11 @@ def start_launcher(command: list[str], *runs: RunDirectory) -> subprocess.Popen[
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, *command, *paths], stderr=subprocess.PIPE, text=True
     )
-    until(lambda: len(events(runs[0])) == 2 or launcher.poll() is not None)
+    wait_until(lambda: len(events(runs[0])) == 2 or launcher.poll() is not None)
     return launcher
 
 
-def until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -234,7 +234,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and no zombie that waits for its parent to take notice."""
+    """Whether a process is alive; a zombie is not."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -242,27 +242,27 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_asked_to_stop_the_runs_end_well(
-    planned: Planned, stand_in: list[str], number: signal.Signals
+def test_on_a_signal_the_runs_write_checkpoints_and_exit(
+    fake_run: FakeRun, fake_job: list[str], number: signal.Signals
 ) -> None:
-    runs = [planned(f"run-{i}", "hold") for i in range(3)]
-    launcher = start_launcher(stand_in, *runs)
+    runs = [fake_run(f"run-{i}", "hold") for i in range(3)]
+    launcher = start_launcher(fake_job, *runs)
     children = events(runs[0]).values()
     launcher.send_signal(number)
     _, printed = launcher.communicate(timeout=60)
     assert launcher.returncode != 0
     assert [run.status().state for run in runs] == ["interrupted", "interrupted", "pending"]
     assert len(children) == 2
-    until(lambda: not any(is_alive(child["pid"]) for child in children))
+    wait_until(lambda: not any(is_alive(child["pid"]) for child in children))
     assert "stopping: waiting for 2 runs to write a checkpoint" in printed
     assert "rerun the same command" in printed
 
 
-def test_asked_twice_they_are_killed_with_all_that_they_started(
-    planned: Planned, stand_in: list[str]
+def test_on_a_second_signal_the_runs_and_their_children_are_killed(
+    fake_run: FakeRun, fake_job: list[str]
 ) -> None:
-    runs = [planned(f"run-{i}", "stubborn") for i in range(2)]
-    launcher = start_launcher(stand_in, *runs)
+    runs = [fake_run(f"run-{i}", "stubborn") for i in range(2)]
+    launcher = start_launcher(fake_job, *runs)
     children = events(runs[0]).values()
     while launcher.poll() is None:
         launcher.send_signal(signal.SIGINT)
@@ -270,23 +270,23 @@ def test_asked_twice_they_are_killed_with_all_that_they_started(
     _, printed = launcher.communicate()
     processes = [child[key] for child in children for key in ("pid", "helper")]
     assert len(processes) == 4
-    until(lambda: not any(map(is_alive, processes)))
+    wait_until(lambda: not any(map(is_alive, processes)))
     assert [run.status().state for run in runs] == ["interrupted", "interrupted"]
     assert "killing 2 runs" in printed
 
 
-def test_each_job_leads_a_group_of_its_own(planned: Planned, stand_in: list[str]) -> None:
-    run = planned("alone")
-    launch(stand_in, run)
+def test_each_job_leads_its_own_process_group(fake_run: FakeRun, fake_job: list[str]) -> None:
+    run = fake_run("alone")
+    launch(fake_job, run)
     started = events(run)["alone"]
     assert started["group"] == started["pid"] != os.getpgid(0)
 
 
 def test_a_run_on_two_devices_has_two_gpus(
-    planned: Planned, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,9")
-    runs = [planned(f"run-{i}", "meet") for i in range(2)]
-    _, printed = launch(stand_in, *runs, devices=2)
+    runs = [fake_run(f"run-{i}", "meet") for i in range(2)]
+    _, printed = launch(fake_job, *runs, devices=2)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
     assert "2 at a time" in printed and "2 GPUs each" in printed

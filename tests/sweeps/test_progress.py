@@ -1,3 +1,5 @@
+"""The display of a running sweep on a terminal and in a log file."""
+
 import io
 
 import pytest
@@ -12,20 +14,20 @@ ROWS = [
 SNAPSHOT = Snapshot(ROWS, "3 of 8 finished, 1 failed", 0.43, 200.0)
 
 
-def console(*, terminal: bool, width: int = 80) -> Console:
+def make_console(*, terminal: bool, width: int = 80) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
 
 
-def printed(on: Console) -> str:
-    return on.file.getvalue()  # type: ignore[attr-defined]
+def printed(console: Console) -> str:
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_terminal_shows_all_and_every_run() -> None:
-    on = console(terminal=True)
-    view = display_on(on)
-    view.show(SNAPSHOT)
-    lines = [line.rstrip() for line in printed(on).splitlines()]
-    view.close()
+def test_a_terminal_shows_the_sweep_and_every_running_run() -> None:
+    console = make_console(terminal=True)
+    display = display_on(console)
+    display.show(SNAPSHOT)
+    lines = [line.rstrip() for line in printed(console).splitlines()]
+    display.close()
     assert "3 of 8 finished, 1 failed · 43 % · 9.1k tokens/s · about 3:20 left" in lines
     assert any(
         line.split() == [ROWS[0].name, "evaluation", "4.250", "9.1k", "70", "%", "1:02"]
@@ -36,38 +38,38 @@ def test_a_terminal_shows_all_and_every_run() -> None:
     )
 
 
-def test_a_terminal_keeps_what_is_said_above() -> None:
-    on = console(terminal=True)
-    view = display_on(on)
-    view.show(SNAPSHOT)
-    view.say("✗ run  failed: [red] is no colour here")
-    view.note("started")
-    view.close()
-    assert "✗ run  failed: [red] is no colour here" in printed(on)
-    assert "started" not in printed(on)
+def test_a_terminal_keeps_messages_above_the_live_display() -> None:
+    console = make_console(terminal=True)
+    display = display_on(console)
+    display.show(SNAPSHOT)
+    display.say("✗ run  failed: [red] is not markup")
+    display.note("started")
+    display.close()
+    assert "✗ run  failed: [red] is not markup" in printed(console)
+    assert "started" not in printed(console)
 
 
-def test_a_log_file_gets_a_line_every_fifteen_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_file_gets_a_line_every_15_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: seconds[0])
-    on = console(terminal=False, width=40)
-    view = display_on(on)
+    console = make_console(terminal=False, width=40)
+    display = display_on(console)
     for _ in range(31):
-        view.show(SNAPSHOT)
+        display.show(SNAPSHOT)
         seconds[0] += 1.0
     line = "[3 of 8 finished, 1 failed] 43 % · 9.1k tokens/s · about 3:20 left\n"
-    assert printed(on) == 2 * line
+    assert printed(console) == 2 * line
 
 
-def test_without_a_measurement_no_time_is_promised() -> None:
-    on = console(terminal=True)
-    view = display_on(on)
-    view.show(Snapshot(ROWS[1:], "0 of 8 finished", 0.0, None))
-    view.close()
-    assert "0 of 8 finished · 0 % · estimating the time left" in printed(on)
+def test_without_an_estimate_no_time_left_is_shown() -> None:
+    console = make_console(terminal=True)
+    display = display_on(console)
+    display.show(Snapshot(ROWS[1:], "0 of 8 finished", 0.0, None))
+    display.close()
+    assert "0 of 8 finished · 0 % · estimating the time left" in printed(console)
 
 
-def test_words_for_numbers() -> None:
+def test_formats_of_durations_rates_and_fractions() -> None:
     assert [clock(s) for s in (None, 0, 59.6, 92, 3725, 183600)] == [
         "–",
         "0:00",

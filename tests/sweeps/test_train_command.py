@@ -1,4 +1,4 @@
-"""`posenc train` from command line to launcher, with the real conf/ and stand-ins for jobs."""
+"""`posenc train` from the command line to the launcher, with the real conf/ and fake jobs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ grids:
 Sweep = Callable[..., dict[str, Status]]
 
 
-class Planner:
-    """Plans a stand-in for each job, named by the values of its overrides."""
+class FakePlan:
+    """Replaces `plan`: makes a fake run for each job, named by the values of its overrides."""
 
-    def __init__(self, planned: Callable[..., RunDirectory]) -> None:
-        self._planned = planned
+    def __init__(self, fake_run: Callable[..., RunDirectory]) -> None:
+        self._fake_run = fake_run
         self.calls: list[list[list[str]]] = []
         self.runs: dict[str, RunDirectory] = {}
         self.behaviours: dict[str, str] = {}
@@ -43,38 +43,40 @@ class Planner:
         for name in names:
             if name not in self.runs:
                 behaviour = self.behaviours.get(name, "finish")
-                self.runs[name] = self._planned(name, behaviour)
+                self.runs[name] = self._fake_run(name, behaviour)
         unique = {self.runs[name].path: self.runs[name] for name in names}
         self.planned = list(unique.values())
         return [PlannedRun(run, ("mine",)) for run in unique.values()]
 
 
 @pytest.fixture
-def planner(planned: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyPatch) -> Planner:
-    planner = Planner(planned)
-    monkeypatch.setattr("posenc.sweeps.plan.plan", planner)
-    return planner
+def fake_plan(fake_run: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyPatch) -> FakePlan:
+    fake_plan = FakePlan(fake_run)
+    monkeypatch.setattr("posenc.sweeps.plan.plan", fake_plan)
+    return fake_plan
 
 
 @pytest.fixture
 def sweep(
-    planner: Planner, stand_in: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_plan: FakePlan, fake_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Sweep:
-    """Run `posenc train`, each job being a stand-in; returns the runs' statuses."""
+    """Run `posenc train`, with fake jobs; returns the runs' statuses."""
 
     def start(planned: PlannedRun, **options: Any) -> JobProcess:
-        replaced: Any = {**options, "command": stand_in, "fork": False}
+        replaced: Any = {**options, "command": fake_job, "fork": False}
         return JobProcess(planned, **replaced)
 
     monkeypatch.setattr("posenc.sweeps.pool.JobProcess", start)
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     (tmp_path / "conf" / "experiment" / "trial.yaml").write_text(EXPERIMENT)
     (tmp_path / "conf" / "encoding").mkdir()
-    (tmp_path / "conf" / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Mine\n")
+    (tmp_path / "conf" / "encoding" / "mine.yaml").write_text(
+        "# An encoding.\n_target_: mine.Mine\n"
+    )
 
     def train(*overrides: str, code: int | None = None) -> dict[str, Status]:
         exit_code = main(["train", *overrides, "--config-dir", str(tmp_path / "conf")])
-        statuses = {run.name: run.status() for run in planner.planned}
+        statuses = {run.name: run.status() for run in fake_plan.planned}
         finished = all(status.state == "finished" for status in statuses.values())
         assert exit_code == (code if code is not None else int(not finished))
         return statuses
@@ -82,73 +84,73 @@ def sweep(
     return train
 
 
-def started(planner: Planner) -> list[str]:
-    folder = next(iter(planner.runs.values())).path.parent
+def started(fake_plan: FakePlan) -> list[str]:
+    folder = next(iter(fake_plan.runs.values())).path.parent
     rows: Sequence[dict[str, str]] = read_lines(folder / "events.jsonl")
     return sorted(row["run"] for row in rows if row["event"] == "start")
 
 
-def test_all_jobs_are_planned_at_once_and_run_to_the_end(sweep: Sweep, planner: Planner) -> None:
+def test_all_jobs_are_planned_at_once_and_finished(sweep: Sweep, fake_plan: FakePlan) -> None:
     statuses = sweep("experiment=trial", "seed=1")
     names = ["nope,trial,1", "alibi,trial,1", "rope,100,trial,1", "rope,500000.0,trial,1"]
-    assert [len(jobs) for jobs in planner.calls] == [4]
+    assert [len(jobs) for jobs in fake_plan.calls] == [4]
     assert {name: status.state for name, status in statuses.items()} == dict.fromkeys(
         names, "finished"
     )
-    assert started(planner) == sorted(names)
+    assert started(fake_plan) == sorted(names)
 
 
 def test_rerunning_a_sweep_runs_what_is_missing_and_nothing_else(
-    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+    sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planner.behaviours = {"alibi": "fail", "rope": "killed"}
+    fake_plan.behaviours = {"alibi": "fail", "rope": "killed"}
     first = sweep("encoding=nope,alibi,rope")
     assert [status.state for status in first.values()] == ["finished", "failed", "interrupted"]
-    assert started(planner) == ["alibi", "nope", *["rope"] * MAX_STARTS]
-    (planner.runs["rope"].path / "behaviour.txt").write_text("finish")
+    assert started(fake_plan) == ["alibi", "nope", *["rope"] * MAX_STARTS]
+    (fake_plan.runs["rope"].path / "behaviour.txt").write_text("finish")
     capsys.readouterr()
     second = sweep("encoding=nope,alibi,rope")
     assert "2 runs, 1 already finished" in capsys.readouterr().err
     assert [status.state for status in second.values()] == ["finished", "failed", "finished"]
-    assert started(planner) == ["alibi", "nope", *["rope"] * (MAX_STARTS + 1)]
+    assert started(fake_plan) == ["alibi", "nope", *["rope"] * (MAX_STARTS + 1)]
 
 
-def test_failed_runs_are_rerun_with_retry(sweep: Sweep, planner: Planner) -> None:
-    planner.behaviours = {"alibi": "fail"}
+def test_failed_runs_are_rerun_with_retry(sweep: Sweep, fake_plan: FakePlan) -> None:
+    fake_plan.behaviours = {"alibi": "fail"}
     sweep("encoding=alibi")
-    (planner.runs["alibi"].path / "behaviour.txt").write_text("finish")
+    (fake_plan.runs["alibi"].path / "behaviour.txt").write_text("finish")
     assert sweep("encoding=alibi")["alibi"].state == "failed"
-    again = sweep("encoding=alibi", "retry=true")
-    assert [status.state for status in again.values()] == ["finished"]
+    retried = sweep("encoding=alibi", "retry=true")
+    assert [status.state for status in retried.values()] == ["finished"]
 
 
 def test_jobs_that_are_the_same_run_start_it_once(
-    sweep: Sweep, planner: Planner, planned: Callable[..., RunDirectory]
+    sweep: Sweep, fake_plan: FakePlan, fake_run: Callable[..., RunDirectory]
 ) -> None:
-    planner.runs = dict.fromkeys(["1", "2"], planned("same"))
+    fake_plan.runs = dict.fromkeys(["1", "2"], fake_run("same"))
     assert list(sweep("seed=1,2")) == ["same"]
-    assert started(planner) == ["same"]
+    assert started(fake_plan) == ["same"]
 
 
-def test_glob_includes_options_of_config_dirs(sweep: Sweep, planner: Planner) -> None:
+def test_glob_includes_options_of_config_dirs(sweep: Sweep, fake_plan: FakePlan) -> None:
     sweep("encoding=glob([m*,nop*])")
-    assert planner.calls == [[["encoding=mine"], ["encoding=nope"]]]
+    assert fake_plan.calls == [[["encoding=mine"], ["encoding=nope"]]]
 
 
-def test_the_launcher_takes_its_number_of_jobs(
-    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+def test_the_launcher_has_the_requested_number_of_jobs(
+    sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planner.behaviours = dict.fromkeys(["nope,2", "alibi,2"], "meet")
+    fake_plan.behaviours = dict.fromkeys(["nope,2", "alibi,2"], "meet")
     statuses = sweep("encoding=nope,alibi", "hydra.launcher.jobs=2")
     assert {status.state for status in statuses.values()} == {"finished"}
     sweep("hydra.launcher.jobs=0", code=2)
     assert "hydra.launcher.jobs=0" in capsys.readouterr().err
 
 
-def test_hydra_settings_without_effect_are_refused(
-    sweep: Sweep, planner: Planner, capsys: pytest.CaptureFixture[str]
+def test_hydra_settings_without_effect_are_an_error(
+    sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for override in ("hydra.run.dir=x", "hydra/sweeper=basic", "hydra.mode=MULTIRUN"):
         sweep(override, code=2)
         assert override.partition("=")[0] in capsys.readouterr().err
-    assert not planner.calls
+    assert not fake_plan.calls

@@ -1,18 +1,20 @@
+"""Signals that a launcher receives."""
+
 import os
 import signal
 
 from posenc.sweeps.job_process import received_signals
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
+def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminate = signal.getsignal(signal.SIGTERM)
     try:
-        with received_signals() as interrupts:
+        with received_signals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not interrupts
+            assert not signals
             os.kill(os.getpid(), signal.SIGTERM)
-            assert len(interrupts) == 1
+            assert len(signals) == 1
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is terminate
     finally:

@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere ends as one that never was: line for line, bit for bit."""
+"""A run that is interrupted anywhere has the results of an uninterrupted one, bit for bit."""
 
 import json
 import os
@@ -43,11 +43,14 @@ def finish(run: RunDirectory) -> RunDirectory:
     return run
 
 
-DROPOUT, PARTS = ("encoding=t5", "model.dropout=0.2"), ("encoding=alibi", "micro_batch_tokens=48")
-HALF = ("encoding.dropped_fraction=0.5",)
-DRAWN_THEN_DROPPED = (
+DROPOUT, MICRO_BATCHES = (
+    ("encoding=t5", "model.dropout=0.2"),
+    ("encoding=alibi", "micro_batch_tokens=48"),
+)
+DROP_AT_HALF = ("encoding.dropped_fraction=0.5",)
+DROPPED_RANDOMIZED = (
     "encoding=drope",
-    *HALF,
+    *DROP_AT_HALF,
     "encoding@encoding.inner=randomized",
     "encoding.inner.max_length=128",
 )
@@ -58,16 +61,16 @@ DRAWN_THEN_DROPPED = (
     [
         (signal.SIGKILL, DROPOUT),
         pytest.param(signal.SIGTERM, DROPOUT, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, PARTS, marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, PARTS, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, DRAWN_THEN_DROPPED, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, MICRO_BATCHES, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, MICRO_BATCHES, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, DROPPED_RANDOMIZED, marks=pytest.mark.slow),
     ],
 )
-def test_a_stopped_run_ends_as_an_undisturbed_one(
+def test_a_resumed_run_has_the_results_of_an_uninterrupted_one(
     small_run: SmallRun, tmp_path: Path, number: signal.Signals, overrides: tuple[str, ...]
 ) -> None:
-    """Killed twice, at whatever step it then is, with a checkpoint after almost every step."""
-    undisturbed = finish(small_run(*overrides, "name=undisturbed"))
+    """The run is stopped twice; it writes a checkpoint after almost every step."""
+    uninterrupted = finish(small_run(*overrides, "name=uninterrupted"))
     run = small_run(*overrides, "name=stopped", "checkpoint.every_seconds=0.01")
     for step in (7, 23):
         process = start(run)
@@ -78,43 +81,43 @@ def test_a_stopped_run_ends_as_an_undisturbed_one(
             assert code == INTERRUPTED
         assert run.status().state == "interrupted"
     finish(run)
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert sums(run) == sums(undisturbed)
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert sums(run) == sums(uninterrupted)
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
 
 
 @pytest.mark.slow
-def test_a_stopped_run_on_a_task_goes_on_with_the_same_examples(task_job: list[str]) -> None:
+def test_a_resumed_run_on_a_task_sees_the_same_examples(task_job: list[str]) -> None:
     def planned(*overrides: str) -> RunDirectory:
         return plan([[*task_job, *overrides]], [], "test", print)[0].run
 
-    undisturbed = finish(planned("micro_batch_tokens=48", "name=undisturbed"))
+    uninterrupted = finish(planned("micro_batch_tokens=48", "name=uninterrupted"))
     run = planned("micro_batch_tokens=48", "name=stopped", "checkpoint.every_seconds=0.01")
     process = start(run)
     wait_for_step(run, 15, process)
     process.kill()
     process.wait()
     finish(run)
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert sums(run) == sums(undisturbed)
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert sums(run) == sums(uninterrupted)
 
 
 @pytest.mark.slow
-def test_an_encoding_is_dropped_in_training_and_stays_so_for_evaluation(
+def test_an_encoding_that_is_dropped_in_training_stays_dropped_in_evaluation(
     small_run: SmallRun,
 ) -> None:
-    """Nothing differs from the inner encoding's run up to the drop at half of the 40 steps."""
-    plain = finish(small_run("encoding=alibi", "name=plain"))
-    run = finish(small_run("encoding=drope", "encoding@encoding.inner=alibi", *HALF))
-    losses = [[row["loss"] for row in r.metrics()] for r in (plain, run)]
+    """Up to the drop after 20 of 40 steps, the losses are those of the inner encoding."""
+    inner = finish(small_run("encoding=alibi", "name=inner"))
+    run = finish(small_run("encoding=drope", "encoding@encoding.inner=alibi", *DROP_AT_HALF))
+    losses = [[row["loss"] for row in r.metrics()] for r in (inner, run)]
     assert losses[0][:20] == losses[1][:20]
     assert all(a != b for a, b in zip(losses[0][20:], losses[1][20:], strict=True))
     [saved] = [c for c in list_checkpoints(run.checkpoints) if c.step == 40]
     assert bool(saved.weights()["encoding._extra_state"])
-    assert sums(plain) != sums(run)
+    assert sums(inner) != sums(run)
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(small_run: SmallRun) -> None:
+def test_a_run_killed_before_its_first_checkpoint_restarts(small_run: SmallRun) -> None:
     run = small_run("checkpoint.every_seconds=3600")
     process = start(run)
     wait_for_step(run, 5, process)
@@ -126,25 +129,25 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(small_run: SmallR
 
 
 @pytest.mark.slow
-def test_a_corrupt_checkpoint_gives_way_to_the_one_before(small_run: SmallRun) -> None:
-    undisturbed = finish(small_run("name=undisturbed"))
+def test_after_a_corrupt_checkpoint_the_previous_one_is_used(small_run: SmallRun) -> None:
+    uninterrupted = finish(small_run("name=uninterrupted"))
     run = small_run("name=damaged", "checkpoint.every_seconds=0.01")
     process = start(run)
     wait_for_step(run, 20, process)
     process.kill()
     process.wait()
-    newest, before = list_checkpoints(run.checkpoints)
+    newest, previous = list_checkpoints(run.checkpoints)
     with newest.path.open("r+b") as file:
         file.seek(newest.path.stat().st_size // 2)
         file.write(b"\0\1\2\3garbage")
     finish(run)
     assert f"checkpoint {newest.path.name} is corrupt" in run.log_file.read_text()
-    assert before.step < newest.step
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert sums(run) == sums(undisturbed)
+    assert previous.step < newest.step
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert sums(run) == sums(uninterrupted)
 
 
-def test_a_finished_run_lacks_only_what_is_newly_asked_for(small_run: SmallRun) -> None:
+def test_a_finished_run_is_only_evaluated_at_new_lengths(small_run: SmallRun) -> None:
     run = finish(small_run())
     checkpoint = list_checkpoints(run.checkpoints)[0]
     again = small_run("evaluation.factors=[1,4,8]")
@@ -156,21 +159,23 @@ def test_a_finished_run_lacks_only_what_is_newly_asked_for(small_run: SmallRun) 
     assert len(run.metrics()) == 40
 
 
-def test_one_run_has_one_process(small_run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_process_does_not_start_a_running_run(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = small_run("tokens=1e6")
     process = start(run)
     try:
         wait_for_step(run, 1, process)
-        before = json.loads(run.status_file.read_text())["started"]
+        started = json.loads(run.status_file.read_text())["started"]
         assert main([str(run.path)]) == BUSY
         assert "is being run by another process" in capsys.readouterr().out
-        assert json.loads(run.status_file.read_text())["started"] == before
+        assert json.loads(run.status_file.read_text())["started"] == started
     finally:
         process.terminate()
         assert process.wait() == INTERRUPTED
 
 
-def test_a_job_whose_launcher_dies_checkpoints_and_is_interrupted(small_run: SmallRun) -> None:
+def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -> None:
     run = small_run("tokens=1e6")
     launcher = subprocess.Popen(
         [
@@ -197,7 +202,7 @@ def test_a_job_whose_launcher_dies_checkpoints_and_is_interrupted(small_run: Sma
     assert list_checkpoints(run.checkpoints)[0].step == len(run.metrics())
 
 
-def test_an_exception_in_the_run_ends_in_its_status(small_run: SmallRun) -> None:
+def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     run = small_run("optimizer.learning_rate=1e30", "gradient_clip=null")
     process = start(run)
     assert process.wait() == 1
@@ -207,19 +212,19 @@ def test_an_exception_in_the_run_ends_in_its_status(small_run: SmallRun) -> None
     assert "\n" not in status.error
 
 
-def test_accumulated_micro_batches_make_the_steps_of_whole_batches(small_run: SmallRun) -> None:
-    whole, parts = small_run("name=whole"), small_run("name=parts", "micro_batch_tokens=48")
-    assert main([str(whole.path)]) == main([str(parts.path)]) == FINISHED
-    for a, b in zip(whole.metrics(), parts.metrics(), strict=True):
+def test_accumulated_micro_batches_equal_whole_batches(small_run: SmallRun) -> None:
+    whole, micro = small_run("name=whole"), small_run("name=micro", "micro_batch_tokens=48")
+    assert main([str(whole.path)]) == main([str(micro.path)]) == FINISHED
+    for a, b in zip(whole.metrics(), micro.metrics(), strict=True):
         assert a["step"] == b["step"] and a["learning_rate"] == b["learning_rate"]
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-4)
-    assert whole.rows()[0]["loss"] == pytest.approx(parts.rows()[0]["loss"], abs=1e-4)
+    assert whole.rows()[0]["loss"] == pytest.approx(micro.rows()[0]["loss"], abs=1e-4)
 
 
-def test_bf16_trains_and_is_evaluated(small_run: SmallRun) -> None:
-    exact, half = small_run(), small_run("precision=bf16")
-    assert exact.name != half.name
-    assert main([str(exact.path)]) == main([str(half.path)]) == FINISHED
-    for a, b in zip(exact.rows(), half.rows(), strict=True):
+def test_bf16_is_close_to_float32(small_run: SmallRun) -> None:
+    float32, bf16 = small_run(), small_run("precision=bf16")
+    assert float32.name != bf16.name
+    assert main([str(float32.path)]) == main([str(bf16.path)]) == FINISHED
+    for a, b in zip(float32.rows(), bf16.rows(), strict=True):
         assert a["loss"] != b["loss"]
         assert a["loss"] == pytest.approx(b["loss"], abs=0.1)

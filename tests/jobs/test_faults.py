@@ -1,4 +1,4 @@
-"""Faults, injected for real: what each leaves of its run, what it says, and how the run goes on."""
+"""Faults injected into runs: the error message, what is kept, and how the run resumes."""
 
 import logging
 import os
@@ -22,19 +22,19 @@ from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.training import checkpoint
 
 SmallRun = Callable[..., RunDirectory]
-GREEDY = '''
+FAULTY_ENCODINGS = '''
 import torch
 from posenc.encodings.nope import NoPE
 
-class Greedy(NoPE):
-    """No position at all; memory for `most` tokens at once."""
+class OutOfMemory(NoPE):
+    """Runs out of memory with more than `max_tokens` tokens at once."""
 
-    def __init__(self, geometry, *, most):
+    def __init__(self, geometry, *, max_tokens):
         super().__init__(geometry)
-        self.most = most
+        self.max_tokens = max_tokens
 
     def embed(self, x, pos):
-        if x.shape[0] * x.shape[1] > self.most:
+        if x.shape[0] * x.shape[1] > self.max_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         return x
 
@@ -52,17 +52,18 @@ class Broken(NoPE):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module of the user's own on the path, with encodings that fail."""
-    file = tmp_path / "own_faults.py"
-    file.write_text(GREEDY)
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module of the user on the path, with encodings that fail."""
+    file = tmp_path / "user_faults.py"
+    file.write_text(FAULTY_ENCODINGS)
     monkeypatch.syspath_prepend(tmp_path)
     yield file
-    sys.modules.pop("own_faults", None)
+    sys.modules.pop("user_faults", None)
 
 
-def greedy(most: int) -> list[str]:
-    return ["encoding=nope", "encoding._target_=own_faults.Greedy", f"+encoding.most={most}"]
+def out_of_memory(max_tokens: int) -> list[str]:
+    target = "encoding._target_=user_faults.OutOfMemory"
+    return ["encoding=nope", target, f"+encoding.max_tokens={max_tokens}"]
 
 
 def start(run: RunDirectory, *words: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -75,72 +76,78 @@ def sums(run: RunDirectory) -> list[tuple[int, float, int]]:
     return [(row["length"], row["sum"], row["count"]) for row in run.rows()]
 
 
-def test_out_of_memory_in_training_names_the_batch_and_the_remedy_works(
-    small_run: SmallRun, own: Path
+def test_out_of_memory_in_training_names_the_batch_and_a_remedy_that_works(
+    small_run: SmallRun, user_module: Path
 ) -> None:
-    run = small_run(*greedy(100))
-    assert job([str(run.path), "--module", "own_faults"]) == FAILED
+    run = small_run(*out_of_memory(100))
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
     error = run.status().error
     assert error is not None and "192 tokens at once (8 x train_length=24)" in error
     assert "micro_batch_tokens=96 retry=true" in error and "2.00 GiB" in error
-    again = small_run(*greedy(100), "micro_batch_tokens=96")
-    assert again.path == run.path
-    assert job([str(run.path), "--module", "own_faults"]) == FAILED
+    smaller = small_run(*out_of_memory(100), "micro_batch_tokens=96")
+    assert smaller.path == run.path
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
     assert "evaluation.batch_tokens=" in str(run.status().error)
-    small_run(*greedy(100), "micro_batch_tokens=96", "evaluation.batch_tokens=96")
-    assert job([str(run.path), "--module", "own_faults"]) == FINISHED
+    small_run(*out_of_memory(100), "micro_batch_tokens=96", "evaluation.batch_tokens=96")
+    assert job([str(run.path), "--module", "user_faults"]) == FINISHED
 
 
-def test_out_of_memory_in_evaluation_halves_the_batch_and_goes_on(
-    small_run: SmallRun, own: Path, caplog: pytest.LogCaptureFixture
+def test_out_of_memory_in_evaluation_halves_the_batch_and_continues(
+    small_run: SmallRun, user_module: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Validation, which is measured in the same batches, is off."""
+    """Validation is off, because it uses the same batches."""
     overrides = ["validation.every_tokens=null", "evaluation.batch_tokens=1000"]
-    run = small_run(*greedy(200), *overrides)
+    run = small_run(*out_of_memory(200), *overrides)
     with caplog.at_level(logging.WARNING):
-        assert job([str(run.path), "--module", "own_faults"]) == FINISHED
+        assert job([str(run.path), "--module", "user_faults"]) == FINISHED
     assert "out of memory with evaluation.batch_tokens=984; continuing with 480" in caplog.text
-    roomy = small_run(*greedy(5000), *overrides)
-    assert job([str(roomy.path), "--module", "own_faults"]) == FINISHED
-    for small, large in zip(run.rows(), roomy.rows(), strict=True):
+    larger = small_run(*out_of_memory(5000), *overrides)
+    assert job([str(larger.path), "--module", "user_faults"]) == FINISHED
+    for small, large in zip(run.rows(), larger.rows(), strict=True):
         assert small["tokens_hash"] == large["tokens_hash"]
         assert small["sum"] == pytest.approx(large["sum"], rel=1e-6)
 
 
-def test_a_window_that_does_not_fit_is_named(small_run: SmallRun, own: Path) -> None:
-    run = small_run(*greedy(192), "validation.every_tokens=null", "evaluation.factors=[1,16]")
-    assert job([str(run.path), "--module", "own_faults"]) == FAILED
+def test_a_window_that_exceeds_memory_is_named(small_run: SmallRun, user_module: Path) -> None:
+    run = small_run(
+        *out_of_memory(192), "validation.every_tokens=null", "evaluation.factors=[1,16]"
+    )
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
     assert "out of memory with one window of 384 tokens" in str(run.status().error)
     assert {row["length"] for row in run.rows()} == {24}
 
 
-def test_an_exception_inside_an_encoding_is_told_with_its_line(
-    small_run: SmallRun, own: Path
+def test_an_exception_in_an_encoding_is_reported_with_its_file_and_line(
+    small_run: SmallRun, user_module: Path
 ) -> None:
-    run = small_run("encoding=nope", "encoding._target_=own_faults.Broken")
-    run.lock_file.write_text("4194304\n")  # stale: its writer is gone
-    assert job([str(run.path), "--module", "own_faults"]) == FAILED
-    line = GREEDY.splitlines().index("        return x * (1 // len([]))") + 1
+    run = small_run("encoding=nope", "encoding._target_=user_faults.Broken")
+    run.lock_file.write_text("4194304\n")  # a stale lock of a process that has ended
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
+    line = FAULTY_ENCODINGS.splitlines().index("        return x * (1 // len([]))") + 1
     error = run.status().error
-    assert error is not None and f"(own_faults.py, line {line}, embed)" in error
+    assert error is not None and f"(user_faults.py, line {line}, embed)" in error
 
 
-def test_an_encoding_edited_since_it_was_planned_is_refused(small_run: SmallRun, own: Path) -> None:
-    run = small_run(*greedy(5000))
-    own.write_text(GREEDY.replace("return x\n", "return 2 * x\n"))
-    process = start(run, "--module", "own_faults", PYTHONPATH=f"{own.parent}:{PACKAGE.parent}")
+def test_an_encoding_that_was_edited_after_planning_is_an_error(
+    small_run: SmallRun, user_module: Path
+) -> None:
+    run = small_run(*out_of_memory(5000))
+    user_module.write_text(FAULTY_ENCODINGS.replace("return x\n", "return 2 * x\n"))
+    process = start(
+        run, "--module", "user_faults", PYTHONPATH=f"{user_module.parent}:{PACKAGE.parent}"
+    )
     assert process.wait() == FAILED
     assert "was edited since" in str(run.status().error)
     assert not run.metrics_file.exists()
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_state(
-    small_run: SmallRun, own: Path
+def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(
+    small_run: SmallRun, user_module: Path
 ) -> None:
-    """From the 21st of 40 steps on; that the weights of step 20 are good was never seen."""
-    diverging = ["encoding=nope", "encoding._target_=own_faults.Diverging"]
+    """The loss is NaN from step 21 on, so the weights after step 20 are not known to be good."""
+    diverging = ["encoding=nope", "encoding._target_=user_faults.Diverging"]
     run = small_run(*diverging, "checkpoint.every_seconds=1e-6")
-    assert job([str(run.path), "--module", "own_faults"]) == FAILED
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
     error = run.status().error
     assert error is not None and "the loss is not a number at step 21 (nan)" in error
     assert "the checkpoint of step 19 is kept" in error
@@ -151,45 +158,45 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_state(
     assert [row["step"] for row in run.metrics()] == list(range(1, 21))
 
 
-def test_a_job_whose_launcher_is_gone_before_it_looks_does_nothing(small_run: SmallRun) -> None:
+def test_a_job_whose_launcher_died_before_it_started_does_nothing(small_run: SmallRun) -> None:
     run = small_run()
     assert job([str(run.path), "--launcher", "4194304"]) == INTERRUPTED
     assert run.status().state == "pending"
     assert not run.metrics_file.exists()
 
 
-JUMPING = """
+JUMPING_CLOCK = """
 import random, time
-truth, draw = time.time, random.Random(3)
-time.time = lambda: truth() + draw.choice((-86400.0, 0.0, 86400.0))
+true_time, draw = time.time, random.Random(3)
+time.time = lambda: true_time() + draw.choice((-86400.0, 0.0, 86400.0))
 """
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_changes_nothing(small_job: list[str], tmp_path: Path) -> None:
-    assert posenc(["train", *small_job, "name=undisturbed"]) == 0
-    (undisturbed,) = list_runs(tmp_path / "outputs" / "undisturbed")
-    (tmp_path / "sitecustomize.py").write_text(JUMPING)
-    done = subprocess.run(
+def test_a_clock_that_jumps_changes_no_results(small_job: list[str], tmp_path: Path) -> None:
+    assert posenc(["train", *small_job, "name=uninterrupted"]) == 0
+    (uninterrupted,) = list_runs(tmp_path / "outputs" / "uninterrupted")
+    (tmp_path / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    result = subprocess.run(
         [sys.executable, "-m", "posenc", "train", *small_job, "name=jumping", "logger=wandb"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}"},
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    assert "finished in 0:" in done.stderr
-    run = RunDirectory(undisturbed.path.parents[1] / "jumping" / undisturbed.name)
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert sums(run) == sums(undisturbed)
+    assert result.returncode == 0, result.stderr
+    assert "finished in 0:" in result.stderr
+    run = RunDirectory(uninterrupted.path.parents[1] / "jumping" / uninterrupted.name)
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert sums(run) == sums(uninterrupted)
     assert posenc(["status", f"outputs_dir={run.path.parents[1]}", "name=jumping"]) == 0
 
 
 @pytest.mark.slow
-def test_code_edited_while_a_sweep_runs_reaches_none_of_its_jobs(
+def test_code_edited_during_a_sweep_does_not_affect_its_jobs(
     small_run: SmallRun, tmp_path: Path
 ) -> None:
-    """The launcher's package breaks as soon as the first of two runs has begun."""
+    """The package that the launcher imported is broken once the first of two runs has started."""
     runs = [small_run(f"seed={seed}", "tokens=19200") for seed in (1, 2)]
     package = tmp_path / "package"
     shutil.copytree(PACKAGE, package / "posenc")
@@ -215,21 +222,21 @@ def test_code_edited_while_a_sweep_runs_reaches_none_of_its_jobs(
     assert len({run.status().resolved["code"] for run in runs}) == 1
 
 
-class Evil:
+class Malicious:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("touch code_was_run",)
 
 
-def test_a_checkpoint_of_others_runs_no_code(
+def test_a_malicious_checkpoint_runs_no_code(
     small_run: SmallRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its name is right, its digest is right, its content is a pickle that calls os.system."""
+    """Its name and digest are valid, its content is a pickle that calls os.system."""
     monkeypatch.chdir(tmp_path)
     run = small_run()
-    payload = {"state_dict": {"model.x": Evil()}, "global_step": 7}
+    payload = {"state_dict": {"model.x": Malicious()}, "global_step": 7}
     checkpoint.save_checkpoint(run.checkpoints, 7, lambda path: torch.save(payload, path))
     assert job([str(run.path)]) == FAILED
     assert "is not a checkpoint of this run" in str(run.status().error)
@@ -237,6 +244,6 @@ def test_a_checkpoint_of_others_runs_no_code(
         path.unlink()
     checkpoint.save_checkpoint(run.checkpoints, 40, lambda path: torch.save(payload, path))
     assert posenc(["evaluate", f"run={run.path}"]) == 1
-    told = capsys.readouterr().err
-    assert "is not a checkpoint of this run" in told and "Traceback" not in told
+    message = capsys.readouterr().err
+    assert "is not a checkpoint of this run" in message and "Traceback" not in message
     assert not (tmp_path / "code_was_run").exists()

@@ -1,4 +1,4 @@
-"""What lies on disk is data: it is checked before it is believed, and runs no code."""
+"""Files of a run are data: they are validated, and nothing in them is executed."""
 
 import sys
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from posenc.jobs.run_job import FAILED
 from posenc.runs.run_directory import RunDirectory
 
 SmallRun = Callable[..., RunDirectory]
-Told = Callable[..., str]
-EVIL = {"_target_": "evil.go"}
+EvaluationError = Callable[..., str]
+MALICIOUS = {"_target_": "malicious.run"}
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def finished(small_run: SmallRun) -> RunDirectory:
 
 
 @pytest.fixture
-def evaluated(capsys: pytest.CaptureFixture[str]) -> Told:
-    """Runs `posenc evaluate` on a run; gives what it said when it refused."""
+def evaluation_error(capsys: pytest.CaptureFixture[str]) -> EvaluationError:
+    """Runs `posenc evaluate`, which must fail, and returns its error message."""
 
     def evaluate(run: RunDirectory, *words: str) -> str:
         assert main(["evaluate", f"run={run.path}", *words]) in (1, 2)
@@ -39,38 +39,41 @@ def evaluated(capsys: pytest.CaptureFixture[str]) -> Told:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("encoding._target_", "evil.go"),
-        ("encoding.spectrum._target_", "evil.go"),
-        ("encoding._args_", [EVIL]),
-        ("encoding.spectrum._args_", [EVIL]),
-        ("encoding.layout", EVIL),
-        ("logger", {"_target_": "posenc.tracking.tracker.NullTracker", "_args_": [EVIL]}),
-        ("logger", {"_target_": "posenc.tracking.wandb_tracker.WandbTracker", "tags": ["a", EVIL]}),
-        ("model.width", {"a": [EVIL]}),
+        ("encoding._target_", "malicious.run"),
+        ("encoding.spectrum._target_", "malicious.run"),
+        ("encoding._args_", [MALICIOUS]),
+        ("encoding.spectrum._args_", [MALICIOUS]),
+        ("encoding.layout", MALICIOUS),
+        ("logger", {"_target_": "posenc.tracking.tracker.NullTracker", "_args_": [MALICIOUS]}),
+        (
+            "logger",
+            {"_target_": "posenc.tracking.wandb_tracker.WandbTracker", "tags": ["a", MALICIOUS]},
+        ),
+        ("model.width", {"a": [MALICIOUS]}),
         ("data._target_", "os.system"),
     ],
 )
-def test_a_config_of_others_runs_no_code(
+def test_a_malicious_config_runs_no_code(
     finished: RunDirectory,
-    evaluated: Told,
+    evaluation_error: EvaluationError,
     key: str,
     value: object,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')\n")
+    (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
     monkeypatch.chdir(tmp_path)
     config = OmegaConf.load(finished.config_file)
     OmegaConf.update(config, key, value, merge=False)
     finished.config_file.write_text(OmegaConf.to_yaml(config))
     before = finished.evaluation_file.read_text()
-    message = evaluated(finished)
+    message = evaluation_error(finished)
     assert "outside posenc" in message or "_args_ is not supported" in message
-    assert "evil" not in sys.modules
+    assert "malicious" not in sys.modules
     assert finished.evaluation_file.read_text() == before
 
 
-def test_a_job_and_a_plan_import_nothing_that_a_config_of_others_names(
+def test_a_malicious_config_is_imported_neither_by_a_job_nor_by_a_plan(
     small_run: SmallRun,
     small_job: list[str],
     tmp_path: Path,
@@ -78,46 +81,48 @@ def test_a_job_and_a_plan_import_nothing_that_a_config_of_others_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = small_run()
-    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')\n")
+    (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
     monkeypatch.syspath_prepend(tmp_path)
     config = OmegaConf.load(run.config_file)
-    config.encoding = EVIL
+    config.encoding = MALICIOUS
     run.config_file.write_text(OmegaConf.to_yaml(config))
     assert job([str(run.path)]) == FAILED
     assert "outside posenc" in str(run.status().error)
     assert main(["train", *small_job]) == 2
     assert "outside posenc" in capsys.readouterr().err
-    assert "evil" not in sys.modules
+    assert "malicious" not in sys.modules
 
 
-def test_an_unfinished_run_is_not_evaluated_as_if_it_were(
-    small_run: SmallRun, evaluated: Told
+def test_an_unfinished_run_cannot_be_evaluated(
+    small_run: SmallRun, evaluation_error: EvaluationError
 ) -> None:
     run = small_run()
-    assert "step 0 of 40" in evaluated(run)
+    assert "step 0 of 40" in evaluation_error(run)
     assert run.rows() == []
 
 
-def test_another_corpus_does_not_pass_for_the_runs_own(
-    finished: RunDirectory, evaluated: Told, tmp_path: Path
+def test_a_corpus_that_has_changed_since_training_is_an_error(
+    finished: RunDirectory, evaluation_error: EvaluationError, tmp_path: Path
 ) -> None:
     config = OmegaConf.load(finished.config_file)
     shorter = tmp_path / "shorter.txt"
     shorter.write_text(Path(config.data.train).read_text()[:5000])
     config.data.train = str(shorter)
     finished.config_file.write_text(OmegaConf.to_yaml(config))
-    assert "has changed since the run was trained" in evaluated(finished)
+    assert "has changed since the run was trained" in evaluation_error(finished)
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "- a\n- b\n", "encoding: 3\n"])
-def test_a_damaged_config_is_named(finished: RunDirectory, evaluated: Told, text: str) -> None:
+def test_a_damaged_config_is_named(
+    finished: RunDirectory, evaluation_error: EvaluationError, text: str
+) -> None:
     finished.config_file.write_text(text)
-    message = evaluated(finished)
+    message = evaluation_error(finished)
     assert "config.yaml" in message and "Traceback" not in message
 
 
 @pytest.mark.parametrize(("file", "command"), [("status.json", "status"), ("plan.json", "report")])
-def test_a_damaged_record_is_named(
+def test_a_damaged_json_file_is_named(
     finished: RunDirectory,
     capsys: pytest.CaptureFixture[str],
     file: str,

@@ -1,4 +1,4 @@
-"""A disk that fills up for real: what a run and a command say, and how they go on."""
+"""A full disk: the error messages of runs and commands, and how a run resumes."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all the space that is left."""
+    """Write a file that takes all the space that is left; returns it."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
@@ -42,19 +42,19 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def command(job: list[str], *words: str) -> subprocess.CompletedProcess[str]:
-    typed = [sys.executable, "-m", "posenc", "train", *job, *words]
+def train(job: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "posenc", "train", *job, *words]
     return subprocess.run(
-        typed, capture_output=True, text=True, env=os.environ | {"COLUMNS": "500"}
+        command, capture_output=True, text=True, env=os.environ | {"COLUMNS": "500"}
     )
 
 
-def test_it_interrupts_a_run_that_goes_on_once_there_is_space(
+def test_a_full_disk_interrupts_a_run_which_resumes_once_there_is_space(
     small_run: Callable[..., RunDirectory], small_job: list[str], small_disk: Path
 ) -> None:
     longer = ["tokens=76800", "validation.every_tokens=19200"]
-    undisturbed = small_run(*longer, "name=undisturbed")
-    assert job([str(undisturbed.path)]) == FINISHED
+    uninterrupted = small_run(*longer, "name=uninterrupted")
+    assert job([str(uninterrupted.path)]) == FINISHED
     words = [*longer, f"outputs_dir={small_disk}/o", "checkpoint.every_seconds=0.05"]
     run = small_run(*words)
     freeze_code(run.path.parent)
@@ -69,22 +69,22 @@ def test_it_interrupts_a_run_that_goes_on_once_there_is_space(
     assert process.wait() in (DISK_FULL, INTERRUPTED)
     assert run.status().state == "interrupted"
     assert not list(run.checkpoints.glob("writing-*"))
-    again = command(small_job, *words)
-    assert again.returncode == 1 and "Traceback" not in again.stderr
-    assert DISK_FULL_MESSAGE in again.stderr
+    second = train(small_job, *words)
+    assert second.returncode == 1 and "Traceback" not in second.stderr
+    assert DISK_FULL_MESSAGE in second.stderr
     filler.unlink()
-    assert command(small_job, *words).returncode == 0
-    assert run.metrics_file.read_text() == undisturbed.metrics_file.read_text()
-    assert [row["sum"] for row in run.rows()] == [row["sum"] for row in undisturbed.rows()]
+    assert train(small_job, *words).returncode == 0
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert [row["sum"] for row in run.rows()] == [row["sum"] for row in uninterrupted.rows()]
 
 
-def test_a_sweep_that_cannot_even_be_planned_says_so_in_one_line(
+def test_a_sweep_that_cannot_be_planned_on_a_full_disk_gets_one_message(
     small_job: list[str], small_disk: Path
 ) -> None:
     fill(small_disk)
-    said = command(small_job, f"outputs_dir={small_disk}/o")
-    assert said.returncode == 1
+    result = train(small_job, f"outputs_dir={small_disk}/o")
+    assert result.returncode == 1
     assert (
-        said.stderr.endswith(f"posenc train: {DISK_FULL_MESSAGE}\n")
-        and "Traceback" not in said.stderr
+        result.stderr.endswith(f"posenc train: {DISK_FULL_MESSAGE}\n")
+        and "Traceback" not in result.stderr
     )

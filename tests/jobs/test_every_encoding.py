@@ -1,4 +1,4 @@
-"""Every encoding and spectrum trains for 20 steps and is measured at 4L, without a warning."""
+"""Every encoding and spectrum trains for 20 steps and is evaluated at 4L, without a warning."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice[-1].split("=")[-1])
-def test_it_trains_and_is_measured_past_its_training_length(
+def test_an_encoding_trains_and_is_evaluated_beyond_its_training_length(
     small_run: SmallRun, choice: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     overrides = [*choice, "model.layers=4", "tokens=3840"]

@@ -1,3 +1,5 @@
+"""Grids of an experiment, its sizes and the command line: which jobs they make."""
+
 from typing import Any
 
 import pytest
@@ -17,13 +19,13 @@ def as_dicts(jobs: list[list[str]]) -> list[dict[str, str]]:
     return [dict(text.split("=", 1) for text in job) for job in jobs]  # type: ignore[misc]
 
 
-def test_nothing_swept_is_one_job_with_the_command_line_as_it_was() -> None:
+def test_without_a_sweep_there_is_one_job_with_the_overrides_unchanged() -> None:
     line = ["encoding=alibi", "+new='a, b'", "~old", "evaluation.lengths=[64,128]", "x.y=1e-3"]
     assert expand(None, line) == [line]
     assert expand([], []) == [[]]
 
 
-def test_commas_multiply() -> None:
+def test_commas_make_a_product() -> None:
     assert expand(None, ["seed=1,2", "encoding=rope,alibi"]) == [
         ["seed=1", "encoding=rope"],
         ["seed=1", "encoding=alibi"],
@@ -46,32 +48,32 @@ def test_commas_multiply() -> None:
         ("k=1.0,1,1e0", ["1.0"]),
     ],
 )
-def test_what_sweeps_and_what_does_not(override: str, values: list[str]) -> None:
+def test_the_values_of_a_sweep_override(override: str, values: list[str]) -> None:
     assert expand(None, [override]) == [[f"k={value}"] for value in values]
 
 
-def test_a_prefix_stays() -> None:
+def test_the_prefix_of_an_override_is_kept() -> None:
     assert expand(None, ["+k=1,2"]) == [["+k=1"], ["+k=2"]]
 
 
-def test_the_later_of_two_wins() -> None:
+def test_the_last_override_of_a_key_counts() -> None:
     assert expand(None, ["seed=1,2", "seed=3"]) == [["seed=3"]]
 
 
-def test_glob_takes_the_options_that_match() -> None:
-    there = {"encoding": ["alibi", "nope", "rope"]}
-    jobs = expand(None, ["encoding=glob(*o*)"], lambda group: there.get(group, []))
+def test_glob_selects_the_options_that_match() -> None:
+    options = {"encoding": ["alibi", "nope", "rope"]}
+    jobs = expand(None, ["encoding=glob(*o*)"], lambda group: options.get(group, []))
     assert jobs == [["encoding=nope"], ["encoding=rope"]]
 
 
 @pytest.mark.parametrize("override", ["encoding=glob(z*)", "seed=glob(*)", "x=interval(0,1)", "x"])
-def test_sweeps_without_values_are_refused(override: str) -> None:
-    there = {"encoding": ["alibi", "nope", "rope"]}
+def test_a_sweep_without_values_is_an_error(override: str) -> None:
+    options = {"encoding": ["alibi", "nope", "rope"]}
     with pytest.raises(ConfigError, match=r"encoding=glob|seed=glob|interval|key=value"):
-        expand(None, [override], lambda group: there.get(group, []))
+        expand(None, [override], lambda group: options.get(group, []))
 
 
-def test_grids_are_united_in_order() -> None:
+def test_the_jobs_are_the_union_of_the_grids_in_order() -> None:
     assert expand(GRIDS, []) == [
         ["encoding=nope", "train_length=512"],
         ["encoding=nope", "train_length=1024"],
@@ -89,7 +91,7 @@ def test_the_command_line_multiplies_the_grids() -> None:
     assert jobs[:2] == [[*expand(GRIDS, [])[0], "seed=1"], [*expand(GRIDS, [])[0], "seed=2"]]
 
 
-def test_a_value_of_some_grids_keeps_those() -> None:
+def test_a_value_that_some_grids_have_keeps_only_those_grids() -> None:
     assert as_dicts(expand(GRIDS, ["encoding=alibi"])) == [
         {"encoding": "alibi", "train_length": "512"},
         {"encoding": "alibi", "train_length": "1024"},
@@ -100,13 +102,13 @@ def test_a_value_of_some_grids_keeps_those() -> None:
     }
 
 
-def test_a_value_of_no_grid_replaces_the_axis_in_all() -> None:
+def test_a_value_that_no_grid_has_replaces_the_values_in_all() -> None:
     jobs = as_dicts(expand(GRIDS, ["train_length=128"]))
     assert len(jobs) == 5
     assert {job["train_length"] for job in jobs} == {"128"}
 
 
-def test_known_and_new_values_together() -> None:
+def test_known_and_new_values_can_be_combined() -> None:
     jobs = as_dicts(expand([BASELINES], ["train_length=1024,128"]))
     assert {(job["encoding"], job["train_length"]) for job in jobs} == {
         ("nope", "1024"),
@@ -116,49 +118,49 @@ def test_known_and_new_values_together() -> None:
     }
 
 
-def test_a_new_component_joins_the_grid_that_varies_nothing_inside() -> None:
+def test_a_new_component_joins_the_grid_that_varies_no_parameter_of_it() -> None:
     jobs = as_dicts(expand(GRIDS, ["encoding=t5,rope"]))
     assert [job["encoding"] for job in jobs] == ["t5", "t5", "rope", "rope", "rope"]
     assert all(("encoding.spectrum.base" in job) == (job["encoding"] == "rope") for job in jobs)
 
 
-def test_a_new_component_replaces_where_all_vary_inside() -> None:
+def test_a_new_component_replaces_the_old_one_if_every_grid_varies_its_parameters() -> None:
     jobs = as_dicts(expand([BASES], ["encoding=sinusoidal"]))
     assert len(jobs) == 3
     assert {job["encoding"] for job in jobs} == {"sinusoidal"}
 
 
-def test_a_key_inside_a_component_keeps_the_grids_that_vary_it() -> None:
+def test_a_parameter_of_a_component_keeps_only_the_grids_that_vary_it() -> None:
     assert as_dicts(expand(GRIDS, ["encoding.spectrum.base=500000,7"])) == [
         {"encoding": "rope", "train_length": "512", "encoding.spectrum.base": "500000"},
         {"encoding": "rope", "train_length": "512", "encoding.spectrum.base": "7"},
     ]
 
 
-def test_a_key_that_no_grid_varies_goes_to_all() -> None:
+def test_a_key_that_no_grid_varies_is_added_to_all() -> None:
     jobs = expand(GRIDS, ["encoding.layout=interleaved"])
     assert len(jobs) == 7
     assert all(job[-1] == "encoding.layout=interleaved" for job in jobs)
 
 
-def test_a_deletion_takes_the_axis_away() -> None:
+def test_a_deletion_removes_the_key_from_a_grid() -> None:
     assert expand([BASELINES], ["~encoding"]) == [
         ["train_length=512", "~encoding"],
         ["train_length=1024", "~encoding"],
     ]
 
 
-def test_jobs_that_are_the_same_are_kept_once() -> None:
+def test_duplicate_jobs_are_kept_once() -> None:
     grids = [{"a": [1, 2], "b": 5e5}, {"b": 500000, "a": [2.0, 3]}]
     assert expand(grids, []) == [["a=1", "b=500000.0"], ["a=2", "b=500000.0"], ["b=500000", "a=3"]]
 
 
-def test_a_number_and_its_text_are_two_things() -> None:
+def test_a_number_differs_from_its_text() -> None:
     assert expand([{"a": [1, "1", True]}], []) == [["a=1"], ["a='1'"], ["a=true"]]
 
 
 @given(st.sampled_from(["nope", "alibi", "rope", "t5"]), st.sampled_from([512, 1024, 128]))
-def test_every_job_carries_what_the_command_line_says(encoding: str, length: int) -> None:
+def test_every_job_has_the_overrides_of_the_command_line(encoding: str, length: int) -> None:
     line = [f"encoding={encoding}", f"train_length={length}"]
     jobs = expand(GRIDS, line)
     assert jobs and all(set(line) <= set(job) for job in jobs)
@@ -173,7 +175,7 @@ def test_every_job_carries_what_the_command_line_says(encoding: str, length: int
         ([{"encoding": [{"base": 3}]}], r"grids\[0\]\.encoding: \{'base': 3\} must be a number"),
     ],
 )
-def test_what_is_no_grid_is_refused(grids: Any, message: str) -> None:
+def test_an_invalid_grid_is_an_error(grids: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         expand(grids, [])
 
@@ -190,7 +192,7 @@ SIZED = OmegaConf.create(
 )
 
 
-def test_a_size_comes_between_grids_and_command_line() -> None:
+def test_a_size_overrides_the_grids() -> None:
     jobs = expand_config(SIZED, ["seed=1,2"])
     assert len(jobs) == 2 * 2 * 2
     assert jobs[0] == [
@@ -202,30 +204,30 @@ def test_a_size_comes_between_grids_and_command_line() -> None:
     ]
 
 
-def test_the_command_line_replaces_what_the_size_says() -> None:
+def test_the_command_line_overrides_the_size() -> None:
     jobs = as_dicts(expand_config(SIZED, ["train_length=1024", "tokens=5"]))
     assert {(job["train_length"], job["tokens"]) for job in jobs} == {("1024", "5")}
 
 
-def test_another_way_to_give_lengths_replaces_the_size_s() -> None:
+def test_another_length_key_replaces_that_of_the_size() -> None:
     jobs = as_dicts(expand_config(SIZED, ["evaluation.lengths=[64]"]))
     assert all("evaluation.extra" not in job for job in jobs)
     assert {job["evaluation.lengths"] for job in jobs} == {"[64]"}
 
 
-def test_a_size_that_the_experiment_lacks_is_refused() -> None:
+def test_a_size_that_the_experiment_lacks_is_an_error() -> None:
     with pytest.raises(ConfigError, match="size=gpu_hour"):
         expand_config(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
 
 
-def test_without_sizes_there_is_only_the_default() -> None:
+def test_an_experiment_without_sizes_has_the_default_size_only() -> None:
     config = OmegaConf.create({"size": "laptop", "sizes": None, "grids": None})
     assert expand_config(config, ["seed=1"]) == [["seed=1"]]
     with pytest.raises(ConfigError, match="size=paper"):
         expand_config(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
 
 
-def test_interpolations_in_grids_are_left_to_each_job() -> None:
+def test_interpolations_in_grids_are_resolved_by_each_job() -> None:
     config = OmegaConf.create(
         {"size": "laptop", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
     )

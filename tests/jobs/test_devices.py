@@ -1,4 +1,4 @@
-"""A run on two devices is the run on one: its losses, its rows, its order of data, its record."""
+"""A run on two devices has the losses, evaluation and data order of the run on one device."""
 
 import os
 import signal
@@ -23,8 +23,9 @@ SmallRun = Callable[..., RunDirectory]
 JOB = [sys.executable, "-m", "posenc.jobs.job"]
 
 
-def start(run: RunDirectory, *before: str) -> subprocess.Popen[bytes]:
-    command = [*before, *JOB[1:]] if before else JOB
+def start(run: RunDirectory, *torchrun: str) -> subprocess.Popen[bytes]:
+    """Start the run's job, with `torchrun` as its launcher if that is given."""
+    command = [*torchrun, *JOB[1:]] if torchrun else JOB
     with run.log_file.open("ab") as log:
         return subprocess.Popen([*command, str(run.path)], stdout=log, stderr=log)
 
@@ -35,7 +36,7 @@ def finish(run: RunDirectory) -> RunDirectory:
 
 
 def rank_of(parent: int, rank: int) -> int:
-    """The process id of a rank that `parent` started."""
+    """Return the process id of a rank that `parent` started."""
     for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         if f"\0RANK={rank}\0" in Path(f"/proc/{child}/environ").read_text():
             return int(child)
@@ -48,19 +49,19 @@ def wait_for_step(run: RunDirectory, step: int, process: subprocess.Popen[bytes]
         time.sleep(0.005)
 
 
-def assert_equal_runs(run: RunDirectory, one: RunDirectory) -> None:
+def assert_same_results(run: RunDirectory, expected: RunDirectory) -> None:
     assert [row["step"] for row in run.metrics()] == list(range(1, 41))
-    for mine, other in zip(run.metrics(), one.metrics(), strict=True):
-        assert mine == pytest.approx(other, abs=1e-5)
-    for mine, other in zip(run.rows(), one.rows(), strict=True):
-        assert mine["count"] == other["count"]
-        assert mine["tokens_hash"] == other["tokens_hash"]
-        assert mine["loss"] == pytest.approx(other["loss"], abs=1e-5)
-        assert mine["perplexity"] == pytest.approx(other["perplexity"], rel=1e-5)
+    for row, other in zip(run.metrics(), expected.metrics(), strict=True):
+        assert row == pytest.approx(other, abs=1e-5)
+    for row, other in zip(run.rows(), expected.rows(), strict=True):
+        assert row["count"] == other["count"]
+        assert row["tokens_hash"] == other["tokens_hash"]
+        assert row["loss"] == pytest.approx(other["loss"], abs=1e-5)
+        assert row["perplexity"] == pytest.approx(other["perplexity"], rel=1e-5)
 
 
-class Numbered:
-    """Batches of one token a sequence, the numbers of the sequences."""
+class NumberedSequences:
+    """Batches of sequences of one token, which is the number of the sequence."""
 
     def batch(self, step: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         numbers = torch.arange(step * size, (step + 1) * size)[:, None]
@@ -70,34 +71,34 @@ class Numbered:
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_a_step_has_the_same_sequences_on_any_number_of_devices(devices: int) -> None:
     steps = TrainingSteps(total=3, sequences=8, micro_sequences=2, devices=devices)
-    dealt = [list(MicroBatches(Numbered(), steps, 1, rank)) for rank in range(devices)]
-    assert {len(mine) for mine in dealt} == {2 * steps.accumulate}
-    in_turn = [micro for together in zip(*dealt, strict=True) for micro in together]
-    assert torch.cat([inputs for inputs, *_ in in_turn]).flatten().tolist() == list(range(8, 24))
-    assert {scored for *_, scored in in_turn} == {2.0}
+    sharded = [list(MicroBatches(NumberedSequences(), steps, 1, rank)) for rank in range(devices)]
+    assert {len(batches) for batches in sharded} == {2 * steps.accumulate}
+    in_order = [micro for batches in zip(*sharded, strict=True) for micro in batches]
+    assert torch.cat([inputs for inputs, *_ in in_order]).flatten().tolist() == list(range(8, 24))
+    assert {scored for *_, scored in in_order} == {2.0}
 
 
-def test_the_number_of_devices_names_no_run(small_run: SmallRun) -> None:
+def test_the_number_of_devices_does_not_change_the_name_of_a_run(small_run: SmallRun) -> None:
     one, two = small_run(), small_run("devices=2", "trainer.strategy=fsdp", "name=two")
     assert one.name == two.name
 
 
-def test_devices_have_to_divide_a_step(small_run: SmallRun) -> None:
+def test_the_number_of_devices_must_divide_a_step(small_run: SmallRun) -> None:
     with pytest.raises(ConfigError, match="micro_batch_tokens=48 does not divide the 72"):
         small_run("devices=2", "batch_tokens=144", "micro_batch_tokens=48")
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[str]:
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield str(held.getsockname()[1])
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        yield str(bound.getsockname()[1])
 
 
 DROPOUT = ("model.dropout=0.2", "micro_batch_tokens=96")
-HALF_DROPPED = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped_fraction=0.5")
-RARE_BANDS = (
+DROPPED_ENCODING = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped_fraction=0.5")
+ADAPTIVE_EMBEDDING = (
     "encoding=cable",
     "model=wikitext103_247m",
     *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
@@ -106,41 +107,41 @@ RARE_BANDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "overrides"), [("ddp", HALF_DROPPED), ("fsdp", RARE_BANDS)])
-def test_two_devices_train_and_measure_as_one(
+@pytest.mark.parametrize(
+    ("strategy", "overrides"), [("ddp", DROPPED_ENCODING), ("fsdp", ADAPTIVE_EMBEDDING)]
+)
+def test_two_devices_train_and_evaluate_like_one(
     small_run: SmallRun, strategy: str, overrides: tuple[str, ...]
 ) -> None:
-    """With weights that some steps leave unused, and the same dropout for the same sequences.
-
-    There is one W&B run.
-    """
+    """Some weights are unused in some steps, and dropout is the same for the same sequences."""
     one = finish(small_run(*overrides, *DROPOUT, "name=one"))
     two = ("devices=2", f"trainer.strategy={strategy}", "logger=wandb", "name=two")
     run = finish(small_run(*overrides, *DROPOUT, *two))
-    assert_equal_runs(run, one)
+    assert_same_results(run, one)
     assert len(list((run.path.parent / "wandb").glob("offline-run-*"))) == 1
 
 
 @pytest.mark.slow
-def test_the_accuracy_of_two_devices_is_that_of_one(task_job: list[str]) -> None:
+def test_the_accuracy_on_two_devices_is_that_on_one(task_job: list[str]) -> None:
     one, two = (
         finish(plan([[*task_job, f"devices={n}", f"name=on-{n}"]], [], "test", print)[0].run)
         for n in (1, 2)
     )
-    assert_equal_runs(two, one)
-    for mine, other in zip(two.rows(), one.rows(), strict=True):
-        assert (mine["accuracy"], mine["exact"]) == (other["accuracy"], other["exact"])
+    assert_same_results(two, one)
+    for row, other in zip(two.rows(), one.rows(), strict=True):
+        assert (row["accuracy"], row["exact"]) == (other["accuracy"], other["exact"])
 
 
 @pytest.mark.slow
-def test_killed_ranks_and_other_numbers_of_devices_change_nothing(small_run: SmallRun) -> None:
-    """Sharded on two, whose first is killed; on one, which is stopped; replicated on two, whose
-    second is killed; then to its end on two."""
+def test_killed_ranks_and_changed_numbers_of_devices_change_no_results(
+    small_run: SmallRun,
+) -> None:
+    """FSDP on two devices, rank 0 is killed; one device, stopped; DDP on two, rank 1 is killed."""
 
     def planned(*overrides: str) -> RunDirectory:
         return small_run("encoding=t5", "name=moved", "checkpoint.every_seconds=0.01", *overrides)
 
-    undisturbed = finish(small_run("encoding=t5", "name=undisturbed"))
+    uninterrupted = finish(small_run("encoding=t5", "name=uninterrupted"))
     for step, overrides, rank in (
         (5, ("devices=2", "trainer.strategy=fsdp"), 0),
         (14, ("devices=1",), None),
@@ -153,19 +154,19 @@ def test_killed_ranks_and_other_numbers_of_devices_change_nothing(small_run: Sma
             process.terminate()
         else:
             os.kill(rank_of(process.pid, rank), signal.SIGKILL)
-        ended = INTERRUPTED if rank is None else LOST
-        assert process.wait() == ended, run.log_file.read_text()
+        expected = INTERRUPTED if rank is None else LOST
+        assert process.wait() == expected, run.log_file.read_text()
         status = run.status()
         killed = f"rank {rank} of 2 was killed (SIGKILL)"
         assert status.state == "interrupted"
         assert status.error == ("stopped by a signal" if rank is None else killed)
-        assert not living(run)
-    assert_equal_runs(finish(planned("devices=2")), undisturbed)
+        assert not processes_of(run)
+    assert_same_results(finish(planned("devices=2")), uninterrupted)
 
 
 @pytest.mark.slow
-def test_a_run_on_one_device_resumes_sharded(small_run: SmallRun) -> None:
-    overrides = (*RARE_BANDS, *DROPOUT)
+def test_a_run_on_one_device_can_be_resumed_with_fsdp(small_run: SmallRun) -> None:
+    overrides = (*ADAPTIVE_EMBEDDING, *DROPOUT)
     uninterrupted = finish(small_run(*overrides, "name=uninterrupted"))
     fast = (*overrides, "name=resumed", "checkpoint.every_seconds=0.01")
     run = small_run(*fast)
@@ -174,20 +175,20 @@ def test_a_run_on_one_device_resumes_sharded(small_run: SmallRun) -> None:
     process.terminate()
     assert process.wait() == INTERRUPTED, run.log_file.read_text()
     run = finish(small_run(*fast, "devices=2", "trainer.strategy=fsdp"))
-    assert_equal_runs(run, uninterrupted)
+    assert_same_results(run, uninterrupted)
 
 
-def living(run: RunDirectory) -> list[str]:
-    """The processes that work on a run."""
-    found = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True)
-    return found.stdout.split()
+def processes_of(run: RunDirectory) -> list[str]:
+    """Return the ids of the processes that work on a run."""
+    listing = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True)
+    return listing.stdout.split()
 
 
 @pytest.mark.slow
-def test_two_nodes_of_torchrun_are_one_run(small_run: SmallRun, port: str) -> None:
+def test_two_nodes_of_torchrun_train_one_run(small_run: SmallRun, port: str) -> None:
     one, run = finish(small_run("name=one")), small_run("name=nodes")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--nnodes=2"]
     torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
     nodes = [start(run, *torchrun, f"--node-rank={node}") for node in range(2)]
     assert [node.wait() for node in nodes] == [FINISHED, FINISHED], run.log_file.read_text()
-    assert_equal_runs(run, one)
+    assert_same_results(run, one)

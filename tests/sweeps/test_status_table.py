@@ -1,3 +1,5 @@
+"""`posenc status`: the table and JSON of an experiment's runs."""
+
 import io
 import time
 from collections.abc import Callable
@@ -11,16 +13,16 @@ from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import expected_runs, status_json, status_table
 
-Planned = Callable[..., RunDirectory]
+FakeRun = Callable[..., RunDirectory]
 
 
 @pytest.fixture
-def folder(planned: Planned) -> Path:
-    """An experiment of every state; one planned run's directory is gone, one was never planned."""
+def folder(fake_run: FakeRun) -> Path:
+    """An experiment with runs of every state; `gone` has no directory, `another` is not planned."""
     now = time.time()
-    run = planned("done", state="finished", work_done=1.0, updated=now)
-    planned("broken", state="failed", error="RunError: no [loss]", work_done=0.2, updated=now)
-    planned(
+    run = fake_run("done", state="finished", work_done=1.0, updated=now)
+    fake_run("broken", state="failed", error="RunError: no [loss]", work_done=0.2, updated=now)
+    fake_run(
         "busy",
         state="running",
         phase="evaluation",
@@ -29,28 +31,28 @@ def folder(planned: Planned) -> Path:
         seconds=300.0,
         updated=now,
     )
-    planned("killed", state="running", work_done=0.5, updated=now)
-    planned("another")
+    fake_run("killed", state="running", work_done=0.5, updated=now)
+    fake_run("another")
     order = ["killed", "done", "broken", "gone", "busy"]
     plan = {"command": "posenc train experiment=trial", "runs": order}
     write_json(run.path.parent / "plan.json", plan)
     return run.path.parent
 
 
-def shown(folder: Path) -> str:
+def printed_table(folder: Path) -> str:
     console = Console(file=io.StringIO(), width=80)
     with lock(folder / "busy" / ".lock", wait=False):
         console.print(status_table(expected_runs(folder)), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_runs_stand_in_the_order_of_the_plan(folder: Path) -> None:
+def test_runs_are_in_the_order_of_the_plan(folder: Path) -> None:
     names = [run.name for run in expected_runs(folder)]
     assert names == ["killed", "done", "broken", "gone", "busy", "another"]
 
 
 def test_every_state_is_shown(folder: Path) -> None:
-    rows = {line.split()[0]: line.split()[1:] for line in shown(folder).splitlines()[:7]}
+    rows = {line.split()[0]: line.split()[1:] for line in printed_table(folder).splitlines()[:7]}
     assert rows["killed"] == ["interrupted", "50", "%", "0:00", "ago"]
     assert rows["done"] == ["finished", "100", "%", "0:00", "ago"]
     assert rows["broken"] == ["failed", "20", "%", "0:00", "ago"]
@@ -58,18 +60,18 @@ def test_every_state_is_shown(folder: Path) -> None:
     assert rows["busy"] == ["running", "evaluation", "75", "%", "20.1k", "1:40", "0:00", "ago"]
 
 
-def test_errors_and_the_command_that_goes_on(folder: Path) -> None:
-    below = shown(folder)
-    assert "broken failed: RunError: no [loss]" in below
-    assert "killed interrupted: its process was killed" in below
-    assert "6 runs: 2 pending, 1 running, 1 interrupted, 1 failed, 1 finished" in below
-    assert "to finish: posenc train experiment=trial retry=true\n" in below
+def test_errors_and_the_command_to_finish_are_below_the_table(folder: Path) -> None:
+    table = printed_table(folder)
+    assert "broken failed: RunError: no [loss]" in table
+    assert "killed interrupted: its process was killed" in table
+    assert "6 runs: 2 pending, 1 running, 1 interrupted, 1 failed, 1 finished" in table
+    assert "to finish: posenc train experiment=trial retry=true\n" in table
 
 
-def test_a_finished_experiment_needs_no_command(planned: Planned) -> None:
-    folder = planned("done", state="finished", work_done=1.0).path.parent
+def test_a_finished_experiment_has_no_command_to_finish(fake_run: FakeRun) -> None:
+    folder = fake_run("done", state="finished", work_done=1.0).path.parent
     write_json(folder / "plan.json", {"command": "posenc train", "runs": ["done"]})
-    assert "to finish" not in shown(folder)
+    assert "to finish" not in printed_table(folder)
 
 
 def test_json_has_every_field(folder: Path) -> None:
@@ -84,12 +86,12 @@ def test_json_has_every_field(folder: Path) -> None:
     assert entries["done"]["command"] is None
 
 
-def test_runs_of_several_commands_are_each_told_their_own(folder: Path) -> None:
+def test_each_command_to_finish_is_shown_once(folder: Path) -> None:
     plan = read_json(folder / "plan.json")
     commands = {"gone": "posenc train seed=3", "broken": "posenc train seed=1"}
     write_json(folder / "plan.json", plan | {"commands": commands})
-    told = [line for line in shown(folder).splitlines() if line.startswith("to finish: ")]
-    assert told == [
+    lines = [line for line in printed_table(folder).splitlines() if line.startswith("to finish: ")]
+    assert lines == [
         "to finish: posenc train experiment=trial",
         "to finish: posenc train seed=1 retry=true",
         "to finish: posenc train seed=3",

@@ -1,4 +1,4 @@
-"""A job that does what `behaviour.txt` in its run directory says, and writes down that it ran."""
+"""A job that does what `behaviour.txt` in its run directory says, and logs its start and end."""
 
 import importlib
 import os
@@ -14,20 +14,20 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
 DEADLINE = time.monotonic() + 60
-SEEN = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+LOGGED_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
 def main() -> int:
     run = RunDirectory(Path(sys.argv[1]))
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     with lock(run.lock_file, wait=False) as obtained:
         if not obtained:
             return 3
-        return act(run, (run.path / "behaviour.txt").read_text(), asked)
+        return behave(run, (run.path / "behaviour.txt").read_text(), signals)
 
 
-def act(run: RunDirectory, behaviour: str, asked: list[int]) -> int:
+def behave(run: RunDirectory, behaviour: str, signals: list[int]) -> int:
     events = run.path.parent / "events.jsonl"
     print("working on", run.name, flush=True)
     if behaviour == "crash":
@@ -35,26 +35,26 @@ def act(run: RunDirectory, behaviour: str, asked: list[int]) -> int:
     if behaviour.startswith("import "):
         importlib.import_module(behaviour.removeprefix("import "))
     helper = subprocess.Popen(["sleep", "600"]) if behaviour == "stubborn" else None
-    tell(run, state="running", work_done=0.5)
-    facts = {"run": run.name, "pid": os.getpid(), "argv": sys.argv[1:], "group": os.getpgid(0)}
-    seen = {name: os.environ.get(name) for name in SEEN}
-    append_line(events, {"event": "start", **facts, **seen, "helper": helper and helper.pid})
+    update_status(run, state="running", work_done=0.5)
+    event = {"run": run.name, "pid": os.getpid(), "argv": sys.argv[1:], "group": os.getpgid(0)}
+    variables = {name: os.environ.get(name) for name in LOGGED_VARIABLES}
+    append_line(events, {"event": "start", **event, **variables, "helper": helper and helper.pid})
     if behaviour == "killed once":
         (run.path / "behaviour.txt").write_text("finish")
     if behaviour.startswith("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour == "fail":
-        tell(run, state="failed", error="RunError: the loss is not a number")
+        update_status(run, state="failed", error="RunError: the loss is not a number")
         return 1
-    while (behaviour == "hold" and not asked) or behaviour == "stubborn":
+    while (behaviour == "hold" and not signals) or behaviour == "stubborn":
         pause()
-    if asked:
-        tell(run, state="interrupted", error="stopped by a signal")
+    if signals:
+        update_status(run, state="interrupted", error="stopped by a signal")
         return 143
     while behaviour == "meet" and len(starts(events)) < 2:
         pause()
-    tell(run, state="finished", work_done=1.0)
-    append_line(events, {"event": "end", **facts})
+    update_status(run, state="finished", work_done=1.0)
+    append_line(events, {"event": "end", **event})
     return 0
 
 
@@ -65,10 +65,10 @@ def starts(events: Path) -> list[dict[str, object]]:
 def pause() -> None:
     time.sleep(0.01)
     if time.monotonic() > DEADLINE:
-        sys.exit("nobody came")
+        sys.exit("the fake job waited for too long")
 
 
-def tell(run: RunDirectory, **changes: object) -> None:
+def update_status(run: RunDirectory, **changes: object) -> None:
     Status.read(run.status_file).replace(**changes, updated=time.time()).write(run.status_file)
 
 

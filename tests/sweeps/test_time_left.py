@@ -1,4 +1,4 @@
-"""The estimate beside sweeps played through in steps of a second."""
+"""The estimate of the time left in simulated sweeps, second by second."""
 
 from dataclasses import dataclass, field
 
@@ -10,8 +10,11 @@ STARTUP = 6.0
 
 
 @dataclass
-class Played:
-    """A sweep of runs that each take `seconds` for all their work after a start of `STARTUP`."""
+class SimulatedSweep:
+    """A sweep of runs that each take `STARTUP` and then `seconds` for all their work.
+
+    `begun` has the fraction of each run's work that is done beforehand.
+    """
 
     seconds: list[float]
     begun: list[float]
@@ -27,9 +30,9 @@ class Played:
             self.active[self.started] = (self.now, pace)
             self.started += 1
         self.now += 1.0
-        for i, (since, pace) in list(self.active.items()):
-            gone = max(0.0, self.now - since - STARTUP)
-            pace.observe(self.now, min(1.0, self.begun[i] + gone / self.seconds[i]))
+        for i, (started, pace) in list(self.active.items()):
+            worked = max(0.0, self.now - started - STARTUP)
+            pace.observe(self.now, min(1.0, self.begun[i] + worked / self.seconds[i]))
             if pace.work == 1.0:
                 self.ended.append(self.active.pop(i)[1])
 
@@ -37,8 +40,8 @@ class Played:
         paces = [pace for _, pace in self.active.values()]
         return time_left(paces, self.ended, self.begun[self.started :], self.workers, self.now)
 
-    def play(self) -> list[tuple[float, float | None]]:
-        """(seconds that it took from here, what was estimated) at every second."""
+    def run(self) -> list[tuple[float, float | None]]:
+        """Return (the true seconds left, the estimate) at every second."""
         estimates = []
         while self.active or self.started < len(self.seconds):
             self.tick()
@@ -50,35 +53,37 @@ class Played:
     ("runs", "workers", "begun"),
     [(1, 1, 0.0), (8, 2, 0.0), (7, 3, 0.0), (2, 4, 0.0), (8, 2, 0.6), (3, 2, 0.9)],
 )
-def test_runs_of_one_length_are_foreseen(runs: int, workers: int, begun: float) -> None:
-    played = Played([100.0] * runs, [begun] * runs, workers).play()
-    judged = [(true, guess) for true, guess in played if guess is not None]
-    assert len(played) - len(judged) <= STARTUP + 4
-    for true, guess in judged:
-        assert guess == pytest.approx(true, abs=2.0 + 0.03 * true)
+def test_the_estimate_is_accurate_for_runs_of_equal_length(
+    runs: int, workers: int, begun: float
+) -> None:
+    estimates = SimulatedSweep([100.0] * runs, [begun] * runs, workers).run()
+    known = [(true, estimate) for true, estimate in estimates if estimate is not None]
+    assert len(estimates) - len(known) <= STARTUP + 4
+    for true, estimate in known:
+        assert estimate == pytest.approx(true, abs=2.0 + 0.03 * true)
 
 
-def test_runs_of_different_length_are_foreseen_roughly() -> None:
-    played = Played([60.0, 180.0] * 4, [0.0] * 8, 2).play()
-    for true, guess in played[60:-30]:
-        assert guess is not None and 0.5 * true < guess < 2 * true
+def test_the_estimate_is_within_a_factor_of_two_for_runs_of_different_length() -> None:
+    estimates = SimulatedSweep([60.0, 180.0] * 4, [0.0] * 8, 2).run()
+    for true, estimate in estimates[60:-30]:
+        assert estimate is not None and 0.5 * true < estimate < 2 * true
 
 
-def test_work_of_an_earlier_start_is_not_speed() -> None:
+def test_work_of_an_earlier_start_does_not_count_for_the_pace() -> None:
     pace = Pace(0.0, 0.6)
     for second in range(30):
         pace.observe(float(second), 0.6 + max(0, second - 9) * 0.01)
     assert run_time_left(pace) == pytest.approx((1 - 0.8) / 0.01)
 
 
-def test_a_run_set_back_to_its_checkpoint_counts_from_there() -> None:
+def test_a_run_that_resumes_from_an_older_checkpoint_is_measured_from_there() -> None:
     pace = Pace(0.0, 0.6)
     pace.observe(5.0, 0.5)
     pace.observe(15.0, 0.6)
     assert run_time_left(pace) == pytest.approx(40.0)
 
 
-def test_nothing_is_promised_before_anything_is_measured() -> None:
+def test_there_is_no_estimate_before_the_first_measurement() -> None:
     pace = Pace(0.0, 0.0)
     pace.observe(10.0, 0.0)
     assert time_left([pace], [], [0.0], 1, 10.0) is None

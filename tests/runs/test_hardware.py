@@ -1,3 +1,5 @@
+"""Cores under a control group's quota, and GPUs of the environment and the driver."""
+
 import os
 import stat
 from pathlib import Path
@@ -24,7 +26,7 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)
         ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
     ],
 )
-def test_cores_within_a_quota(
+def test_cores_are_limited_by_the_quota_of_the_control_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
@@ -38,7 +40,7 @@ def test_cores_within_a_quota(
     ("visible", "expected"),
     [("", []), ("-1", []), ("0", ["0"]), ("2, 5", ["2", "5"]), ("GPU-a,MIG-b", ["GPU-a", "MIG-b"])],
 )
-def test_gpus_that_the_environment_names(
+def test_gpus_of_cuda_visible_devices(
     monkeypatch: pytest.MonkeyPatch, visible: str, expected: list[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -47,9 +49,9 @@ def test_gpus_that_the_environment_names(
 
 @pytest.mark.parametrize(
     ("script", "expected"),
-    [(f"cat <<'E'\n{LISTING}E", ["0", "1"]), ("echo 'has failed'; exit 9", []), (None, [])],
+    [(f"cat <<'E'\n{LISTING}E", ["0", "1"]), ("echo failed; exit 9", []), (None, [])],
 )
-def test_gpus_that_the_driver_lists(
+def test_gpus_that_nvidia_smi_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, expected: list[str]
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

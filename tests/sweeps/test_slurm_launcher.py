@@ -1,4 +1,4 @@
-"""A sweep on a real Slurm of one node: queued, preempted, cancelled, and told truly."""
+"""A sweep on a real Slurm cluster of one node: queued, preempted and cancelled."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch")
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if missing := [name for name in DAEMONS if shutil.which(name) is None]:
-        pytest.skip(f"no {', '.join(missing)}; scripts/slurm_local.sh install, as root, has them")
+        pytest.skip(f"no {', '.join(missing)}; scripts/slurm_local.sh install, as root, adds them")
     if os.getuid() != 0:
         pytest.skip("scripts/slurm_local.sh start needs root")
     folder = tmp_path / "slurm"
@@ -29,7 +29,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     subprocess.run(["bash", SCRIPT, "stop", folder], check=True)
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
@@ -37,10 +37,10 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def queue() -> dict[str, str]:
-    """The state of every job in the queue, by name."""
+    """Return the state of every job in the queue, by name."""
     command = ["squeue", "--noheader", "--format=%j %T"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(line.split() for line in listed.stdout.splitlines())
+    listing = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(line.split() for line in listing.stdout.splitlines())
 
 
 def job_id(run: RunDirectory) -> str:
@@ -52,34 +52,36 @@ def job_id(run: RunDirectory) -> str:
 @pytest.mark.slurm
 @pytest.mark.usefixtures("slurm")
 def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_path: Path) -> None:
-    """One of two runs is requeued and ends finished, its steps each once; the other is cancelled
-    and goes on when the command is typed again."""
+    """One of two runs is requeued and finishes with every step once.
+
+    The other is cancelled and resumes when the command is repeated.
+    """
     words = [*small_job, "tokens=192000", "encoding=alibi,nope", "name=queued"]
     words += ["hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "outputs" / "queued"
-    until(lambda: len(queue()) == 2)
+    wait_until(lambda: len(queue()) == 2)
     alibi, nope = list_runs(folder)
-    until(lambda: all(len(run.metrics()) > 5 for run in (alibi, nope)))
+    wait_until(lambda: all(len(run.metrics()) > 5 for run in (alibi, nope)))
     assert queue() == {alibi.name: "RUNNING", nope.name: "RUNNING"}
     assert {run.status().state for run in (alibi, nope)} == {"running"}
     subprocess.run(["scontrol", "requeue", job_id(alibi)], check=True)
     subprocess.run(["scancel", job_id(nope)], check=True)
-    until(lambda: nope.status().state == "interrupted" and nope.name not in queue())
-    reached = len(nope.metrics())
-    until(lambda: queue() == {alibi.name: "PENDING"})
+    wait_until(lambda: nope.status().state == "interrupted" and nope.name not in queue())
+    steps_before_cancellation = len(nope.metrics())
+    wait_until(lambda: queue() == {alibi.name: "PENDING"})
     assert alibi.status().state == "interrupted"
-    # Slurm holds a requeued job for two minutes after it began.
+    # Slurm does not start a requeued job until two minutes after its first start.
     subprocess.run(["scontrol", "update", f"JobId={job_id(alibi)}", "StartTime=now"], check=True)
-    _, printed = launcher.communicate(timeout=400)
+    _, output = launcher.communicate(timeout=400)
     assert launcher.returncode == 1
     assert not queue()
-    assert alibi.status().state == "finished", printed
-    assert "interrupted: stopped by a signal" in printed
+    assert alibi.status().state == "finished", output
+    assert "interrupted: stopped by a signal" in output
     assert [row["step"] for row in alibi.metrics()] == list(range(1, 1001))
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    assert "1 run for slurm, 1 already finished" in again.stderr
+    repeated = subprocess.run(command, capture_output=True, text=True)
+    assert repeated.returncode == 0, repeated.stderr
+    assert "1 run for slurm, 1 already finished" in repeated.stderr
     assert [row["step"] for row in nope.metrics()] == list(range(1, 1001))
-    assert 5 < reached < 1000
+    assert 5 < steps_before_cancellation < 1000

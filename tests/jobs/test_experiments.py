@@ -1,0 +1,91 @@
+"""Every experiment in every size: its jobs are valid, and its claims refer to its runs."""
+
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from posenc.config.compose import compose
+from posenc.config.grids import expand_config
+from posenc.config.paths import conf_dir, options
+from posenc.config.steps import training_steps
+from posenc.evaluation.requests import requested_rows
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
+from posenc.report.claim_parser import parse_claims
+from posenc.report.experiment import Experiment, Run
+from posenc.report.judge import judge
+from posenc.runs.status import Status
+
+FILES: dict[str, Any] = {
+    file.stem: yaml.safe_load(file.read_text())
+    for file in sorted((conf_dir() / "experiment").glob("*.yaml"))
+}
+NAMES = sorted({*FILES} - {"alibi_cost"})  # a benchmark
+SIZES = [(name, size) for name in NAMES for size in FILES[name].get("sizes") or [None]]
+
+
+def finished_run(config: Any, index: int, seed: int) -> Run:
+    """Return a finished run whose losses depend on its index, the length and the seed."""
+    plain: Any = OmegaConf.to_container(config)
+    return Run(
+        name=f"{config.choices.encoding}-{index}-s{seed}",
+        label=config.choices.encoding,
+        config={**plain, "seed": seed, "frozen": {"fingerprint": "f"}},
+        status=Status(),
+        rows=[
+            row | {"count": 9, "full_count": 9, "tokens_hash": "a", "loss": loss, "accuracy": 0.5}
+            for row in requested_rows(config, "f")
+            if (loss := 3 + index + 0.1 * log(row["length"]) + 0.01 * len(str(row)) + 0.001 * seed)
+        ],
+        timing=[{"tokens_per_second": 100.0 + index + seed, "memory_mb": 90.0 + index}],
+    )
+
+
+@cache
+def jobs(name: str, size: str | None) -> list[Any]:
+    words = [f"experiment={name}", *([f"size={size}"] if size else [])]
+    overrides = expand_config(compose("train", words), [])
+    return [compose_job([*words, *job], []) for job in overrides]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [(name, size) for name, size in SIZES if size is not None]
+)
+def test_the_first_and_last_job_of_a_size_can_be_planned(
+    name: str, size: str, tmp_path: Path
+) -> None:
+    assert size in options("size")
+    words = [f"experiment={name}", f"size={size}"]
+    overrides = expand_config(compose("train", words), words)
+    for job in (overrides[0], overrides[-1]):
+        config = compose_job([*job, f"outputs_dir={tmp_path}"], [])
+        validate(config)
+        assert training_steps(config).total > 100
+        assert config.name == f"{name}-{size}"
+
+
+@pytest.mark.slow  # a hundred configurations are composed
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_every_job_is_valid(name: str, size: str | None) -> None:
+    for config in jobs(name, size):
+        validate(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_claim_can_be_judged(name: str) -> None:
+    sizes = [size for experiment, size in SIZES if experiment == name]
+    configs = jobs(name, sizes[0])
+    runs = [finished_run(config, i, seed) for i, config in enumerate(configs) for seed in (1, 2, 3)]
+    composed = OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=True)
+    assert isinstance(composed, dict)
+    for verdict in judge(parse_claims(composed["claims"]), Experiment(name, "", "", runs)):
+        assert verdict.outcome != "undecided", (
+            verdict.claim.statement,
+            [c.reason for c in verdict.clauses],
+        )

@@ -1,0 +1,32 @@
+"""Measurements are added to a run's files; the same measurement is replaced."""
+
+from pathlib import Path
+
+import numpy as np
+
+from posenc.runs.evaluation_rows import merge_positions, merge_rows, read_positions, read_rows
+
+ROW = {
+    "data": "f",
+    "split": "test",
+    "protocol": "nonoverlapping",
+    "length": 64,
+    "stride": None,
+    "swap": None,
+}
+
+
+def test_a_row_replaces_the_same_measurement(tmp_path: Path) -> None:
+    file = tmp_path / "evaluation.json"
+    merge_rows(file, [{**ROW, "loss": 1.0}, {**ROW, "length": 128, "loss": 2.0}])
+    merge_rows(file, [{**ROW, "loss": 1.5}])
+    assert [(row["length"], row["loss"]) for row in read_rows(file)] == [(64, 1.5), (128, 2.0)]
+
+
+def test_losses_by_position_are_added_and_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "loss_by_position.npz"
+    merge_positions(file, {"a.sum": np.ones(3), "a.count": np.arange(3)})
+    merge_positions(file, {"b.sum": np.zeros(2), "a.sum": np.full(3, 2.0)})
+    arrays = read_positions(file)
+    assert sorted(arrays) == ["a.count", "a.sum", "b.sum"]
+    assert arrays["a.sum"].tolist() == [2.0, 2.0, 2.0]

@@ -1,0 +1,35 @@
+"""A lock ends with the process that holds it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from posenc.runs.lock import is_locked, lock
+
+HOLD_LOCK = """
+import sys, pathlib
+from posenc.runs.lock import lock
+with lock(pathlib.Path(sys.argv[1]), wait=False) as obtained:
+    print(obtained, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / ".lock"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", HOLD_LOCK, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with owner:
+        assert owner.stdout is not None and owner.stdout.readline() == "True\n"
+        assert is_locked(file)
+        with lock(file, wait=False) as obtained:
+            assert not obtained
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+        assert not is_locked(file)
