@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Install posenc, run an experiment (again: what is missing of it) and report on it.
+# Install posenc, run or resume an experiment, and write its report.
 # Usage: scripts/experiment.sh NAME [size=laptop] [seed=1,2,3] [key=value ...]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 
-name="${1:?give the name of an experiment; posenc list experiment names them}"
+name="${1:?give the name of an experiment; posenc list experiment lists them}"
 shift
 folder=()
 for word in "$@"; do

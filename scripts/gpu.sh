@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What needs a CUDA GPU: its tests, then what encodings cost at 124M parameters, and kernel against kernel.
-# Results go to outputs/gpu*/bench/; docs/benchmarks.md is where they belong. Minutes on one GPU.
+# Run the GPU tests, then benchmark encodings at 124M parameters and the kernels against each other.
+# Takes minutes on one CUDA GPU. Results are in outputs/gpu*/bench/; docs/benchmarks.md quotes them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 .venv/bin/python -m pytest -m gpu "$@"

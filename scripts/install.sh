@@ -1,4 +1,4 @@
-# Makes or reuses .venv with posenc and the exact versions of constraints.txt; sourced by the others.
+# Create or reuse .venv with posenc and the exact versions of constraints.txt; other scripts source this.
 # Usage: source scripts/install.sh [EXTRA]
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extra="${1:+[$1]}"
@@ -18,15 +18,15 @@ find_python() {
 if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     rm -rf .venv
     python="$(find_python)"
-    echo "making .venv with $("$python" --version)"
+    echo "creating .venv with $("$python" --version)"
     "$python" -m venv .venv
 fi
 
 stamp=".venv/.installed${1:+-$1}"
-wanted="$(cat pyproject.toml constraints.txt | cksum) $PWD"
-if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-    echo "installing posenc$extra (minutes the first time)"
+versions="$(cat pyproject.toml constraints.txt | cksum) $PWD"
+if [ "$(cat "$stamp" 2>/dev/null)" != "$versions" ]; then
+    echo "installing posenc$extra (takes minutes the first time)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
         --constraint constraints.txt --editable ".$extra"
-    echo "$wanted" > "$stamp"
+    echo "$versions" > "$stamp"
 fi

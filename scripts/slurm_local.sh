@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Slurm of one node on this machine, for tests and trials, from Debian's packages; needs root.
+# A Slurm cluster of one node on this machine, for tests, from Debian packages; needs root.
 # Usage: scripts/slurm_local.sh install | start FOLDER | stop FOLDER
-# Everything it has is in FOLDER; its commands find it by SLURM_CONF=FOLDER/slurm.conf.
+# All its files are in FOLDER; Slurm's commands find it by SLURM_CONF=FOLDER/slurm.conf.
 set -euo pipefail
 packages=(slurmctld slurmd slurm-client munge)
 
@@ -13,8 +13,8 @@ install() {
 
 free_ports() {
     python3 -c 'import socket
-held = [socket.create_server(("", 0)) for _ in range(2)]
-print(*(one.getsockname()[1] for one in held))'
+sockets = [socket.create_server(("", 0)) for _ in range(2)]
+print(*(server.getsockname()[1] for server in sockets))'
 }
 
 configure() {
@@ -64,7 +64,7 @@ start() {
         fi
         sleep 0.2
     done
-    echo "Slurm does not come up; see $PWD/slurmctld.log and $PWD/slurmd.log" >&2
+    echo "Slurm did not start; see $PWD/slurmctld.log and $PWD/slurmd.log" >&2
     return 1
 }
 

@@ -1,10 +1,10 @@
-"""Throughput of `pool` with two workers, of Hydra's joblib launcher, and of one after another.
+"""Throughput of the pool launcher with one and two workers, and of Hydra's joblib launcher.
 
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
 
-Each round trains the same twelve runs by each way in turn, into folders of its own, and prints the
-whole wall time: imports, planning and evaluation included.
+Each round trains the same twelve runs with each launcher into an empty folder, and prints the wall
+time including imports, planning and evaluation.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RUNS = [
 POOL = [sys.executable, "-m", "posenc", "train"]
 JOBLIB = [sys.executable, __file__, "--app", "--multirun", "hydra/sweeper=basic"]
 JOBLIB += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.output_subdir=null"]
-WAYS = {
+COMMANDS = {
     "pool, two at a time": [*POOL, "hydra.launcher.jobs=2"],
     "one after another": [*POOL, "hydra.launcher.jobs=1"],
     "joblib, two at a time": JOBLIB,
@@ -39,41 +39,41 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("overrides", nargs="*", default=[])
     options = parser.parse_intermixed_args()
-    ways = dict(list(WAYS.items())[: 3 if options.joblib else 2])
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    commands = dict(list(COMMANDS.items())[: 3 if options.joblib else 2])
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(options.rounds):
-        for name in list(ways)[number % len(ways) :] + list(ways)[: number % len(ways)]:
-            seconds[name].append(timed(ways[name], options.overrides, options.joblib))
+        first = number % len(commands)  # the order rotates
+        for name in [*commands][first:] + [*commands][:first]:
+            seconds[name].append(timed(commands[name], options.overrides, options.joblib))
             print(f"round {number + 1}: {name}: {seconds[name][-1]:.1f} s", flush=True)
     for name, measured in seconds.items():
         print(f"{name:22} median {median(measured):6.1f} s of {len(measured)}")
 
 
-def timed(way: list[str], overrides: list[str], joblib: Path | None) -> float:
-    """Seconds of one sweep into an empty folder."""
+def timed(command: list[str], overrides: list[str], joblib: Path | None) -> float:
+    """Return the seconds of one sweep into an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*way, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
-        words += [f"hydra.sweep.dir={folder}/hydra"] if way is JOBLIB else []
+        words = [*command, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
+        words += [f"hydra.sweep.dir={folder}/hydra"] if command is JOBLIB else []
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(joblib or "")]))
-        jobs = (
-            {**MALLOC_VARIABLES, **thread_variables(1)} if way is JOBLIB else {}
-        )  # as the pool's have
-        began = time.monotonic()
+        # The pool sets these variables for its jobs.
+        variables = MALLOC_VARIABLES | thread_variables(1) if command is JOBLIB else {}
+        started = time.monotonic()
         subprocess.run(
             words,
             check=True,
-            env=os.environ | {"PYTHONPATH": path} | jobs,
+            env=os.environ | {"PYTHONPATH": path} | variables,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        took = time.monotonic() - began
-        ended = list(Path(folder).glob("outputs/sweep/*/evaluation.json"))
-        assert len(ended) == 12, ended
-        return took
+        elapsed = time.monotonic() - started
+        finished = list(Path(folder).glob("outputs/sweep/*/evaluation.json"))
+        assert len(finished) == 12, finished
+        return elapsed
 
 
 def app() -> None:
-    """What Hydra's own launchers run: plan one job and see it to its end in this process."""
+    """The application that Hydra's launchers run: plan one job and run it in this process."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig

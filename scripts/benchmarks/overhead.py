@@ -1,9 +1,10 @@
-"""posenc's training step beside a loop by hand around the same model, interleaved in one run.
+"""Overhead of posenc's training step over a plain PyTorch loop around the same model.
 
     python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
-Prints the time of a step in each and the ratio, pair by pair: posenc / by hand. posenc's side is
-everything that a run does in a step: Lightning, the recorder, the data order.
+The steps of both are interleaved in one process. Prints the median time of a step of each, and the
+ratio posenc / plain loop over the pairs. A step of posenc includes everything that a run does in a
+step: Lightning, the recorder, the data order.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from posenc.training.session import Session
 from posenc.training.stop import StopRequest
 from posenc.training.trainer import build_trainer
 
-VOCABULARY, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
+VOCAB_SIZE, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
 
 
 class PlainStep:
@@ -59,7 +60,7 @@ class PlainStep:
 
 
 class Interleave(pl.Callback):
-    """After every few steps of Lightning's loop, times as many by hand."""
+    """After every few steps of Lightning's loop, times as many steps of the plain loop."""
 
     def __init__(self, plain: PlainStep, steps: int) -> None:
         self.plain, self.steps = plain, steps
@@ -71,11 +72,11 @@ class Interleave(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         if trainer.global_step % self.steps:
             return
-        ours = (time.perf_counter() - self.started) / self.steps
-        begun = time.perf_counter()
+        posenc_seconds = (time.perf_counter() - self.started) / self.steps
+        started = time.perf_counter()
         for _step in range(self.steps):
             self.plain()
-        self.pairs.append((ours, (time.perf_counter() - begun) / self.steps))
+        self.pairs.append((posenc_seconds, (time.perf_counter() - started) / self.steps))
         self.started = time.perf_counter()
 
 
@@ -89,11 +90,13 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     )  # fmt: skip
     config.modules = []
     total = training_steps(config)
-    drawn = torch.randint(0, VOCABULARY, (2_000_000,), generator=torch.Generator().manual_seed(0))
-    tokens = TokenArray(drawn.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
+    token_ids = torch.randint(
+        0, VOCAB_SIZE, (2_000_000,), generator=torch.Generator().manual_seed(0)
+    )
+    tokens = TokenArray(token_ids.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
     run = RunDirectory(folder)
-    by_hand = PlainStep(build_model(config, VOCABULARY), drawn, length, size)
-    interleave = Interleave(by_hand, steps)
+    plain = PlainStep(build_model(config, VOCAB_SIZE), token_ids, length, size)
+    interleave = Interleave(plain, steps)
     data: Any = None  # the recorder needs none without validation
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
     stop, sink = StopRequest(lambda: True), NullTracker()
@@ -101,7 +104,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     recorder = Recorder(session, total, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", total, [recorder, interleave])
     batches = loader(TrainingWindows(tokens, length, 1), total, 0)
-    trainer.fit(build_module(config, VOCABULARY, total), batches)
+    trainer.fit(build_module(config, VOCAB_SIZE, total), batches)
     return interleave.pairs[1:]
 
 
@@ -114,14 +117,17 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), arguments.length, arguments.pairs, arguments.steps)
-    ratios = [ours / plain for ours, plain in found]
-    print(f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, L={arguments.length}, 8 windows a step,")
-    print(f"vocabulary {VOCABULARY}, {arguments.threads} threads, torch {torch.__version__}")
-    for name, values in (("posenc", [o for o, _ in found]), ("by hand", [p for _, p in found])):
-        print(f"{name:8} {statistics.median(values) * 1e3:8.1f} ms a step, median of {len(values)}")
+        pairs = measure(Path(folder), arguments.length, arguments.pairs, arguments.steps)
+    ratios = [posenc / plain for posenc, plain in pairs]
     print(
-        f"posenc / by hand: median {statistics.median(ratios):.3f},"
+        f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, L={arguments.length}, 8 windows per step,"
+    )
+    print(f"vocab_size {VOCAB_SIZE}, {arguments.threads} threads, torch {torch.__version__}")
+    for name, seconds in zip(("posenc", "plain loop"), zip(*pairs, strict=True), strict=True):
+        median = statistics.median(seconds) * 1e3
+        print(f"{name:10} {median:8.1f} ms per step, median of {len(seconds)}")
+    print(
+        f"posenc / plain loop: median {statistics.median(ratios):.3f},"
         f" from {min(ratios):.3f} to {max(ratios):.3f}"
     )
 

@@ -68,13 +68,13 @@ def run(arguments: Arguments) -> int:
 def _evaluation_config(run: RunDirectory, request: DictConfig, overrides: list[str]) -> DictConfig:
     """Return the run's own configuration with the evaluation that was requested."""
     config = run.config()
-    given = {override_key(override) for override in overrides}
-    if "tokenizer" in given:
+    set_keys = {override_key(override) for override in overrides}
+    if "tokenizer" in set_keys:
         raise ConfigError("tokenizer: a run keeps its own tokenizer; leave tokenizer out")
-    if not given & set(LENGTH_KEYS):
+    if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
     selects_protocols = {"data", "evaluation", "evaluation.protocols"}
-    if "tasks" in config.evaluation.protocols and not given & selects_protocols:
+    if "tasks" in config.evaluation.protocols and not set_keys & selects_protocols:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
     config.modules = request.modules
@@ -115,8 +115,8 @@ def _data(run: RunDirectory, config: DictConfig, request: DictConfig, console: C
 
 def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
     """Evaluate a corpus with a single split on that split, unless the user chose one."""
-    given = {override_key(override) for override in overrides}
-    if "evaluation.split" not in given and len(data.splits) == 1:
+    set_keys = {override_key(override) for override in overrides}
+    if "evaluation.split" not in set_keys and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
     validate_evaluation_data(config, data)
 

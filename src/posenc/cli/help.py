@@ -114,7 +114,7 @@ TEXTS = {
     "plan": """
         usage: posenc plan [key=value ...] [machine=NAME] [--config-dir DIR] [--json]
 
-        Takes what posenc train takes and estimates parameters, memory per device, FLOPs and time
+        Takes the keys of posenc train and estimates parameters, memory per device, FLOPs and time
         of every run. Nothing is trained, downloaded or prepared.
 
           posenc plan experiment=alibi_extrapolation
@@ -132,9 +132,9 @@ TEXTS = {
     "sync": """
         usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME
 
-        Uploads what W&B lacks of an experiment's runs, from the run directories alone. EXPERIMENT
-        is the name of a folder in outputs/. Needs a key (wandb login or WANDB_API_KEY). It can be
-        repeated: nothing is uploaded twice. Running runs are skipped.
+        Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
+        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). It can be repeated: nothing is
+        uploaded twice. Running runs are skipped.
 
           posenc sync quickstart
           posenc sync experiment=alibi_extrapolation
@@ -155,7 +155,7 @@ TEXTS = {
         usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
 
         Writes a W&B sweep for each of the experiment's grids to outputs/NAME/wandb-sweep-1.yaml
-        and so on, and prints the commands that start them. Takes what posenc train takes.
+        and so on, and prints the commands that start them. Takes the keys of posenc train.
 
           posenc wandb-sweep experiment=rope_base
           posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
@@ -232,7 +232,7 @@ TEXTS = {
 
 
 def overview() -> str:
-    """Return what `posenc` without a command prints."""
+    """Return the text that `posenc` prints without a command."""
     commands = "\n".join(f"  {name:11} {text}" for name, text in COMMANDS.items())
     return (
         "posenc: what does a positional encoding do to a Transformer language model,\n"
@@ -243,5 +243,5 @@ def overview() -> str:
 
 
 def command_help(command: str) -> str:
-    """Return what `posenc COMMAND --help` prints."""
+    """Return the text that `posenc COMMAND --help` prints."""
     return dedent(TEXTS[command]).strip()

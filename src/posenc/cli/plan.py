@@ -1,4 +1,4 @@
-"""`posenc plan`: estimate what an experiment will take, without running it."""
+"""`posenc plan`: estimate parameters, memory, FLOPs and time of an experiment."""
 
 import json
 

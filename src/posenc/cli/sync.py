@@ -1,4 +1,4 @@
-"""`posenc sync`: upload what W&B lacks of an experiment."""
+"""`posenc sync`: upload the runs of an experiment to W&B."""
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ def run(arguments: Arguments) -> int:
     folder, console = experiment_folder(arguments), Console(highlight=False)
     runs = list_runs(folder)
     if not runs:
-        raise ConfigError(f"{folder} has no runs; posenc train makes some")
+        raise ConfigError(f"{folder} has no runs; create them with posenc train")
     for uploaded, directory in enumerate(runs):
         try:
             console.print(f"{directory.name}: {upload_run(directory)}")

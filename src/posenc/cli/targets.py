@@ -1,4 +1,4 @@
-"""What a command works on: an experiment's folder, a run directory, or a run's own data."""
+"""The target of a command: an experiment's folder, a run directory, or a run's training data."""
 
 from collections.abc import Callable
 from pathlib import Path

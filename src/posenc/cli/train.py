@@ -10,9 +10,9 @@ from posenc.benchmark.settings import OWN
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
-from posenc.config.grids import compose_sweep, sweep_jobs
+from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import override_key
-from posenc.config.paths import options
+from posenc.config.paths import options, options_in
 from posenc.runs.files import is_disk_full
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
         available = ", ".join(options("hydra/launcher", arguments.config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")
     launcher: Launcher = build(sweep.hydra.launcher, name="hydra.launcher")
-    jobs = sweep_jobs("train", arguments.overrides, arguments.config_dirs)
+    jobs = expand_config(sweep, arguments.overrides, options_in(arguments.config_dirs))
     if "--cfg" in arguments.flags:
         _print_configs(jobs, arguments)
         return 0
@@ -89,7 +89,7 @@ def _plan(
 def _summarize(
     outcomes: dict[str, Status], before: dict[str, Status], folder: Path, console: Console
 ) -> int:
-    """Print what was not run and what to do next; returns 0 if every run is finished."""
+    """Print the skipped runs and the next command; returns 0 if every run is finished."""
     for name, status in outcomes.items():
         if status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}", markup=False)

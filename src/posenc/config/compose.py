@@ -38,12 +38,12 @@ def compose(
     groups, options and keys, and whatever else Hydra rejects.
     """
     searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
-    complete = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
+    all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
     _check_options(overrides, config_dirs)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
         try:
-            return hydra_compose(command, overrides=complete, return_hydra_config=with_hydra)
+            return hydra_compose(command, overrides=all_overrides, return_hydra_config=with_hydra)
         except MissingConfigException as error:
             raise _unknown_option(error) from None
         except ConfigCompositionException as error:
@@ -70,11 +70,11 @@ def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Non
 
 
 def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
-    """Reset the other two length keys when the user gives one of them."""
-    given = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
-    if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)} are mutually exclusive; give one of them")
-    resets = [f"{key}=null" for key in LENGTH_KEYS if given and key not in given]
+    """Reset the other two length keys when the user sets one of them."""
+    set_keys = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
+    if len(set_keys) > 1:
+        raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; give one of them")
+    resets = [f"{key}=null" for key in LENGTH_KEYS if set_keys and key not in set_keys]
     return [*resets, *overrides]
 
 

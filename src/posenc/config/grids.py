@@ -29,7 +29,7 @@ Grids = Sequence[Mapping[str, Any]]
 def compose_sweep(
     command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> DictConfig:
-    """Compose what all jobs of a sweep have in common: experiment, size, folder, launcher."""
+    """Compose the settings that all jobs of a sweep share: experiment, size, folder, launcher."""
     return compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
 
 
@@ -57,18 +57,21 @@ def expand_config(
 ) -> list[list[str]]:
     """Return the jobs of an experiment: its `grids` under its `sizes[size]`, then `overrides`.
 
-    An override of the size gives way to one of the command line with the same key, or with another
-    key for the evaluation lengths.
+    An override of the command line replaces the size's override of the same key. The keys of the
+    evaluation lengths count as one.
     """
     plain: Any = OmegaConf.to_container(
         OmegaConf.masked_copy(config, ["grids", "sizes", "size"]), resolve=False
     )
-    given = {axis.key for axis in command_line_axes(overrides, options)}
-    if given & set(LENGTH_KEYS):
-        given |= set(LENGTH_KEYS)
-    of_size = _size_overrides(plain["sizes"], plain["size"])
-    kept = [text for text in of_size if command_line_axes([text], options)[0].key not in given]
-    return expand(plain["grids"], [*kept, *overrides], options)
+    replaced = {axis.key for axis in command_line_axes(overrides, options)}
+    if replaced & set(LENGTH_KEYS):
+        replaced |= set(LENGTH_KEYS)
+    size_overrides = [
+        override
+        for override in _size_overrides(plain["sizes"], plain["size"])
+        if command_line_axes([override], options)[0].key not in replaced
+    ]
+    return expand(plain["grids"], [*size_overrides, *overrides], options)
 
 
 def expand(
@@ -78,8 +81,8 @@ def expand(
 
     A key on the command line takes precedence over the grids:
 
-    - each grid keeps those of the given values that it has: `encoding=alibi` keeps the jobs with
-      alibi and drops a grid without it;
+    - each grid keeps those of the values that it has: `encoding=alibi` keeps the jobs with alibi
+      and drops a grid without it;
     - a value that no grid has is added to every grid with that key: `train_length=128` runs the
       experiment at 128. A new component is added to grids that vary nothing inside it, if there
       are any: `encoding=t5` runs once beside the baselines, not once per rotary base;
@@ -94,7 +97,7 @@ def expand(
     for axis in command_line_axes(overrides, options):
         parts = zip(branches, tails, _axis_by_branch(axis, branches), strict=True)
         kept = [(branch, tail, part) for branch, tail, part in parts if part]
-        branches = [[own for own in branch if own.key != axis.key] for branch, _, _ in kept]
+        branches = [[a for a in branch if a.key != axis.key] for branch, _, _ in kept]
         tails = [[*tail, part] for _, tail, part in kept]
     unique: dict[frozenset[Any], list[str]] = {}
     for branch, tail in zip(branches, tails, strict=True):
@@ -129,11 +132,11 @@ def _axis_by_branch(axis: Axis, branches: list[list[Axis]]) -> list[Axis | None]
     values = [_branch_values(branch, axis.key) for branch in branches]
     new = {setting.value for setting in axis.settings}.difference(*(v for v in values if v))
     with_key = [i for i, v in enumerate(values) if v]
-    plain = [i for i in with_key if not any(_inside(own.key, axis.key) for own in branches[i])]
+    plain = [i for i in with_key if not any(_inside(a.key, axis.key) for a in branches[i])]
     parts: list[Axis | None] = []
     for i, branch_values in enumerate(values):
         if branch_values is None:
-            lacks_key = with_key and any(_inside(axis.key, own.key) for own in branches[i])
+            lacks_key = with_key and any(_inside(axis.key, a.key) for a in branches[i])
             parts.append(None if lacks_key else axis)
             continue
         kept = branch_values | new if i in (plain or with_key) else branch_values

@@ -1,4 +1,4 @@
-"""A run is named by the hash of everything that changes its results."""
+"""The identity of a run: everything that changes its results, and the hash that names the run."""
 
 import hashlib
 import inspect
@@ -25,7 +25,7 @@ IDENTITY_FIELDS = (
 
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
-    """Return what identifies a run: its scientific settings, its data, and user-written code."""
+    """Return the settings, the data and the user-written code that identify a run."""
     fields = OmegaConf.masked_copy(config, list(IDENTITY_FIELDS))
     chosen: Any = OmegaConf.to_container(fields, resolve=True)
     sources = _user_sources(config.encoding)

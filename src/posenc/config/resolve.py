@@ -1,4 +1,4 @@
-"""From a command's overrides to plain values: resolved, canonical, and without unknown keys."""
+"""Composition of a command's overrides into plain values: resolved, canonical, no unknown keys."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,9 +22,9 @@ def compose_resolved(
     *,
     only_known: bool = False,
 ) -> dict[str, Any]:
-    """Return what `overrides` compose to as plain values, with the chosen group options.
+    """Compose `overrides` and return the configuration as plain values.
 
-    The key `choices` maps each config group to its chosen option. `known` is the composition
+    Its key `choices` maps each config group to its chosen option. `known` is the composition
     without overrides, if the caller has it; with `only_known`, other top-level keys are dropped.
     Raises ConfigError for unknown keys and for everything that `compose` and `resolve` reject.
     """
@@ -61,7 +61,7 @@ def resolve(config: DictConfig) -> Any:
 
 
 def _unknown_keys(config: DictConfig, known: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yield keys that `+key=` added to `known`; a component's keys are its constructor's affair."""
+    """Yield keys that `+key=` added to `known`, except in components, which `check` validates."""
     for key in config:
         if key not in known:
             yield f"{prefix}{key}"

@@ -1,4 +1,4 @@
-"""Evaluation swaps: which length-dependent parts of an encoding are exchanged, and their names."""
+"""Evaluation swaps: names and configurations of the parts of an encoding that are exchanged."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The process of one run: `python -m posenc.jobs.job RUN_DIR --threads N`.
 
 A run on several devices needs one process per device; this one starts and watches them, unless
-torchrun's environment says that it is one of them. `exit_codes` lists how it ends.
+torchrun's environment variables mark it as one of them. Exit codes are in `exit_codes`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a job does: train to the token budget, evaluate what is missing, record how it ended."""
+"""Run one job: train to the token budget, evaluate missing measurements, record the outcome."""
 
 import logging
 import time
@@ -45,7 +45,7 @@ log = logging.getLogger("posenc")
 
 
 def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
-    """Train and evaluate a run; returns an exit code and writes how it ended to `status.json`."""
+    """Train and evaluate a run, write the outcome to `status.json`, and return an exit code."""
     progress = Progress(run.status_file, writes=rank() == 0)
     try:
         started = progress.status.started or time.time()
@@ -91,14 +91,14 @@ def _origin(error: Exception) -> str:
 def _run(
     run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
 ) -> bool:
-    """Run the job; returns False if it was stopped before the end."""
+    """Return whether the run is finished; False if it was asked to stop."""
     if stop.requested():
         return False
     config = run.config()
     config.modules = modules
     check_settings(config)
     _check_identity(config)
-    resolved = _resolve(run, config, progress, threads)
+    resolved = _resolve_settings(run, config, progress, threads)
     data = _planned_data(config)
     tracker = _tracker(config)
     tracker.start(run, config)
@@ -121,7 +121,7 @@ def _tracker(config: DictConfig) -> Tracker:
 
 
 def _check_identity(config: DictConfig) -> None:
-    """Raise RunError if the run is no longer what its name says, as after editing an encoding."""
+    """Raise RunError if the run's hash has changed, for example after an encoding was edited."""
     check(config.encoding, name="encoding", modules=list(config.modules), num_args=1)
     digest = run_hash(identity(config, config.frozen.fingerprint))
     if digest != config.frozen.hash:
@@ -131,7 +131,7 @@ def _check_identity(config: DictConfig) -> None:
         )
 
 
-def _resolve(
+def _resolve_settings(
     run: RunDirectory, config: DictConfig, progress: Progress, threads: int
 ) -> ResolvedSettings:
     """Resolve settings at the first start; return those of the first start on resume."""
@@ -173,7 +173,7 @@ def _planned_data(config: DictConfig) -> Dataset:
 
 
 def _train_and_evaluate(session: Session) -> bool:
-    """Train, then evaluate the missing rows; returns False if stopped before the end."""
+    """Train, then evaluate missing rows; return False if the job was asked to stop."""
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)

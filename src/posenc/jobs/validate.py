@@ -18,7 +18,7 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
 from posenc.jobs.job_config import COMPONENTS
-from posenc.model.build import build_encoding, skeleton
+from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, device_of
 
 STRATEGIES = ("ddp", "fsdp")
@@ -26,8 +26,11 @@ LENGTH_PARAMETER = "max_length"
 """The parameter of encodings that sets the longest sequence."""
 
 
-def validate(config: DictConfig) -> None:
-    """Build every component that needs no data; raises ConfigError for what cannot be built."""
+def validate(config: DictConfig) -> Encoding:
+    """Build every component that needs no data, and return the encoding.
+
+    Raises ConfigError if one cannot be built.
+    """
     modules = list(config.modules)
     for name, num_args in COMPONENTS.items():
         check(config.get(name), name=name, modules=modules, num_args=num_args)
@@ -42,6 +45,7 @@ def validate(config: DictConfig) -> None:
     _validate_kernel(config, encoding)
     _validate_strategy(config, encoding)
     validate_evaluation(config, encoding)
+    return encoding
 
 
 def validate_devices(config: DictConfig, devices: int) -> None:
@@ -70,13 +74,13 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
             continue
         for length in lengths:
             changed = swapped_config(config, name, swap, length)
-            encoding = _build_swapped(f"evaluation/swap={name}", changed, modules)
-            _validate_lengths(changed, encoding)
-            _validate_kernel(config, encoding)
+            swapped = _build_swapped(f"evaluation/swap={name}", changed, modules)
+            _validate_lengths(changed, swapped)
+            _validate_kernel(config, swapped)
 
 
-def validate_data(config: DictConfig, data: Dataset) -> int:
-    """Check that the splits are long enough; returns the model's number of parameters."""
+def validate_data(config: DictConfig, data: Dataset) -> None:
+    """Raise ConfigError for splits that are too short to train or evaluate on."""
     data.training_batches(config.train_length, config.seed)
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
@@ -86,7 +90,6 @@ def validate_data(config: DictConfig, data: Dataset) -> int:
             )
         data.check_length("validation", config.train_length)
     validate_evaluation_data(config, data)
-    return skeleton(config, data.vocab_size).parameter_count()
 
 
 def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:

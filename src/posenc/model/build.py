@@ -22,9 +22,12 @@ def build_model(config: DictConfig, vocab_size: int) -> Decoder:
     return model
 
 
-def skeleton(config: DictConfig, vocab_size: int) -> Decoder:
-    """Return the model on the meta device, without weights; only the encoding has weights."""
-    encoding = build_encoding(config, list(config.modules))
+def skeleton(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
+    """Return the model on the meta device, without weights; only the encoding has weights.
+
+    `encoding` is the encoding of `config`, if the caller has it.
+    """
+    encoding = encoding or build_encoding(config, list(config.modules))
     with torch.device("meta"):
         return _build_decoder(config, vocab_size, encoding)
 

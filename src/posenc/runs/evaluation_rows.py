@@ -15,7 +15,7 @@ KEY = ("data", "split", "protocol", "length", "stride", "swap")
 
 
 def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a row measures; a new row with the same key replaces it."""
+    """Return the fields that identify a measurement; a new row with the same key replaces it."""
     return tuple(row[name] for name in KEY)
 
 

@@ -12,7 +12,7 @@ from posenc.runs.run_directory import RunDirectory
 def files_of_run(run: RunDirectory) -> list[Path]:
     """Return the run's directory and its offline W&B files.
 
-    Raises RunError unless the directory has the name that its configuration says, so that no
+    Raises RunError unless the directory's name is the run name in its configuration, so that no
     other folder is mistaken for a run.
     """
     if run.path.is_symlink() or run.config().frozen.get("run") != run.path.resolve().name:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is ready to start, and what its process needs to know."""
+    """A run that is ready to start, with the arguments and devices of its process."""
 
     run: RunDirectory
     modules: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class PlannedRun:
 class Launcher(Protocol):
     """Runs jobs to their end.
 
-    `local` says that runs have the devices of this machine, so that planning can check for them.
+    `local` is True if runs use the devices of this machine, so that planning can check for them.
     """
 
     local: bool
@@ -41,3 +42,10 @@ class Launcher(Protocol):
         `finished` further runs of the sweep were finished before and count in the display.
         """
         ...
+
+
+def check_positive(**options: int) -> None:
+    """Raise ConfigError for options of a launcher that are not integers of at least 1."""
+    for name, value in options.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")

@@ -15,9 +15,11 @@ from posenc.config.identity import identity, run_hash, run_name
 from posenc.config.settings import evaluation_lengths
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
+from posenc.encodings.base import Encoding
 from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate, validate_data, validate_devices
+from posenc.model.build import skeleton
 from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory
@@ -57,9 +59,14 @@ def plan(
     """
     known = compose("train", [], config_dirs)
     configs = [compose_job(overrides, config_dirs, known) for overrides in jobs]
-    _validate_all(configs, local=local)
+    encodings = _validate_all(configs, local=local)
     datasets = _build_datasets(configs, report)
-    planned = _without_duplicates([_job(c, datasets[_data_key(c)]) for c in configs])
+    planned = _without_duplicates(
+        [
+            _job(config, encoding, datasets[_data_key(config)])
+            for config, encoding in zip(configs, encodings, strict=True)
+        ]
+    )
     for job in planned:
         _check_directory(job)
     for job in planned:
@@ -68,18 +75,20 @@ def plan(
     return [_planned_run(job) for job in planned]
 
 
-def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> None:
-    """Validate every configuration and raise all distinct problems in one ConfigError."""
+def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
+    """Return the encoding of every configuration; one ConfigError has all distinct problems."""
+    encodings: list[Encoding] = []
     problems: dict[str, None] = {}
     for config in configs:
         try:
-            validate(config)
+            encodings.append(validate(config))
             if local:
                 validate_devices(config, config.devices)
         except ConfigError as error:
             problems[str(error)] = None
     if problems:
         raise ConfigError("\n".join(problems))
+    return encodings
 
 
 def _build_datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, Dataset]:
@@ -95,8 +104,10 @@ def _data_key(config: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"]))
 
 
-def _job(config: DictConfig, data: Dataset) -> Job:
-    parameters = validate_data(config, data)
+def _job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
+    """Validate a configuration with its data, and name the run."""
+    validate_data(config, data)
+    parameters = skeleton(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
     name = run_name(config, config.choices.encoding, digest)
     config.frozen = {
@@ -111,7 +122,7 @@ def _job(config: DictConfig, data: Dataset) -> Job:
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:
-    """Keep each run once; ConfigError if two jobs differ only in what does not identify a run."""
+    """Keep each run once; ConfigError if its jobs differ in settings outside its identity."""
     unique: dict[Path, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.path, job)
@@ -152,7 +163,7 @@ def _write_run(job: Job) -> None:
     if is_locked(run.lock_file):
         return
     config = job.config
-    if list_checkpoints(run.checkpoints):  # what it was trained with so far must not change
+    if list_checkpoints(run.checkpoints):  # the settings that it was trained with must not change
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from posenc.config.errors import ConfigError
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import is_locked
 from posenc.runs.status import Status
 from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, received_signals
-from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import (
     Display,
     Snapshot,
@@ -47,8 +46,8 @@ class PoolLauncher:
         command: Sequence[str] = JOB_COMMAND,
         poll_seconds: float = 0.2,
     ) -> None:
-        if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
-            raise ConfigError(f"hydra.launcher.jobs={jobs} must be at least 1, or null")
+        if jobs is not None:
+            check_positive(jobs=jobs)
         self.jobs, self.command, self.poll_seconds = jobs, command, poll_seconds
         self.console = console or Console(stderr=True)
 
@@ -126,7 +125,7 @@ class _Launch:
                 continue
             self.active[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
             resumed = f" at {percent(work)}" if work else ""
-            self.display.note(f"▶ {planned.name}  started{resumed}")
+            self.display.log(f"▶ {planned.name}  started{resumed}")
 
     def _next_waiting(self) -> PlannedRun | None:
         """Take the first waiting run that no other process has or has ended meanwhile."""
@@ -164,25 +163,25 @@ class _Launch:
                 self._print_elsewhere(process.planned)
                 self.waiting.append(process.planned)
             elif restart and killed and self.starts[name] < MAX_STARTS:
-                self.display.say(f"↻ {name}  {outcome.error}; restarting it", "yellow")
+                self.display.print(f"↻ {name}  {outcome.error}; restarting it", "yellow")
                 self.waiting.append(process.planned)
             else:
                 self.outcomes[name] = outcome
-                self.display.say(*final_message(process, outcome))
+                self.display.print(*final_message(process, outcome))
 
     def _record(self, planned: PlannedRun, status: Status) -> None:
         """Record the outcome of a run that has no process of this launcher."""
         self.outcomes[planned.name] = status
         style = "yellow" if status.error else "green"
-        self.display.say(f"· {status_line(planned.run, status)}", style)
+        self.display.print(f"· {status_line(planned.run, status)}", style)
 
     def _stop(self, *, kill: bool) -> None:
         self.waiting.clear()
         runs = plural(len(self.active), "run")
         if kill:
-            self.display.say(f"killing {runs}; work since their last checkpoints is lost", "red")
+            self.display.print(f"killing {runs}; work since their last checkpoints is lost", "red")
         else:
-            self.display.say(
+            self.display.print(
                 f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again to kill)",
                 "yellow",
             )
@@ -213,7 +212,7 @@ class _Launch:
     def _print_elsewhere(self, planned: PlannedRun) -> None:
         if planned.name not in self.run_elsewhere:
             self.run_elsewhere.add(planned.name)
-            self.display.say(f"· {planned.name}  is being run by another process; waiting for it")
+            self.display.print(f"· {planned.name}  is being run by another process; waiting for it")
 
     def _print_plan(self) -> None:
         each = f"{plural(self.threads, 'thread')} each"
@@ -223,11 +222,11 @@ class _Launch:
             each += f", {shared if self.workers > len(self.gpus) else own}"
         before = f", {self.finished_before} already finished" if self.finished_before else ""
         runs = f"{plural(self.total, 'run')}{before}"
-        self.display.say(f"{runs}: {self.workers} at a time, {each}")
+        self.display.print(f"{runs}: {self.workers} at a time, {each}")
 
     def _print_summary(self, seconds: float) -> None:
-        self.display.say(f"{self._counts()}, in {clock(seconds)}")
+        self.display.print(f"{self._counts()}, in {clock(seconds)}")
         states = {status.state for status in self.outcomes.values()}
         if states != {"finished"} or self.finished_before + len(self.outcomes) < self.total:
             retry = "; add retry=true to rerun failed runs" if "failed" in states else ""
-            self.display.say(f"rerun the same command to resume{retry}")
+            self.display.print(f"rerun the same command to resume{retry}")

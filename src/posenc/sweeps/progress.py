@@ -49,13 +49,13 @@ class Snapshot:
 
 
 class Display(Protocol):
-    """Where a sweep is shown: `say` prints a lasting line, `show` the current state.
+    """The output of a sweep: `print` adds a permanent line, `show` displays the current state.
 
-    `note` prints a line that a live display does not need.
+    `log` adds a line to a log file only, because a live display shows the same.
     """
 
-    def say(self, line: str, style: str = "") -> None: ...
-    def note(self, line: str) -> None: ...
+    def print(self, line: str, style: str = "") -> None: ...
+    def log(self, line: str) -> None: ...
     def show(self, snapshot: Snapshot) -> None: ...
     def close(self) -> None: ...
 
@@ -65,16 +65,16 @@ def display_on(console: Console) -> Display:
 
 
 class TerminalDisplay:
-    """A progress bar over all runs and a line per running run, below the lasting lines."""
+    """A progress bar over all runs and a line per running run, below the permanent lines."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
 
-    def say(self, line: str, style: str = "") -> None:
+    def print(self, line: str, style: str = "") -> None:
         self._live.console.print(Text(line, style))
 
-    def note(self, line: str) -> None:
+    def log(self, line: str) -> None:
         pass
 
     def show(self, snapshot: Snapshot) -> None:
@@ -91,17 +91,17 @@ class PlainDisplay:
         self._console = console
         self._next = time.monotonic() + PLAIN_SECONDS
 
-    def say(self, line: str, style: str = "") -> None:
+    def print(self, line: str, style: str = "") -> None:
         self._console.print(Text(line), soft_wrap=True)
 
-    def note(self, line: str) -> None:
-        self.say(line)
+    def log(self, line: str) -> None:
+        self.print(line)
 
     def show(self, snapshot: Snapshot) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_SECONDS
-        self.say(f"[{snapshot.counts}] {_summary(snapshot)}")
+        self.print(f"[{snapshot.counts}] {_summary(snapshot)}")
 
     def close(self) -> None:
         pass

@@ -6,9 +6,9 @@ from typing import Any
 from rich.console import Console
 
 from posenc.runs.status import Status
-from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
-from posenc.sweeps.worker import Worker, check_positive, import_extra
+from posenc.sweeps.worker import Worker, import_extra
 
 
 class RayLauncher:
@@ -32,7 +32,7 @@ class RayLauncher:
         ray = import_extra("ray")
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
-        self.display.say(f"{count} on Ray, {finished} already finished")
+        self.display.print(f"{count} on Ray, {finished} already finished")
         ray.init(self.address, include_dashboard=False, log_to_driver=False)
         try:
             active = {self._submit(ray, planned): planned for planned in runs}
@@ -40,7 +40,7 @@ class RayLauncher:
                 (task,), _ = ray.wait(list(active))
                 planned = active.pop(task)
                 outcomes[planned.name] = status = planned.run.status()
-                self.display.say(f"■ {status_line(planned.run, status)}")
+                self.display.print(f"■ {status_line(planned.run, status)}")
         finally:
             ray.shutdown()
         return outcomes

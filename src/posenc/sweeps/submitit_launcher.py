@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from posenc.runs.status import Status
-from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
-from posenc.sweeps.worker import Worker, check_positive, import_extra
+from posenc.sweeps.worker import Worker, import_extra
 
 if TYPE_CHECKING:
     from submitit import Job
@@ -52,21 +52,21 @@ class SubmititLauncher:
         active: dict[PlannedRun, Job[None]] = {}
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
-        self.display.say(f"{count} for {self.cluster}, {finished} already finished")
+        self.display.print(f"{count} for {self.cluster}, {finished} already finished")
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):
                     planned = waiting.popleft()
                     active[planned] = job = self._submit(planned)
-                    self.display.say(f"▶ {planned.name}  submitted as job {job.job_id}")
+                    self.display.print(f"▶ {planned.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for planned in self._ended(active):
                     del active[planned]
                     outcomes[planned.name] = status = planned.run.status()
-                    self.display.say(f"■ {status_line(planned.run, status)}")
+                    self.display.print(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
-            self.display.say(f"jobs {ids} continue without this command; see posenc status")
+            self.display.print(f"jobs {ids} continue without this command; see posenc status")
             raise
         return outcomes
 
@@ -117,11 +117,11 @@ class SlurmLauncher(SubmititLauncher):
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         on_gpus = self.gpus and planned.accelerator != "cpu"
-        given = {k: v for k, v in self.additional_parameters.items() if v is not None}
+        additional = {k: v for k, v in self.additional_parameters.items() if v is not None}
         return {
             "cpus_per_task": self.cpus_per_task,
             "slurm_gpus_per_node": planned.devices if on_gpus else None,
-            "slurm_additional_parameters": {"requeue": True, **given},
+            "slurm_additional_parameters": {"requeue": True, **additional},
         }
 
     def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
@@ -129,7 +129,7 @@ class SlurmLauncher(SubmititLauncher):
         listing = subprocess.run(
             ["squeue", "--me", "--noheader", "--format=%A"], capture_output=True, text=True
         )
-        if listing.returncode:  # the controller is busy or restarting; ask again next time
+        if listing.returncode:  # the controller is busy or restarting; retried at the next poll
             return []
         queued = set(listing.stdout.split())
         return [planned for planned, job in active.items() if job.job_id not in queued]

@@ -76,8 +76,8 @@ def run_time_left(pace: Pace) -> float | None:
 
 
 def _active_time_left(pace: Pace, per_work: float, startup: float, now: float) -> float:
-    own = run_time_left(pace)
-    if own is not None:
-        return own
+    seconds = run_time_left(pace)
+    if seconds is not None:
+        return seconds
     starting = max(0.0, startup - (now - pace.started)) if pace.startup is None else 0.0
     return starting + (1 - pace.work) * per_work

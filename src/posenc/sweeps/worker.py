@@ -53,13 +53,6 @@ class Worker:
         return DelayedSubmission(requeued)
 
 
-def check_positive(**options: int | None) -> None:
-    """Raise ConfigError for options of a launcher that are not integers of at least 1."""
-    for name, value in options.items():
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")
-
-
 def import_extra(package: str) -> Any:
     """Import an optional dependency; raises ConfigError if it is not installed."""
     try:

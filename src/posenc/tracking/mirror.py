@@ -1,4 +1,4 @@
-"""Keep a W&B run in step with its run directory: every step in order and once.
+"""Synchronise a W&B run with its run directory: every step in order and once.
 
 Training rows have their own steps. W&B's history can only grow, so each evaluation result takes the
 next free step when it is first seen, and `mirror.json` in the run directory stores these steps.
@@ -30,7 +30,7 @@ MEDIA = "loss_by_position"
 
 
 class Mirror:
-    """Logs to a W&B run what it lacks; `last_step` is the last step that W&B has."""
+    """Logs missing rows to a W&B run; `last_step` is the last step that W&B has."""
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config

@@ -17,7 +17,7 @@ REPORT = "report"
 
 
 def upload_run(directory: RunDirectory) -> Outcome:
-    """Send to W&B what its run lacks; repeating it sends nothing twice.
+    """Upload missing rows of a run to W&B; a repeated call uploads nothing twice.
 
     Reads the run directory only, not the offline run files, which may be missing or incomplete.
     Skips a run that a process is working on. Raises RunError if W&B cannot be reached or fails.
