@@ -3,19 +3,13 @@
 from pathlib import Path
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
-from posenc.config.steps import training_steps
-from posenc.data.build_data import build_data
-from posenc.jobs.job_config import compose_job
-from posenc.model.build import build_model, skeleton
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
-from posenc.training.batches import loader
 
 
 def planned(jobs: list[list[str]]) -> list[RunDirectory]:
@@ -61,26 +55,6 @@ def test_planning_again_keeps_the_status_of_a_run(small_job: list[str]) -> None:
     Status(state="interrupted", step=7).write(run.status_file)
     planned([small_job])
     assert run.status() == Status(state="interrupted", step=7)
-
-
-def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
-    seen = []
-    for name in ("nope", "t5"):
-        config = compose_job([*small_job, f"encoding={name}"], [])
-        batches = build_data(config, lambda _: None).training_batches(
-            config.train_length, config.seed
-        )
-        seen.append(torch.stack([x for x, *_ in loader(batches, training_steps(config), 30)]))
-    assert len(seen[0]) == 10
-    assert torch.equal(*seen)
-
-
-def test_parameters_are_counted_without_the_model(small_job: list[str]) -> None:
-    for name in ("t5", "learned", "rope"):
-        config = compose_job([*small_job, f"encoding={name}"], [])
-        data = build_data(config, lambda _: None)
-        model = build_model(config, data.vocab_size)
-        assert skeleton(config, data.vocab_size).parameter_count() == model.parameter_count()
 
 
 def test_claims_and_published_curves_are_in_the_plan_and_change_no_run(

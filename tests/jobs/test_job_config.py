@@ -1,0 +1,36 @@
+"""Facts that hold for the jobs of a sweep, whatever their encoding."""
+
+import torch
+
+from posenc.attention.choice import KERNELS
+from posenc.config import settings
+from posenc.config.steps import training_steps
+from posenc.data.build_data import build_data
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
+from posenc.model.build import build_model, skeleton
+from posenc.training.batches import loader
+
+
+def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
+    tokens = []
+    for name in ("nope", "t5"):
+        config = compose_job([*small_job, f"encoding={name}"], [])
+        data = build_data(config, lambda _: None)
+        batches = data.training_batches(config.train_length, config.seed)
+        inputs = [x for x, *_ in loader(batches, training_steps(config), 30)]
+        tokens.append(torch.stack(inputs))
+    assert len(tokens[0]) == 10
+    assert torch.equal(*tokens)
+
+
+def test_parameters_are_counted_without_building_the_model(small_job: list[str]) -> None:
+    for name in ("t5", "learned", "rope"):
+        config = compose_job([*small_job, f"encoding={name}", "evaluation.factors=[1]"], [])
+        vocab_size = build_data(config, lambda _: None).vocab_size
+        expected = build_model(config, vocab_size).parameter_count()
+        assert skeleton(config, vocab_size, validate(config)).parameter_count() == expected
+
+
+def test_the_setting_kernel_has_the_names_of_all_kernels() -> None:
+    assert set(settings.KERNELS) == {"auto", *KERNELS}
