@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from posenc.benchmark.results import rows_of
-from posenc.benchmark.variants import Variant, variants_of
+from posenc.benchmark.bench_results import result_rows
+from posenc.benchmark.variants import Variant, build_variants
 from posenc.cli.arguments import parse
-from posenc.cli.bench import composed_jobs
+from posenc.cli.bench import compose_jobs
 
 SMALL = [
     "model.width=32",
@@ -25,21 +25,21 @@ MACHINE = {"device": "a CPU", "threads": 1, "torch": "2.13.0", "date": "2026-01-
 
 @pytest.fixture(scope="session")
 def variants() -> Callable[..., list[Variant]]:
-    """The variants of a command line, on a very small model."""
+    """Builds the variants of a command line, on a very small model."""
 
-    def make(*words: str) -> list[Variant]:
-        return variants_of(composed_jobs(parse("bench", [*SMALL, *words])))
+    def make(*overrides: str) -> list[Variant]:
+        return build_variants(compose_jobs(parse("bench", [*SMALL, *overrides])))
 
     return make
 
 
 @pytest.fixture(scope="session")
-def measured(variants: Callable[..., list[Variant]]) -> list[dict[str, Any]]:
-    """Rows of two encodings at two lengths, in three rounds of made-up seconds."""
-    found = variants("encoding=nope,alibi", "train_length=16,32", "passes=[step]")
+def rows(variants: Callable[..., list[Variant]]) -> list[dict[str, Any]]:
+    """Rows of two encodings at two lengths, in three rounds with given seconds."""
+    pair = variants("encoding=nope,alibi", "train_length=16,32", "passes=[step]")
     rounds = [
         {"seconds": [1.0, 2.0, 5.0, 10.0], "products": {"float32": 0.5}},
         {"seconds": [4.0, 6.0, 5.0, 10.0], "products": {"float32": 2.0}},
         {"seconds": [2.0, 5.0, 5.0, 10.0], "products": {"float32": 1.0}},
     ]
-    return rows_of(found, rounds, [10.0, 12.0, 20.0, 30.0], MACHINE)
+    return result_rows(pair, rounds, [10.0, 12.0, 20.0, 30.0], MACHINE)

@@ -1,4 +1,4 @@
-"""`posenc bench` end to end, and the memory that it measures."""
+"""`posenc bench` end to end, and the peak memory that it measures."""
 
 import csv
 import json
@@ -11,27 +11,28 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from posenc.benchmark.measurements import MEASURING_PROCESS
+from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
-from posenc.benchmark.worker import ask
 from posenc.cli import main
 
 SMALL_MODEL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
 
 
-def test_a_benchmark_is_printed_and_written(
+def test_a_benchmark_prints_tables_and_writes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["encoding=nope,alibi", "passes=[forward]", "rounds=2", "threads=1", "name=mine"]
-    assert main(["bench", *SMALL_MODEL, *words, "train_length=256", "batch_tokens=256"]) == 0
+    overrides = ["encoding=nope,alibi", "passes=[forward]", "rounds=2", "threads=1", "name=mine"]
+    assert main(["bench", *SMALL_MODEL, *overrides, "train_length=256", "batch_tokens=256"]) == 0
     printed = capsys.readouterr().out
     assert "auto: toeplitz" in printed and printed.endswith("outputs/mine/bench/bench.md\n")
     folder = tmp_path / "outputs" / "mine" / "bench"
-    made = {file.name for file in folder.iterdir()}
-    assert made == {f"bench.{kind}" for kind in ("json", "csv", "md", "png", "svg")}
-    found = json.loads((folder / "bench.json").read_text())
-    assert found["command"].startswith("posenc bench model.width=32")
-    nope, alibi = found["rows"]
+    files = {file.name for file in folder.iterdir()}
+    assert files == {f"bench.{kind}" for kind in ("json", "csv", "md", "png", "svg")}
+    bench = json.loads((folder / "bench.json").read_text())
+    assert bench["command"].startswith("posenc bench model.width=32")
+    nope, alibi = bench["rows"]
     assert (alibi["encoding"], alibi["ratio_to"], alibi["rounds"]) == ("alibi", "nope", 2)
     pairs = zip(alibi["seconds"], nope["seconds"], strict=True)
     assert alibi["ratios"] == [a / n for a, n in pairs]
@@ -43,10 +44,10 @@ def test_a_benchmark_is_printed_and_written(
 
 
 @pytest.mark.slow
-def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
-    words = ["encoding=nope", "passes=[forward]", "rounds=1000000", "threads=1"]
+def test_an_interrupted_benchmark_leaves_no_files_and_no_output(tmp_path: Path) -> None:
+    overrides = ["encoding=nope", "passes=[forward]", "rounds=1000000", "threads=1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "posenc", "bench", *SMALL_MODEL, *words],
+        [sys.executable, "-m", "posenc", "bench", *SMALL_MODEL, *overrides],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -56,29 +57,29 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(40)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=30)
+        output = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130 and said == (b"", b"")
+    assert process.returncode == 130 and output == (b"", b"")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["alibi", "t5", "fire", "cope", "fox"])
-def test_an_evaluation_with_a_bias_takes_at_most_twice_the_memory_of_one_without(
+def test_a_bias_at_most_doubles_the_memory_of_an_evaluation(
     variants: Callable[..., list[Variant]], encoding: str
 ) -> None:
-    asked = [
+    overrides = [
         *("model.width=256", "model.layers=4", "model.heads=8", "model.feed_forward=1024"),
         *("vocab_size=4096", "batch_tokens=8192", "train_length=8192", "passes=[forward]"),
     ]
 
     def peak(name: str) -> float:
-        (variant,) = variants(*asked, f"encoding={name}")
+        (variant,) = variants(*overrides, f"encoding={name}")
         request = {"config": OmegaConf.to_container(variant.config), "pass": "forward"}
-        (answer,) = ask("posenc.benchmark.memory", request, threads=2)
+        (answer,) = call_module(MEASURING_PROCESS, request, threads=2)
         return answer["peak_memory_mb"]
 
-    none = peak("nope")
-    assert none > 50
-    assert peak(encoding) < 2 * none
+    without_bias = peak("nope")
+    assert without_bias > 50
+    assert peak(encoding) < 2 * without_bias

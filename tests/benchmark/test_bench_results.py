@@ -1,16 +1,15 @@
-"""Rows, tables and figures from seconds that are known."""
+"""Rows, tables and figures from given seconds."""
 
 import csv
 import io
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from posenc.benchmark.figure import draw
-from posenc.benchmark.published import beside, read_published
-from posenc.benchmark.tables import BESIDE, COST, markdown, terminal, to_csv
+from posenc.benchmark.bench_report import cost_tables, published_tables, to_csv
+from posenc.benchmark.bench_results import published_ratios, read_published
+from posenc.benchmark.cost_figure import cost_figure
 from posenc.config.errors import ConfigError
 
 Rows = list[dict[str, Any]]
@@ -24,17 +23,17 @@ PUBLISHED = {
 }
 
 
-def test_ratios_are_formed_within_a_round(measured: Rows) -> None:
-    nope, alibi = measured[:2]
+def test_ratios_are_formed_within_a_round(rows: Rows) -> None:
+    nope, alibi = rows[:2]
     assert (nope["ratio"], nope["ratio_lowest"], nope["ratio_highest"]) == (1, 1, 1)
     assert alibi["ratios"] == [2.0, 1.5, 2.5]  # the ratio of the medians would be 2.5
     assert (alibi["ratio"], alibi["ratio_lowest"], alibi["ratio_highest"]) == (2.0, 1.5, 2.5)
     assert alibi["ratio_to"] == "nope" and alibi["peak_memory_ratio"] == 1.2
-    assert [row["ratio"] for row in measured[2:]] == [1, 2]
+    assert [row["ratio"] for row in rows[2:]] == [1, 2]
 
 
-def test_rates_and_utilisation_are_those_of_the_median(measured: Rows) -> None:
-    alibi = measured[1]
+def test_rates_and_utilisation_come_from_the_median(rows: Rows) -> None:
+    alibi = rows[1]
     assert alibi["milliseconds"] == 5000 and alibi["tokens_per_second"] == 64 / 5
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 50 * 32
     per_token = 2 * matrices + 2 * 2 * 32 * 16
@@ -43,13 +42,15 @@ def test_rates_and_utilisation_are_those_of_the_median(measured: Rows) -> None:
     assert alibi["utilisation"] == pytest.approx(3 * 64 * per_token / 5 / (2 * 2048**3))
 
 
-def test_published_numbers_become_ratios_to_the_same_encoding(measured: Rows) -> None:
+def test_published_numbers_become_ratios_to_the_same_encoding(rows: Rows) -> None:
     published = read_published(PUBLISHED)
-    step = beside(measured[1], published)
+    step = published_ratios(rows[1], published)
     assert step == {"published_ratio": 1.5, "published_memory_ratio": 1.25}
-    forward = beside({**measured[1], "pass": "forward"}, published)
+    forward = published_ratios({**rows[1], "pass": "forward"}, published)
     assert forward == {"published_ratio": 3.0, "published_memory_ratio": None}
-    assert set(beside(measured[3], published).values()) == {None}  # nope is not there at 32
+    assert set(published_ratios(rows[3], published).values()) == {
+        None
+    }  # nope was not published at 32
 
 
 @pytest.mark.parametrize(
@@ -61,36 +62,45 @@ def test_published_numbers_become_ratios_to_the_same_encoding(measured: Rows) ->
         {"source": "a paper", "rows": [{**PUBLISHED["rows"][0], "train_wps": 0}]},
     ],
 )
-def test_what_is_no_published_row_is_refused(wrong: dict[str, Any]) -> None:
+def test_malformed_published_costs_are_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="published"):
         read_published(wrong)
 
 
-def test_all_tables_have_the_same_numbers(measured: Rows) -> None:
-    rows = [row | beside(row, read_published(PUBLISHED)) for row in measured]
-    lines = markdown(rows, COST).splitlines()
-    assert lines[3].startswith(
-        "| 16 | step | alibi | auto: toeplitz | 5000 | 13 | 2.000 | 1.50–2.50 | 12 |"
-    )
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(terminal(rows, COST))
-    printed = [line.split() for line in console.export_text().splitlines()]
-    assert printed[1] == ["L=16", "step"]
-    assert " ".join(printed[3][:8]) == "alibi auto: toeplitz 5000 13 2.000 1.50–2.50 12"
-    found = list(csv.DictReader(io.StringIO(to_csv(rows))))
-    assert [float(row["ratio"]) for row in found] == [1, 2, 1, 2]
-    assert markdown(rows[:2], BESIDE).splitlines()[3] == (
-        "| 16 | step | alibi | 2.000 | 1.500 | 1.200 | 1.250 |"
-    )
+@pytest.fixture
+def compared(rows: Rows) -> Rows:
+    """The rows with published ratios."""
+    return [row | published_ratios(row, read_published(PUBLISHED)) for row in rows]
 
 
-def test_the_figure_marks_every_ratio_and_what_was_published(measured: Rows) -> None:
-    rows = [row | beside(row, read_published(PUBLISHED)) for row in measured]
-    (axes,) = draw(rows, "Cost", "of something").axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["nope", "alibi"]
-    (hollow,) = (line for line in axes.get_lines() if "published" in str(line.get_label()))
-    assert hollow.get_label() == "L = 16, published"
-    assert np.asarray(hollow.get_xdata()).tolist() == [1.0, 1.5]
-    middle, _, bars = axes.containers[0]
-    assert list(middle.get_xdata()) == [1, 2]
-    assert bars[0].get_segments()[1][:, 0] == pytest.approx([1.5, 2.5])
+def test_tables_and_csv_have_the_same_numbers(compared: Rows) -> None:
+    first, second = cost_tables(compared)
+    assert (first.title, second.title) == ("L = 16, training step", "L = 32, training step")
+    alibi = "| alibi | auto: toeplitz | 5000 | 13 | 2.000 | 1.50–2.50 | 12 |"
+    assert any(line.startswith(alibi) for line in first.to_markdown().splitlines())
+    console = Console(width=90, record=True, file=io.StringIO())
+    console.print(first)
+    printed = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert any(
+        line.startswith("alibi auto: toeplitz 5000 13 2.000 1.50–2.50 12") for line in printed
+    )
+    values = list(csv.DictReader(io.StringIO(to_csv(compared))))
+    assert [float(row["ratio"]) for row in values] == [1, 2, 1, 2]
+    (table,) = published_tables(compared, PUBLISHED)
+    assert "a paper" in table.title
+    assert "| alibi | 2.000 | 1.500 | 1.200 | 1.250 |" in table.to_markdown()
+
+
+def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> None:
+    figure = cost_figure(compared, "Cost", "of something")
+    (panel,) = figure.panels
+    (points,) = panel.data.values()
+    measured = [point for point in points if not point.get("published")]
+    assert [point["ratio"] for point in measured] == [1, 2, 1, 2]
+    assert (measured[1]["low"], measured[1]["high"]) == (1.5, 2.5)
+    published = [point for point in points if point.get("published")]
+    assert [(point["length"], point["ratio"]) for point in published] == [
+        ("L = 16", 1.0),
+        ("L = 16", 1.5),
+    ]
+    assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg

@@ -1,4 +1,4 @@
-"""Which variants a command line asks for, what they are called, and what is refused."""
+"""The variants of a command line, their labels, and errors."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from posenc.benchmark.labels import labels
-from posenc.benchmark.variants import Variant
+from posenc.benchmark.variants import Variant, variant_labels
 from posenc.cli import main
 from posenc.config.compose import compose
 from posenc.config.paths import options
@@ -17,9 +16,9 @@ from posenc.model.build import build_model
 Variants = Callable[..., list[Variant]]
 
 
-def test_a_product_of_everything_those_to_be_compared_side_by_side(variants: Variants) -> None:
-    found = variants("encoding=nope,alibi", "kernel=auto,reference", "train_length=16,32")
-    assert [(v.length, v.pass_, v.label, v.config.kernel) for v in found] == [
+def test_variants_are_a_product_ordered_by_length_and_pass(variants: Variants) -> None:
+    selected = variants("encoding=nope,alibi", "kernel=auto,reference", "train_length=16,32")
+    assert [(v.length, v.pass_, v.label, v.config.kernel) for v in selected] == [
         (length, pass_, encoding, kernel)
         for length in (16, 32)
         for pass_ in ("forward", "step")
@@ -28,40 +27,40 @@ def test_a_product_of_everything_those_to_be_compared_side_by_side(variants: Var
     ]
 
 
-def test_a_variant_says_what_auto_chose(variants: Variants) -> None:
-    found = variants("encoding=nope,alibi,cope", "passes=[step]", "train_length=16")
-    assert [v.facts.kernels for v in found] == ["causal", "toeplitz", "blocks"]
-    assert "content_bias" in found[2].facts.kernel_reason
-    (named,) = variants("encoding=alibi", "kernel=factored", "passes=[step]", "train_length=16")
-    assert (named.facts.kernels, named.facts.kernel_reason) == ("factored", "factored (requested)")
+def test_a_variant_has_the_kernel_that_auto_chooses(variants: Variants) -> None:
+    selected = variants("encoding=nope,alibi,cope", "passes=[step]", "train_length=16")
+    assert [v.kernels for v in selected] == ["causal", "toeplitz", "blocks"]
+    assert "content_bias" in selected[2].kernel_reason
+    (explicit,) = variants("encoding=alibi", "kernel=factored", "passes=[step]", "train_length=16")
+    assert (explicit.kernels, explicit.kernel_reason) == ("factored", "factored (requested)")
 
 
-def test_what_training_alone_reads_of_an_experiment_is_left_out(variants: Variants) -> None:
-    found = variants("experiment=rope_base", "batch_tokens=512", "passes=[forward]")
+def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: Variants) -> None:
+    selected = variants("experiment=rope_base", "batch_tokens=512", "passes=[forward]")
     bases = ("100", "1000", "10000", "100000", "500000", "5000000")
-    assert [v.label for v in found] == [
+    assert [v.label for v in selected] == [
         *(f"rope spectrum.base={b}" for b in bases),
         "nope",
         "alibi",
     ]
-    assert {v.length for v in found} == {512}
+    assert {v.length for v in selected} == {512}
 
 
 @pytest.mark.parametrize("experiment", sorted({*options("experiment")} - {"tasks_by_length"}))
-def test_every_experiment_of_a_text_has_variants(variants: Variants, experiment: str) -> None:
-    words = ["batch_tokens=3072", "train_length=512", "model.layers=4"]
-    found = variants(f"experiment={experiment}", *words)
-    assert {v.pass_ for v in found} == {"forward", "step"}
+def test_every_experiment_on_text_can_be_measured(variants: Variants, experiment: str) -> None:
+    overrides = ["batch_tokens=3072", "train_length=512", "model.layers=4"]
+    selected = variants(f"experiment={experiment}", *overrides)
+    assert {v.pass_ for v in selected} == {"forward", "step"}
 
 
-def test_a_label_names_what_differs_within_an_encoding() -> None:
+def test_a_label_has_the_overrides_that_differ_within_an_encoding() -> None:
     jobs = [
         ["encoding=rope", "encoding.spectrum.base=10000.0", "model=tiny", "kernel=blocks"],
         ["encoding=rope", "encoding.spectrum.base=500000.0", "model=tiny", "kernel=auto"],
         ["encoding=rope", "encoding/spectrum=yarn", "model=tiny"],
         ["encoding=alibi", "encoding.slope=2", "model=tiny"],
     ]
-    assert labels(["rope", "rope", "rope", "alibi"], jobs) == [
+    assert variant_labels(["rope", "rope", "rope", "alibi"], jobs) == [
         "rope spectrum.base=10000",
         "rope spectrum.base=500000",
         "rope spectrum=yarn",
@@ -69,10 +68,10 @@ def test_a_label_names_what_differs_within_an_encoding() -> None:
     ]
 
 
-def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
+def test_flops_equal_those_counted_by_torch_with_causal_attention_halved(
     variants: Variants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torch counts every product of its own, and attention over all keys, twice those seen."""
+    """torch counts attention over all keys, twice as many as a causal mask leaves."""
     forward, step = variants("encoding=nope", "kernel=reference", "train_length=16")
     model = build_model(forward.config, 50)
     tokens = torch.zeros(4, 16, dtype=torch.long)
@@ -87,7 +86,7 @@ def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("overrides", "parts"),
     [
         (
             ["encoding=nope,alibi", "kernel=factored"],
@@ -97,18 +96,18 @@ def test_the_flops_are_those_that_torch_counts_with_half_of_the_attention(
         (["encoding=learned", "encoding.max_length=8"], ["max_length=8", "at least 1024"]),
         (["tokens=3"], ["tokens=3", "no such key", "batch_tokens"]),
         (["data=text"], ["data=text", "no such key"]),
-        (["encoding=nope", "+trainer.speed=1"], ["trainer.speed", "nothing reads"]),
-        (["encoding=nope", "passes=forward"], ["passes='forward'", "a list of texts"]),
-        (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "passes=[forward,step]"]),
+        (["encoding=nope", "+trainer.speed=1"], ["unknown key trainer.speed"]),
+        (["encoding=nope", "passes=forward"], ["passes='forward'", "a list of strings"]),
+        (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "[forward,step]"]),
         (["encoding=nope", "rounds=0"], ["rounds=0", "1 or more"]),
         (["encoding=nope", "threads=1,2"], ["threads", "a single value"]),
         (["encoding=nope", "optimizer.betas=[1]"], ["optimizer: betas=[1] must be two numbers"]),
     ],
 )
-def test_a_mistake_gets_one_message(
-    words: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+def test_an_invalid_command_gives_one_message(
+    overrides: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", *words]) == 2
+    assert main(["bench", *overrides]) == 2
     message = capsys.readouterr().err
     assert message.startswith("posenc bench: ") and "Traceback" not in message
     for part in parts:
@@ -122,7 +121,7 @@ def test_an_experiment_that_is_a_benchmark_is_not_trained(
     assert "posenc bench experiment=alibi_cost" in capsys.readouterr().err
 
 
-def test_every_key_is_a_setting_a_component_or_steers(variants: Variants) -> None:
+def test_a_variant_has_every_key_of_the_benchmark_config(variants: Variants) -> None:
     (variant, _) = variants("encoding=nope", "train_length=16")
     known = {str(key) for key in compose("bench", [])}
     assert known | {"choices", "seed"} == {str(key) for key in variant.config}

@@ -1,4 +1,4 @@
-"""What a plan says beside what is there once it is built, and beside numbers worked out by hand."""
+"""Estimates compared with built models and with numbers worked out by hand."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,12 +9,10 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.benchmark.activations import held
-from posenc.benchmark.estimate import Estimate, estimate
-from posenc.benchmark.estimate_tables import totals
-from posenc.benchmark.throughput import Calibrated, Listed
-from posenc.benchmark.training_memory import Memory, states_of
-from posenc.benchmark.vocab_size import vocabulary_of
+from posenc.benchmark.estimate import Estimate, estimate, known_vocab_size
+from posenc.benchmark.estimate_tables import total_cost
+from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
+from posenc.benchmark.training_memory import TrainingMemory, optimizer_states, saved_activations
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand_config
@@ -23,7 +21,7 @@ from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
 from posenc.model.build import build_model
 
-GPU = Listed(float32=1e12, bf16=4e12, utilisation=0.5, memory=1e9)
+GPU = DataSheetGpu(float32=1e12, bf16=4e12, utilisation=0.5, memory=1e9)
 ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64", "model.layers=3"]
 
 
@@ -41,23 +39,23 @@ def planned(small_job: list[str]) -> Callable[..., DictConfig]:
         ["encoding=sinusoidal", *ADAPTIVE],
     ],
 )
-def test_parameters_are_those_of_the_model(
+def test_parameters_equal_those_of_the_model(
     planned: Callable[..., DictConfig], overrides: list[str]
 ) -> None:
     config = planned(*overrides)
-    found, model = estimate(config, GPU), build_model(config, 257)
-    assert found.parameters == model.parameter_count()
+    result, model = estimate(config, GPU), build_model(config, 257)
+    assert result.parameters == model.parameter_count()
     named = dict(model.named_parameters())
     ends = [p for name, p in named.items() if name.startswith(("embedding.", "head."))]
-    assert found.without_embeddings == found.parameters - sum(p.numel() for p in ends)
+    assert result.without_embeddings == result.parameters - sum(p.numel() for p in ends)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("encoding", ["rope", "alibi", "t5", "fire", "fox", "sinusoidal"])
-def test_activations_are_what_autograd_holds(
+def test_activations_equal_what_autograd_saves(
     planned: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
-    """Beside the storages that a real forward pass saves, to 1%."""
+    """Within 1% of the storages that a real forward pass saves."""
     config = planned(f"encoding={encoding}", f"precision={precision}", "model.width=64")
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
@@ -72,22 +70,24 @@ def test_activations_are_what_autograd_holds(
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
         model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
     real = sum(storage.nbytes() for storage in saved.values())
-    assert held(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+    assert saved_activations(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
 
 
-def test_an_encoding_that_looks_at_contents_is_left_out(
+def test_memory_is_a_lower_bound_if_an_encoding_branches_on_values(
     planned: Callable[..., DictConfig],
 ) -> None:
     plain, other = (estimate(planned(f"encoding={name}"), GPU) for name in ("nope", "xpos"))
-    assert (plain.least_memory, other.least_memory) == (False, True)
+    assert (plain.memory_is_lower_bound, other.memory_is_lower_bound) == (False, True)
     assert other.memory.activations == plain.memory.activations
 
 
-def test_a_gpu_holds_biases_of_distance_in_full_or_as_columns(
+def test_a_gpu_saves_other_activations_for_relative_biases(
     planned: Callable[..., DictConfig],
 ) -> None:
     sizes = {
-        name: [held(planned(f"encoding={name}"), 257, 8, gpu=gpu) for gpu in (False, True)]
+        name: [
+            saved_activations(planned(f"encoding={name}"), 257, 8, gpu=gpu) for gpu in (False, True)
+        ]
         for name in ("nope", "alibi", "t5")
     }
     assert sizes["nope"][0] == sizes["nope"][1] < sizes["alibi"][1]
@@ -95,15 +95,13 @@ def test_a_gpu_holds_biases_of_distance_in_full_or_as_columns(
 
 
 @pytest.mark.parametrize(("name", "states"), [("adamw", 2), ("nag", 1)])
-def test_what_an_optimizer_keeps(
-    planned: Callable[..., DictConfig], name: str, states: int
-) -> None:
-    assert states_of(planned(f"optimizer={name}")) == states
+def test_states_of_an_optimizer(planned: Callable[..., DictConfig], name: str, states: int) -> None:
+    assert optimizer_states(planned(f"optimizer={name}")) == states
 
 
-def test_the_peak_is_the_largest_moment() -> None:
+def test_the_peak_is_that_of_the_largest_phase() -> None:
     sizes = {"weights": 4, "gradients": 4, "optimizer": 8, "activations": 100, "logits": 10}
-    memory = Memory(**sizes, validation_logits=0, layers=2, accumulated=False, process=0)
+    memory = TrainingMemory(**sizes, validation_logits=0, layers=2, accumulated=False, process=0)
     assert memory.peak() == 12 + max(4 + 100 + 20, 100 + 30, 100 + 50)
     fewer = dataclasses.replace(memory, layers=4, accumulated=True)
     assert fewer.peak() == 12 + 100 + 30 + 4
@@ -115,79 +113,79 @@ def test_the_peak_is_the_largest_moment() -> None:
     assert checkpointed.peak() == 1000 + 4 + 3 * 804
 
 
-def test_a_step_is_shared_out_among_devices(planned: Callable[..., DictConfig]) -> None:
+def test_a_step_is_divided_among_devices(planned: Callable[..., DictConfig]) -> None:
     one, four = (estimate(planned(f"devices={n}"), GPU) for n in (1, 4))
     assert four.memory.activations == pytest.approx(one.memory.activations / 4, rel=0.02)
     assert four.memory.gradients == 2 * one.memory.gradients
     assert four.flops == one.flops
     assert four.seconds == one.seconds / 4
-    with pytest.raises(ConfigError, match="devices=5 do not divide batch_tokens=192"):
+    with pytest.raises(ConfigError, match=r"devices=5.*batch_tokens=192"):
         estimate(planned("devices=5"), GPU)
 
 
-def test_sharded_devices_keep_parts_of_the_weights(planned: Callable[..., DictConfig]) -> None:
+def test_sharded_devices_keep_a_part_of_the_weights(planned: Callable[..., DictConfig]) -> None:
     replicated, sharded = (
         estimate(planned("devices=4", f"trainer.strategy={name}"), GPU).memory
         for name in ("ddp", "fsdp")
     )
     block = 4 * (4 * 32 * 32 + 2 * 32 * 64 + 2 * 32)
-    gathered = replicated.weights - 2 * block + 2 * block  # all but the blocks, and two of these
+    gathered = replicated.weights - 2 * block + 2 * block  # all parameters, with two of the blocks
     assert sharded.weights == replicated.weights // 4 + gathered
     assert sharded.gradients == sharded.weights
     assert sharded.optimizer == replicated.optimizer // 4
 
 
-def test_operations_by_hand(planned: Callable[..., DictConfig]) -> None:
+def test_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
     """2 layers of width 32 and hidden 64, 257 tokens, L=24, 7680 tokens to train on."""
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 257 * 32
     per_token = 3 * (2 * matrices + 2 * 2 * 32 * 24)
-    found = estimate(planned("precision=bf16"), GPU)
-    assert found.flops == per_token * 7680
-    assert found.seconds == found.flops / 2e12
-    assert not found.evaluated
+    result = estimate(planned("precision=bf16"), GPU)
+    assert result.flops == per_token * 7680
+    assert result.seconds == result.flops / 2e12
+    assert not result.includes_evaluation
 
 
-def test_prepared_data_count_their_evaluation(planned: Callable[..., DictConfig]) -> None:
+def test_prepared_data_include_the_evaluation(planned: Callable[..., DictConfig]) -> None:
     before = estimate(planned(), GPU)
     build_data(planned(), print)
     after = estimate(planned(), GPU)
-    assert after.evaluated and after.flops > before.flops
-    assert after.vocabulary == before.vocabulary == 257
+    assert after.includes_evaluation and after.flops > before.flops
+    assert after.vocab_size == before.vocab_size == 257
 
 
-def test_a_vocabulary_is_known_without_the_data(
+def test_the_vocabulary_size_is_known_without_the_data(
     planned: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
-    of_words = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
-    assert vocabulary_of(of_words) == (267735, None)
-    assert vocabulary_of(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
+    word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
+    assert known_vocab_size(word_level) == (267735, None)
+    assert known_vocab_size(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
-        vocabulary_of(planned("tokenizer=word"))
+        known_vocab_size(planned("tokenizer=word"))
     data = build_data(planned("tokenizer=word"), print)
-    found, prepared = vocabulary_of(planned("tokenizer=word"))
-    assert found == data.vocab_size and prepared is not None
+    result, prepared = known_vocab_size(planned("tokenizer=word"))
+    assert result == data.vocab_size and prepared is not None
 
 
-def test_this_machine_is_timed(planned: Callable[..., DictConfig]) -> None:
+def test_the_rate_of_this_machine_is_measured(planned: Callable[..., DictConfig]) -> None:
     config = planned("model.layers=3")
-    assert Calibrated(seconds=0.01).rate(config, 257) > 1e6
+    assert ThisMachine(seconds=0.01).rate(config, 257) > 1e6
     assert config.model.layers == 3
 
 
-def test_runs_at_a_time_share_the_time(planned: Callable[..., DictConfig]) -> None:
+def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> None:
     run: Estimate = estimate(planned(), GPU)
-    machine = Listed(float32=1e12, bf16=1e12, utilisation=1.0, memory=1.0)
-    machine.at_once = 2
-    assert totals([run] * 4, machine)["seconds"] == 2 * run.seconds
-    assert totals([run], machine)["seconds"] == run.seconds
+    machine = DataSheetGpu(float32=1e12, bf16=1e12, utilisation=1.0, memory=1.0)
+    machine.concurrent_runs = 2
+    assert total_cost([run] * 4, machine)["seconds"] == 2 * run.seconds
+    assert total_cost([run], machine)["seconds"] == run.seconds
 
 
-def test_the_alibi_paper_s_recipe(tmp_path: Path) -> None:
+def test_the_recipe_of_the_alibi_paper(tmp_path: Path) -> None:
     words = ["experiment=alibi_extrapolation", "size=paper", "encoding=alibi", "train_length=3072"]
     (job,) = expand_config(compose("train", words[:2]), words)
     config = compose_job([*job, "devices=8", f"outputs_dir={tmp_path}"], [])
     assert training_steps(config).total == 286000
-    found = estimate(config, GPU)
-    assert round(found.parameters / 1e6) == 247
-    assert found.memory.optimizer == found.memory.weights
+    result = estimate(config, GPU)
+    assert round(result.parameters / 1e6) == 247
+    assert result.memory.optimizer == result.memory.weights
     assert config.gradient_clip == 0.1 and config.precision == "bf16"

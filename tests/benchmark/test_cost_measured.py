@@ -1,18 +1,18 @@
-"""A plan's memory beside the peak of a training process, as the pool starts it."""
+"""Estimated memory compared with the peak of a training process."""
 
 from pathlib import Path
 
 import pytest
 
 from posenc.benchmark.estimate import estimate
-from posenc.benchmark.throughput import Listed
+from posenc.benchmark.throughput import DataSheetGpu
 from posenc.jobs.job_config import compose_job
 from posenc.runs.files import read_lines
 from posenc.sweeps.job_process import JobProcess
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
 
-CPU = Listed(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)
+CPU = DataSheetGpu(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)
 CPU.gpu = False
 SIZES = [
     ["model=tiny", "encoding=rope", "train_length=256", "batch_tokens=4096"],
@@ -23,7 +23,7 @@ SIZES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size[0])
-def test_memory_is_what_a_process_needs(corpus: Path, tmp_path: Path, size: list[str]) -> None:
+def test_memory_equals_that_of_a_process(corpus: Path, tmp_path: Path, size: list[str]) -> None:
     """Within 10%, with validation and a checkpoint after every step."""
     overrides = [
         *size,
@@ -40,9 +40,9 @@ def test_memory_is_what_a_process_needs(corpus: Path, tmp_path: Path, size: list
         "logger=none",
         f"outputs_dir={tmp_path}/outputs",
     ]
-    foreseen = estimate(compose_job(overrides, []), CPU).memory.peak() / 1e6
+    estimated = estimate(compose_job(overrides, []), CPU).memory.peak() / 1e6
     run = plan([overrides], [], "test", print)[0].run
     JobProcess(PlannedRun(run), threads=1).wait()
     measured = read_lines(run.timing_file)[-1]["memory_mb"]
-    print(f"{size[0]}: {foreseen:.0f} MB foreseen, {measured:.0f} MB measured")
-    assert foreseen == pytest.approx(measured, rel=0.10)
+    print(f"{size[0]}: {estimated:.0f} MB estimated, {measured:.0f} MB measured")
+    assert estimated == pytest.approx(measured, rel=0.10)

@@ -14,7 +14,7 @@ from rich.console import Console
 from posenc.report.curve_sets import position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
-from posenc.runs.bins import binned
+from posenc.runs.evaluation_rows import bin_positions
 
 
 @given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]))
@@ -22,7 +22,7 @@ def test_bins_cover_every_token_once_and_split_at_the_training_length(
     length: int, train_length: int
 ) -> None:
     counts = np.arange(1, length + 1)
-    bins = binned(np.ones(length), counts, train_length)
+    bins = bin_positions(np.ones(length), counts, train_length)
     assert sum(tokens for _, _, tokens in bins) == counts.sum()
     assert sum(loss * tokens for _, loss, tokens in bins) == pytest.approx(length)
     centres = [position for position, _, _ in bins]

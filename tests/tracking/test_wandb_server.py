@@ -170,11 +170,11 @@ def test_sync_without_a_server_prints_one_error_with_the_progress(
 
 
 def test_the_figures_of_the_report_are_uploaded_once(server, run, folder, config, rows, capsys):
-    from matplotlib.figure import Figure
+    from PIL import Image
 
     track(run, config, rows(1, 2), mode=None)
     (folder / "report").mkdir()
-    Figure().savefig(folder / "report" / "perplexity_by_length.png")
+    Image.new("RGB", (4, 3)).save(folder / "report" / "perplexity_by_length.png")
     for _ in range(2):
         assert sync(folder) == 0
     assert capsys.readouterr().out.count("figures") == 1

@@ -1,21 +1,23 @@
-"""What one run of an experiment will take."""
+"""The parameters, memory, FLOPs and time of a run, estimated without training."""
 
 import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from omegaconf import DictConfig
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from posenc.benchmark.process_memory import process_bytes
-from posenc.benchmark.training_memory import Memory, memory_of
-from posenc.benchmark.vocab_size import vocabulary_of
+from posenc.benchmark.training_memory import TrainingMemory, training_memory
+from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps, training_steps
-from posenc.evaluation.requests import (
-    measurement_requests,
-    requested_rows,
-    training_fraction,
-)
+from posenc.data.build_data import data_source
+from posenc.data.dataset import Dataset
+from posenc.data.prepare import fingerprint
+from posenc.data.tokenized import TokenizedData
+from posenc.data.tokenizers import Tokenizer
+from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
 from posenc.jobs.validate import validate
 from posenc.model.build import skeleton
 from posenc.model.flops import BACKWARD, model_flops
@@ -25,42 +27,46 @@ NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
 
 
 class Machine(Protocol):
-    """What a run is to run on."""
+    """The machine that runs are planned for (config group `machine`)."""
 
     @property
     def gpu(self) -> bool: ...
 
     @property
-    def at_once(self) -> int:
-        """Runs at a time."""
+    def concurrent_runs(self) -> int:
+        """Runs at the same time."""
         ...
 
     @property
     def memory(self) -> float | None:
-        """Bytes of a device, where they are known."""
+        """Bytes of a device, where known."""
         ...
 
-    def rate(self, config: DictConfig, vocabulary: int) -> float:
-        """Operations per second of one device."""
+    def rate(self, config: DictConfig, vocab_size: int) -> float:
+        """Return the FLOP/s of one device."""
         ...
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Parameters, bytes, floating-point operations and seconds of one run."""
+    """The estimate of one run: bytes, floating-point operations and seconds.
+
+    `memory_is_lower_bound` where the encoding's own activations are missing from `memory`,
+    `includes_evaluation` where `flops` has those of the evaluation.
+    """
 
     encoding: str
     train_length: int
     seed: int
     devices: int
-    vocabulary: int
+    vocab_size: int
     parameters: int
     without_embeddings: int
-    memory: Memory
-    least_memory: bool
+    memory: TrainingMemory
+    memory_is_lower_bound: bool
     flops: float
     rate: float
-    evaluated: bool
+    includes_evaluation: bool
 
     @property
     def seconds(self) -> float:
@@ -68,46 +74,77 @@ class Estimate:
 
 
 def estimate(config: DictConfig, machine: Machine) -> Estimate:
-    """Nothing is trained, downloaded or prepared; ConfigError for what could not be run.
+    """Return the estimate of a run without training, downloading or preparing anything.
 
-    The encoding's own memory is left out, and `least_memory` says so, where it cannot be told.
-    Evaluation counts where the data have been prepared, so that their length is known.
+    Evaluation is included if the data have been prepared, so that their length is known. Raises
+    ConfigError for a configuration that cannot run.
     """
     validate(config)
-    vocabulary, data = vocabulary_of(config)
+    vocab_size, data = known_vocab_size(config)
     steps = training_steps(config)
-    model = skeleton(config, vocabulary)
-    ends = {*model.embedding.parameters(), *model.head.parameters()}
-    memory, least = _memory(config, model, vocabulary, steps, machine)
-    trained = steps.total * config.batch_tokens
-    flops = (1 + BACKWARD) * model_flops(model, config.train_length) * trained
-    share = 1.0
+    model = skeleton(config, vocab_size)
+    embeddings = {*model.embedding.parameters(), *model.head.parameters()}
+    memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
+    tokens = steps.total * config.batch_tokens
+    flops = (1 + BACKWARD) * model_flops(model, config.train_length) * tokens
+    fraction = 1.0
     if data is not None:
         requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
-        share = training_fraction(config, requests, model.parameter_count())
+        fraction = training_fraction(config, requests, model.parameter_count())
     return Estimate(
         encoding=config.choices.encoding,
         train_length=config.train_length,
         seed=config.seed,
         devices=config.devices,
-        vocabulary=vocabulary,
+        vocab_size=vocab_size,
         parameters=model.parameter_count(),
-        without_embeddings=model.parameter_count() - sum(p.numel() for p in ends),
+        without_embeddings=model.parameter_count() - sum(p.numel() for p in embeddings),
         memory=memory,
-        least_memory=least,
-        flops=flops / share,
-        rate=machine.rate(config, vocabulary),
-        evaluated=data is not None,
+        memory_is_lower_bound=is_lower_bound,
+        flops=flops / fraction,
+        rate=machine.rate(config, vocab_size),
+        includes_evaluation=data is not None,
     )
 
 
 def _memory(
-    config: DictConfig, model: Decoder, vocabulary: int, steps: TrainingSteps, machine: Machine
-) -> tuple[Memory, bool]:
+    config: DictConfig, model: Decoder, vocab_size: int, steps: TrainingSteps, machine: Machine
+) -> tuple[TrainingMemory, bool]:
+    """Return the memory and whether it is a lower bound.
+
+    The activations of an encoding that branches on token content cannot be traced without running
+    it; they are left out.
+    """
     process = 0 if machine.gpu else process_bytes()
     try:
-        return memory_of(config, model, vocabulary, steps, process), False
+        return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:
-        plain = copy.deepcopy(config)
-        plain.encoding = NOPE
-        return memory_of(plain, model, vocabulary, steps, process), True
+        nope = copy.deepcopy(config)
+        nope.encoding = NOPE
+        return training_memory(nope, model, vocab_size, steps, process), True
+
+
+def known_vocab_size(config: DictConfig) -> tuple[int, Dataset | None]:
+    """Return the size of the vocabulary, and the data if they have been prepared.
+
+    Without prepared data the size is that of the tokenizer, or the published one of the corpus.
+    Raises ConfigError if it is unknown.
+    """
+    source = data_source(config)
+    if isinstance(source, Dataset):
+        return source.vocab_size, source
+    corpus, tokenizer = source
+    folder = Path(config.cache_dir) / fingerprint(corpus, tokenizer)
+    if folder.is_dir():
+        data = TokenizedData(folder)
+        return data.vocab_size, data
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer.vocab_size, None
+    expected = tokenizer.expected_vocab_size(corpus)
+    if expected is None:
+        raise ConfigError(
+            f"the vocabulary size of tokenizer={config.choices.tokenizer} on"
+            f" data={config.choices.data} is unknown until the data are prepared; train on them"
+            f" first, or use tokenizer=bpe"
+        )
+    return expected, None

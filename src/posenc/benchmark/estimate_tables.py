@@ -5,93 +5,102 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from posenc.benchmark.estimate import Estimate, Machine
+from posenc.report.table import Column, Table
 from posenc.sweeps.progress import clock
 
-COLUMNS = ("encoding", "L", "seed", "parameters", "in blocks", "memory", "FLOPs", "time")
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
+PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def show(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
-    """A row for each run, totals, and what the numbers leave out."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "encoding" else "right", no_wrap=True)
-    for run in estimates:
-        table.add_row(
-            run.encoding,
-            str(run.train_length),
-            str(run.seed),
-            _short(run.parameters),
-            _short(run.without_embeddings),
-            f"{'≥ ' * run.least_memory}{_short(run.memory.peak())}B",
-            f"{run.flops:.1e}",
-            clock(run.seconds),
-        )
-    console.print(table)
-    _parts(max(estimates, key=lambda run: run.memory.peak()), console)
-    total = totals(estimates, machine)
+def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
+    """Print a row for each run, the totals, and what the numbers leave out."""
+    console.print(estimate_table(estimates))
+    totals = total_cost(estimates, machine)
     slowest = min(run.rate for run in estimates)
     lines = [
-        f"{len(estimates)} runs, {total['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s a device"
-        f" or more: {total['device_seconds'] / 3600:.3g} device hours",
-        f"time: {clock(total['seconds'])}, {machine.at_once} at a time with"
+        _largest_memory(max(estimates, key=lambda run: run.memory.peak())),
+        f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
+        f" device: {totals['device_seconds'] / 3600:.3g} device hours",
+        f"time: {clock(totals['seconds'])}, {machine.concurrent_runs} runs at a time with"
         f" devices={estimates[0].devices} each",
+        *_notes(estimates, machine),
     ]
     for line in lines:
         console.print(line, highlight=False)
-    for note in _notes(estimates, machine):
-        console.print(note, highlight=False)
+
+
+def estimate_table(estimates: Sequence[Estimate]) -> Table:
+    columns = [
+        Column("encoding", align="left"),
+        *map(Column, ("L", "seed")),
+        Column("parameters", format=_short),
+        Column("in blocks", format=_short),
+        Column("memory"),
+        Column("FLOPs", format=".1e"),
+        Column("time", format=clock),
+    ]
+    rows = [
+        [
+            run.encoding,
+            run.train_length,
+            run.seed,
+            run.parameters,
+            run.without_embeddings,
+            f"{'≥ ' * run.memory_is_lower_bound}{_short(run.memory.peak())}B",
+            run.flops,
+            run.seconds,
+        ]
+        for run in estimates
+    ]
+    return Table("", columns, rows, keys=3)
 
 
 def as_json(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
-    """Every run's numbers, its peak and its seconds, and the totals."""
+    """Return the numbers of every run and the totals."""
     runs = [
         {**asdict(run), "peak_memory": run.memory.peak(), "seconds": run.seconds}
         for run in estimates
     ]
-    return {"runs": runs, "total": totals(estimates, machine)}
+    return {"runs": runs, "total": total_cost(estimates, machine)}
 
 
-def totals(estimates: Sequence[Estimate], machine: Machine) -> dict[str, float]:
-    """Operations, seconds of devices, and seconds with as many runs at a time as there may be."""
+def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, float]:
+    """Return FLOPs, device seconds, and seconds with the machine's number of concurrent runs."""
     seconds = sum(run.seconds for run in estimates)
     longest = max(run.seconds for run in estimates)
     return {
         "flops": sum(run.flops for run in estimates),
         "device_seconds": sum(run.seconds * run.devices for run in estimates),
-        "seconds": max(longest, seconds / machine.at_once),
+        "seconds": max(longest, seconds / machine.concurrent_runs),
     }
 
 
-def _parts(run: Estimate, console: Console) -> None:
-    """What the largest memory consists of."""
-    names = ["weights", "gradients", "optimizer", "activations", "logits"]
-    names += ["process"] * (run.memory.process > 0)
-    parts = [f"{name} {_short(getattr(run.memory, name))}B" for name in names]
-    line = f"largest memory, {run.encoding} L={run.train_length}: {', '.join(parts)}"
-    console.print(line, highlight=False)
+def _largest_memory(run: Estimate) -> str:
+    sizes = {name: getattr(run.memory, name) for name in MEMORY_PARTS}
+    parts = ", ".join(f"{name} {_short(size)}B" for name, size in sizes.items() if size)
+    return f"largest memory ({run.encoding}, L={run.train_length}): {parts}"
 
 
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     notes = []
-    if not all(run.evaluated for run in estimates):
-        notes.append("evaluation is not counted where the data are not prepared yet")
-    if any(run.least_memory for run in estimates):
-        notes.append("≥: without what the encoding itself holds, which only running it tells")
-    tight = [run for run in estimates if run.memory.peak() > (machine.memory or float("inf"))]
-    if tight:
+    if not all(run.includes_evaluation for run in estimates):
+        notes.append("evaluation is not included where the data have not been prepared")
+    if any(run.memory_is_lower_bound for run in estimates):
+        notes.append("≥: lower bound, without the encoding's own activations")
+    capacity = machine.memory or float("inf")
+    if too_large := [run for run in estimates if run.memory.peak() > capacity]:
         notes.append(
-            f"{len(tight)} runs do not fit into {_short(machine.memory or 0)}B;"
-            f" give a smaller micro_batch_tokens or more devices"
+            f"{len(too_large)} runs exceed the {_short(capacity)}B of a device;"
+            f" reduce micro_batch_tokens or increase devices"
         )
     return notes
 
 
 def _short(number: float) -> str:
-    """Three digits and a letter: 247M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    """Return three digits with a prefix, as 247M."""
+    for size, prefix in PREFIXES:
         if number >= size:
-            return f"{number / size:.3g}{letter}"
+            return f"{number / size:.3g}{prefix}"
     return f"{number:.3g}"

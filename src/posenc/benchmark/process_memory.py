@@ -1,4 +1,7 @@
-"""Memory of a training process itself: `python -m posenc.benchmark.process_memory` prints MB."""
+"""The memory of a training process without a model.
+
+`python -m posenc.benchmark.process_memory` trains next to nothing and prints its peak in MB.
+"""
 
 import os
 import subprocess
@@ -8,7 +11,7 @@ from typing import Any
 
 from posenc.runs.environment import MALLOC_VARIABLES
 
-NOTHING = [
+SMALLEST_RUN = [
     "model=tiny",
     "model.width=16",
     "model.feed_forward=16",
@@ -18,27 +21,27 @@ NOTHING = [
     "trainer=cpu",
     "modules=[]",
 ]
-VOCABULARY = 16
+VOCAB_SIZE = 16
 
 
 @cache
 def process_bytes() -> int:
-    """Bytes of Python, torch and Lightning at work, from a process with a run's environment."""
-    done = subprocess.run(
+    """Return the bytes that Python, torch and Lightning take in the environment of a run."""
+    process = subprocess.run(
         [sys.executable, "-m", "posenc.benchmark.process_memory"],
         env=os.environ | MALLOC_VARIABLES,
         capture_output=True,
         text=True,
         check=True,
     )
-    return round(float(done.stdout.split()[-1]) * 1e6)
+    return round(float(process.stdout.split()[-1]) * 1e6)
 
 
-def _train_nothing() -> None:
+def _train() -> None:
     import torch
     from torch.utils.data import DataLoader
 
-    import posenc.jobs.run_job  # noqa: F401  all that a run's process imports
+    import posenc.jobs.run_job  # noqa: F401  so that all modules of a run are imported
     from posenc.config.compose import compose
     from posenc.config.steps import training_steps
     from posenc.runs.environment import peak_megabytes
@@ -46,14 +49,14 @@ def _train_nothing() -> None:
     from posenc.training.trainer import build_trainer
 
     torch.set_num_threads(1)
-    config = compose("train", NOTHING)
+    config = compose("train", SMALLEST_RUN)
     steps = training_steps(config)
     tokens = torch.zeros(1, config.train_length, dtype=torch.long)
-    given: Any = [(tokens, tokens, tokens.numel())] * steps.total
-    batches = DataLoader(given, batch_size=None)
-    build_trainer(config, "cpu", steps, []).fit(build_module(config, VOCABULARY, steps), batches)
+    batches: Any = [(tokens, tokens, tokens.numel())] * steps.total
+    loader = DataLoader(batches, batch_size=None)
+    build_trainer(config, "cpu", steps, []).fit(build_module(config, VOCAB_SIZE, steps), loader)
     print(peak_megabytes())
 
 
 if __name__ == "__main__":
-    _train_nothing()
+    _train()

@@ -1,4 +1,4 @@
-"""What is measured: every encoding, kernel and length of a request, forward or through a step."""
+"""The variants of a benchmark: each encoding, kernel and length, in a forward pass or a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,34 +8,31 @@ from omegaconf import DictConfig
 
 from posenc.attention.choice import describe, layer_choices
 from posenc.attention.precision import dtype_of
-from posenc.benchmark.labels import labels
-from posenc.benchmark.settings import PASSES
+from posenc.benchmark.bench_settings import PASSES
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
-from posenc.encodings.base import Encoding
 from posenc.model.build import skeleton
 from posenc.model.device import check_accelerator, device_of
 from posenc.model.flops import BACKWARD, model_flops
 
-
-@dataclass(frozen=True)
-class Facts:
-    """The attention kernels that are used, the reason for each, and FLOPs of a forward pass."""
-
-    kernels: str
-    kernel_reason: str
-    flops_per_token: int
+COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
+"""Keys that have a column of their own in tables and so are not part of a label."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing to time; `config` is shared by the passes of one model."""
+    """One configuration and pass to measure; the passes of one model share a `config`.
+
+    `kernels` are the attention kernels that the layers use, `kernel_reason` why.
+    """
 
     label: str
     config: DictConfig
-    facts: Facts
     pass_: str
+    kernels: str
+    kernel_reason: str
+    flops_per_token: int
 
     @property
     def length(self) -> int:
@@ -43,62 +40,83 @@ class Variant:
 
     @property
     def flops(self) -> int:
-        """Model FLOPs of the whole pass."""
-        times = 1 + BACKWARD if self.pass_ == "step" else 1
-        return times * self.config.batch_tokens * self.facts.flops_per_token
+        """Model FLOPs of the whole pass; `flops_per_token` are those of a forward pass."""
+        factor = 1 + BACKWARD if self.pass_ == "step" else 1
+        return factor * self.config.batch_tokens * self.flops_per_token
 
     def __str__(self) -> str:
         return f"{self.label}, kernel={self.config.kernel}, L={self.length}, {self.pass_}"
 
 
-def variants_of(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Variant]:
-    """The variants of composed jobs, those to be compared next to each other.
+def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Variant]:
+    """Return the variants of jobs (overrides, configuration), ordered by length and pass.
 
-    A job is its overrides and its configuration. Every complaint about any of them comes in one
-    ConfigError.
+    Raises one ConfigError with the errors of all jobs.
     """
-    words, configs = [job[0] for job in jobs], [job[1] for job in jobs]
-    found: dict[tuple[str, str, int, str], Variant] = {}
-    complaints: dict[str, list[str]] = {}
-    names = labels([config.choices.encoding for config in configs], words)
-    for label, config in zip(names, configs, strict=True):
+    labels = variant_labels(
+        [config.choices.encoding for _, config in jobs], [job for job, _ in jobs]
+    )
+    variants: dict[tuple[str, str, int, str], Variant] = {}
+    errors: dict[str, list[str]] = {}
+    for label, (_, config) in zip(labels, jobs, strict=True):
         try:
-            facts = examine(config)
+            for variant in _build(label, config):
+                key = (label, config.kernel, config.train_length, variant.pass_)
+                variants.setdefault(key, variant)
         except (ConfigError, ValueError) as error:
-            complaints.setdefault(str(error), []).append(label)
-            continue
-        for pass_ in config.passes:
-            key = (label, config.kernel, config.train_length, pass_)
-            found.setdefault(key, Variant(label, config, facts, pass_))
-    if complaints:
-        raise ConfigError("\n".join(_of_whom(*item, len(jobs)) for item in complaints.items()))
-    return sorted(found.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
+            errors.setdefault(str(error), []).append(label)
+    if errors:
+        raise ConfigError("\n".join(_error_line(*item, len(jobs)) for item in errors.items()))
+    return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 
 
-def _of_whom(complaint: str, labels: list[str], jobs: int) -> str:
-    """A complaint with the encodings that it is about, where it is not about all."""
-    return complaint if len(labels) == jobs else f"{', '.join(dict.fromkeys(labels))}: {complaint}"
+def _error_line(message: str, labels: list[str], jobs: int) -> str:
+    """Return the message, with the encodings that it applies to unless it applies to all."""
+    return message if len(labels) == jobs else f"{', '.join(dict.fromkeys(labels))}: {message}"
 
 
-def examine(config: DictConfig) -> Facts:
-    """Build everything but the weights; ValueError or ConfigError for what cannot be."""
-    modules = list(config.modules)
+def _build(label: str, config: DictConfig) -> list[Variant]:
+    """Build everything but the weights; raises ValueError or ConfigError for what is invalid."""
     sequences_per_step(config)
     check_accelerator(config)
-    optimizer = build(config.optimizer, name="optimizer", modules=modules)
+    optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))
     try:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
     model = skeleton(config, config.vocab_size)
-    encoding, device = model.encoding, device_of(config)
-    _check_reach(config, encoding)
-    choices = layer_choices(config.kernel, encoding, device, dtype_of(config.precision))
-    kernels = ", ".join(dict.fromkeys(choice.name for choice in choices))
-    return Facts(kernels, describe(choices), model_flops(model, config.train_length))
-
-
-def _check_reach(config: DictConfig, encoding: Encoding) -> None:
-    limit = encoding.max_length()
+    limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:
-        raise ConfigError(f"train_length={config.train_length} is past its end; it reaches {limit}")
+        raise ConfigError(
+            f"train_length={config.train_length} exceeds the encoding's limit of {limit} positions"
+        )
+    device, dtype = device_of(config), dtype_of(config.precision)
+    choices = layer_choices(config.kernel, model.encoding, device, dtype)
+    kernels = ", ".join(dict.fromkeys(choice.name for choice in choices))
+    flops = model_flops(model, config.train_length)
+    reason = describe(choices)
+    return [Variant(label, config, pass_, kernels, reason, flops) for pass_ in config.passes]
+
+
+def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> list[str]:
+    """Return a label for each job: its encoding and the overrides that differ within it.
+
+    `rope spectrum.base=500000` beside `rope spectrum.base=10000`, but `alibi` alone.
+    """
+    overrides = [
+        {key: value for key, _, value in (w.partition("=") for w in job) if key not in COLUMN_KEYS}
+        for job in jobs
+    ]
+    pairs = list(zip(encodings, overrides, strict=True))
+
+    def varies(encoding: str, key: str) -> bool:
+        return len({values.get(key) for other, values in pairs if other == encoding}) > 1
+
+    return [
+        " ".join([name, *(_short(*item) for item in values.items() if varies(name, item[0]))])
+        for name, values in pairs
+    ]
+
+
+def _short(key: str, value: str) -> str:
+    return f"{key.removeprefix('encoding.').removeprefix('encoding/')}={value.removesuffix('.0')}"

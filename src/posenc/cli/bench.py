@@ -1,4 +1,4 @@
-"""`posenc bench`: what encodings cost in time and memory."""
+"""`posenc bench`: measure the time and memory of encodings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +7,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.benchmark import settings
-from posenc.benchmark.machine import machine
-from posenc.benchmark.measure import peaks, times
-from posenc.benchmark.published import beside, read_published
-from posenc.benchmark.results import rows_of
-from posenc.benchmark.variants import variants_of
-from posenc.benchmark.write import show, write
+from posenc.benchmark.bench_report import print_benchmark, write_benchmark
+from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
+from posenc.benchmark.bench_settings import check_bench_settings
+from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
+from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import Arguments
 from posenc.config.components import user_modules
 from posenc.config.compose import compose
@@ -24,64 +22,70 @@ from posenc.config.resolve import compose_resolved
 from posenc.model.device import device_of
 from posenc.runs.hardware import cores
 
-ONCE = ("threads", "rounds", "trainer", "name", "outputs_dir")
+SINGLE_VALUE_KEYS = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1
 
 
 def run(arguments: Arguments) -> int:
     console = Console(stderr=True)
     with console.status("checking every variant"):
-        jobs = composed_jobs(arguments)
-        variants = variants_of(jobs)
+        jobs = compose_jobs(arguments)
+        variants = build_variants(jobs)
         config = jobs[0][1]
-        plain: Any = OmegaConf.to_container(config)
-        published = read_published(plain["published_costs"])
+        settings: Any = OmegaConf.to_container(config)
+        published = read_published(settings["published_costs"])
     threads = config.threads or cores()
     with console.status("starting") as status:
-        grown = peaks(variants, threads, status.update)
-        rounds = times(variants, threads, status.update)
-    found = rows_of(variants, rounds, grown, machine(device_of(config), threads))
-    rows = [row | beside(row, published) for row in found]
-    texts = _texts(plain)
+        peaks = measure_peaks(variants, threads, status.update)
+        rounds = measure_times(variants, threads, status.update)
+    machine = describe_machine(device_of(config), threads)
+    rows = [
+        row | published_ratios(row, published)
+        for row in result_rows(variants, rounds, peaks, machine)
+    ]
+    texts = _texts(settings)
     folder = Path(config.outputs_dir) / config.name / "bench"
-    write(folder, rows, arguments.command_line(), texts)
-    show(Console(), rows, texts)
+    write_benchmark(folder, rows, arguments.command_line(), texts)
+    print_benchmark(Console(), rows, texts)
     Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
     return 0
 
 
-def composed_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
-    """Every job's overrides and configuration; what only training reads is left out.
+def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
+    """Return the overrides and the configuration of every job.
 
-    An experiment may say more than a benchmark reads, such as seeds; a person may not.
+    Keys of an experiment that only training reads, such as seeds, are left out; on the command line
+    they are errors.
     """
     folders = list(arguments.config_dirs)
-    known = compose("bench", [], folders)
-    readable = {*map(str, known), "experiment"}
+    defaults = compose("bench", [], folders)
+    known_keys = {*map(str, defaults), "experiment"}
     for override in arguments.overrides:
-        if root_key(override) not in readable:
-            hint = did_you_mean(root_key(override), readable)
-            raise ConfigError(f"{override}: posenc bench reads no such key{hint}")
-    every = sweep_jobs("bench", arguments.overrides, folders)
-    read = dict.fromkeys(tuple(word for word in job if root_key(word) in readable) for job in every)
-    jobs = [(list(words), _composed(words, folders, known)) for words in read]
-    for key in ONCE:
-        given = {str(config[key]) for _, config in jobs}
-        if len(given) > 1:
-            raise ConfigError(f"{key}: one process measures all variants; give a single value")
+        if root_key(override) not in known_keys:
+            hint = did_you_mean(root_key(override), known_keys)
+            raise ConfigError(f"{override}: posenc bench has no such key{hint}")
+    sweep = sweep_jobs("bench", arguments.overrides, folders)
+    overrides = [tuple(word for word in job if root_key(word) in known_keys) for job in sweep]
+    jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(overrides)]
+    for key in SINGLE_VALUE_KEYS:
+        if len({str(config[key]) for _, config in jobs}) > 1:
+            raise ConfigError(
+                f"{key}: all variants are measured in one process; give a single value"
+            )
     return jobs
 
 
-def _composed(words: Sequence[str], folders: Sequence[Path], known: DictConfig) -> DictConfig:
-    """One job's configuration: the keys of conf/bench.yaml, resolved and checked."""
-    values = compose_resolved("bench", words, folders, known, only_known=True)
+def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) -> DictConfig:
+    """Return the configuration of a job: the keys of conf/bench.yaml, resolved and checked."""
+    values = compose_resolved("bench", job, folders, defaults, only_known=True)
     config = OmegaConf.create({**values, "seed": SEED})
-    settings.check(config)
+    check_bench_settings(config)
     config.modules = sorted({*config.modules, *user_modules(values)})
     return config
 
 
-def _texts(config: dict[str, Any]) -> dict[str, str]:
-    """The experiment's own texts, and the source of what is published."""
-    source = {"source": config["published_costs"]["source"]} if config["published_costs"] else {}
-    return {"title": "What position costs", **(config["about"] or {}), **source}
+def _texts(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the experiment's texts and the source of published costs."""
+    costs = settings["published_costs"]
+    source = {"source": costs["source"]} if costs else {}
+    return {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}

@@ -7,7 +7,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.benchmark.labels import labels
+from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build, user_modules
 from posenc.config.errors import ConfigError
@@ -54,7 +54,7 @@ def subjects_of(arguments: Arguments) -> list[Subject]:
     for key in ONCE:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: one page shows all encodings; give a single value")
-    names = labels([config.choices.encoding for config in configs], jobs)
+    names = variant_labels([config.choices.encoding for config in configs], jobs)
     return [Subject(name, config) for name, config in zip(names, configs, strict=True)]
 
 

@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 
 from posenc.benchmark.estimate import Machine, estimate
-from posenc.benchmark.estimate_tables import as_json, show
+from posenc.benchmark.estimate_tables import as_json, print_estimates
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import compose
@@ -25,5 +25,5 @@ def run(arguments: Arguments) -> int:
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))
     else:
-        show(estimates, machine, Console())
+        print_estimates(estimates, machine, Console())
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from posenc.benchmark.settings import OWN
+from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
     console = Console(stderr=True)
     _check_hydra_overrides(arguments.overrides)
     sweep = compose_sweep("train", arguments.overrides, arguments.config_dirs)
-    if benchmark_keys := [key for key in OWN if key in sweep]:
+    if benchmark_keys := [key for key in BENCH_KEYS if key in sweep]:
         raise ConfigError(
             f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
             f" run posenc bench {' '.join(arguments.words)}"

@@ -7,8 +7,7 @@ from typing import Any
 
 from posenc.report.curve_data import Curve, CurveSet, Measurement, Point
 from posenc.report.experiment import Experiment, Run
-from posenc.runs.bins import binned
-from posenc.runs.evaluation_rows import positions_name
+from posenc.runs.evaluation_rows import bin_positions, positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"
@@ -51,7 +50,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         measurement = _measurement(row)
         if row["length"] == longest[measurement, run.train_length]:
             sums, counts = run.positions[f"{name}.sum"], run.positions[f"{name}.count"]
-            for position, loss, count in binned(sums, counts, run.train_length):
+            for position, loss, count in bin_positions(sums, counts, run.train_length):
                 collector.add(measurement, run, position, (loss, count))
     return [
         replace(curves, window=longest[curves.measurement, curves.train_length])

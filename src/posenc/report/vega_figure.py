@@ -147,7 +147,7 @@ class Figure:
             "columns": COLUMNS,
             "spacing": 28,
             "padding": 12,
-            "resolve": {"scale": {"color": "independent"}},
+            "resolve": {"scale": {"color": "independent", "shape": "independent"}},
             "params": _parameters(end_labels=True),
             "datasets": {name: rows for panel in self.panels for name, rows in panel.data.items()},
             "config": THEME,

@@ -2,6 +2,8 @@
 
 import io
 import zipfile
+from itertools import pairwise
+from math import ceil, floor, log2, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from posenc.config.errors import RunError
 from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
+BINS_PER_OCTAVE = 4
 KEY = ("data", "split", "protocol", "length", "stride", "swap")
 
 
@@ -56,3 +59,23 @@ def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})
         write_atomic(path, buffer.getvalue())
+
+
+def bin_positions(
+    sums: np.ndarray, counts: np.ndarray, train_length: int
+) -> list[tuple[float, float, int]]:
+    """Return log-spaced bins (position from 1, mean loss, tokens) over the positions of a window.
+
+    One bin ends at the training length, so that none has positions on both sides of it.
+    """
+    first = floor(-BINS_PER_OCTAVE * log2(train_length))
+    last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
+    ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
+    edges = np.unique(np.clip([0, *ends, len(sums)], 0, len(sums))).tolist()
+    bins = []
+    for start, end in pairwise(edges):
+        tokens = int(counts[start:end].sum())
+        if tokens:
+            centre = sqrt((start + 1) * end)
+            bins.append((centre, float(sums[start:end].sum()) / tokens, tokens))
+    return bins

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.runs.bins import binned
-from posenc.runs.evaluation_rows import positions_name
+from posenc.runs.evaluation_rows import bin_positions, positions_name
 
 MAIN_SPLIT = "validation"
 LENGTH_AXIS = "extrapolation/length"
@@ -70,7 +69,7 @@ def position_bins(
 ) -> list[tuple[float, float, int]]:
     """Log-spaced bins (position from 1, mean loss, tokens) of a row measured by position."""
     name = positions_name(row)
-    return binned(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
+    return bin_positions(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
 
 
 def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:

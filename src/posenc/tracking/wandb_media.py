@@ -3,12 +3,13 @@
 import io
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
+from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.confidence import exact
+from posenc.report.encoding_styles import style_at
+from posenc.report.line_plot import line_figure
 from posenc.runs.evaluation_rows import read_positions
-from posenc.runs.figure import png
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_history import position_bins, rows_by_position
 
@@ -25,7 +26,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
 
     curves = _curves(directory, config)
     data: list[Any] = [[*key, *values] for key, bins in curves.items() for values in bins]
-    image = Image.open(io.BytesIO(png(lambda: _draw(curves, directory.name, config))))
+    image = Image.open(io.BytesIO(_png(curves, directory.name, config.train_length)))
     table = wandb.Table(columns=list(COLUMNS), data=data)
     return {TABLE_KEY: table, IMAGE_KEY: wandb.Image(image)}
 
@@ -40,16 +41,20 @@ def _curves(directory: RunDirectory, config: DictConfig) -> Curves:
     }
 
 
-def _draw(curves: Curves, title: str, config: DictConfig) -> Figure:
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for (data, split, swap, length), bins in curves.items():
-        positions, losses, _ = zip(*bins, strict=True)
+def _png(curves: Curves, title: str, train_length: int) -> bytes:
+    lines = []
+    for i, ((data, split, swap, length), bins) in enumerate(curves.items()):
         label = " ".join(filter(None, (f"{length} tokens of {data}, {split}", swap)))
-        axes.plot(positions, losses, marker="o", markersize=3, label=label)
-    axes.axvline(config.train_length, color="#555555", linestyle="--", label="training length")
-    axes.set(xscale="log", xlabel="Position in the window (tokens)", title=title)
-    axes.set_ylabel("Loss (nats per token)")
-    axes.legend(fontsize=7)
-    return figure
+        dots = tuple(Dot(position, exact(loss)) for position, loss, _ in bins)
+        lines.append(Line(label, style_at(i), dots))
+    boundary = VerticalLine(train_length, f"L = {train_length}")
+    chart = Chart(
+        file="loss_by_position",
+        title=title,
+        x_title="Position in the window (tokens)",
+        y_title="Loss (nats per token)",
+        subplots=(Subplot("", tuple(lines), "loss", (boundary,), train_length),),
+        reading="",
+        csv="",
+    )
+    return line_figure("", chart).png

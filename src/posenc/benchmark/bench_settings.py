@@ -1,4 +1,4 @@
-"""The settings of a benchmark: some are a run's too, some its own. Imports no torch."""
+"""The keys of conf/bench.yaml, those shared with training and its own. Imports no torch."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import TYPES, check_settings
 
 PASSES = ("forward", "step")
-SHARED = (
+SHARED_KEYS = (
     "name",
     "train_length",
     "batch_tokens",
@@ -22,7 +22,7 @@ SHARED = (
     "outputs_dir",
     "modules",
 )
-OWN: dict[str, Any] = {
+BENCH_KEYS: dict[str, Any] = {
     "passes": list[str],
     "vocab_size": int,
     "threads": int | None,
@@ -31,12 +31,13 @@ OWN: dict[str, Any] = {
 }
 
 
-def check(config: DictConfig) -> None:
-    """ConfigError for a setting that is missing, of a wrong type or past its limit."""
-    check_settings(config, {**{key: TYPES[key] for key in SHARED}, **OWN})
+def check_bench_settings(config: DictConfig) -> None:
+    """Raise ConfigError for a key that is missing, has the wrong type or is out of range."""
+    check_settings(config, {**{key: TYPES[key] for key in SHARED_KEYS}, **BENCH_KEYS})
     for key in ("vocab_size", "threads", "rounds"):
         if config[key] is not None and config[key] < 1:
             raise ConfigError(f"{key}={config[key]} must be 1 or more")
     if not config.passes or not set(config.passes) <= set(PASSES):
-        there = "[" + ",".join(PASSES) + "]"
-        raise ConfigError(f"passes={list(config.passes)}: give passes={there} or one of the two")
+        raise ConfigError(
+            f"passes={list(config.passes)} must be one or more of [{','.join(PASSES)}]"
+        )

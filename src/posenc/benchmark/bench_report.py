@@ -1,0 +1,150 @@
+"""The files of a benchmark, and what the terminal shows of it."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from posenc.benchmark.bench_results import Row
+from posenc.benchmark.cost_figure import cost_figure
+from posenc.report.table import Column, Table, csv_text
+from posenc.runs.files import write_atomic, write_json
+
+READING = (
+    "ms and tokens/s are medians over the rounds. ratio is the time divided by that of the first"
+    " row of the same table, formed within each round: its median and its range. peak MB is the"
+    " extra peak memory of the pass, measured in a separate process, without weights and optimizer"
+    " state. utilisation is model FLOP/s divided by those of a matrix product that is timed in the"
+    " same rounds; docs/benchmarks.md has the convention."
+)
+PASS_TITLES = {"forward": "forward pass", "step": "training step"}
+
+
+def write_benchmark(
+    folder: Path, rows: Sequence[Row], command: str, texts: Mapping[str, Any]
+) -> None:
+    """Write bench.json, .csv, .md, .png and .svg, replacing those of an earlier benchmark.
+
+    `texts` has the experiment's `title`, possibly `question`, `conclude` and `caution`, and the
+    `source` of published numbers. Nothing is written before all files have been made.
+    """
+    files = {
+        "bench.csv": to_csv(rows),
+        "bench.md": _markdown(rows, command, texts),
+        **_figure_files(rows, texts["title"]),
+    }
+    write_json(folder / "bench.json", {"command": command, **texts, "rows": list(rows)})
+    for name, data in files.items():
+        write_atomic(folder / name, data)
+
+
+def print_benchmark(console: Console, rows: Sequence[Row], texts: Mapping[str, Any]) -> None:
+    """Print the tables and how to read them."""
+    console.print(Text(texts["title"], "bold"))
+    for table in [*cost_tables(rows), *published_tables(rows, texts)]:
+        console.print()
+        console.print(table)
+    for paragraph in [setup(rows), READING, *_paragraphs(texts)]:
+        console.print(Text(f"\n{paragraph}", "dim"))
+
+
+def cost_tables(rows: Sequence[Row]) -> list[Table]:
+    """Return a table of times, memory and utilisation for each length and pass."""
+    columns = [
+        Column("encoding", align="left"),
+        Column("kernel", align="left"),
+        Column("ms", format=_milliseconds),
+        Column("tokens/s", format=".0f"),
+        Column("ratio", format=".3f"),
+        Column("range"),
+        Column("peak MB", format=".0f"),
+        Column("utilisation", format=".1%"),
+    ]
+    return [
+        Table(title, columns, [[row["encoding"], *_cost(row)] for row in group])
+        for title, group in _groups(rows)
+    ]
+
+
+def _cost(row: Row) -> list[str | float | None]:
+    requested, used = row["kernel"], row["kernels_used"]
+    return [
+        requested if requested == used else f"{requested}: {used}",
+        row["milliseconds"],
+        row["tokens_per_second"],
+        row["ratio"],
+        f"{row['ratio_lowest']:.2f}–{row['ratio_highest']:.2f}",
+        row["peak_memory_mb"],
+        row["utilisation"],
+    ]
+
+
+def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Table]:
+    """Return the ratios next to published ones, for the rows that have these."""
+    columns = [
+        Column("encoding", align="left"),
+        Column("time", detail="measured ratio", format=".3f"),
+        Column("time", detail="published ratio", format=".3f"),
+        Column("memory", detail="measured ratio", format=".3f"),
+        Column("memory", detail="published ratio", format=".3f"),
+    ]
+    times, memory = ("ratio", "published_ratio"), ("peak_memory_ratio", "published_memory_ratio")
+    tables = []
+    for title, group in _groups([row for row in rows if row["published_ratio"] is not None]):
+        values = [[row[name] for name in ("encoding", *times, *memory)] for row in group]
+        tables.append(Table(f"{title}, compared with {texts['source']}", columns, values))
+    return tables
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Return every row with those of its values that are single numbers or texts."""
+    names = [name for name, value in rows[0].items() if not isinstance(value, list | dict)]
+    return csv_text([names, *([row[name] for name in names] for row in rows)])
+
+
+def setup(rows: Sequence[Row]) -> str:
+    """Return what the numbers were measured on and with, as a sentence."""
+
+    def values(key: str) -> str:
+        return " or ".join(dict.fromkeys(str(row[key]) for row in rows))
+
+    first, model = rows[0], rows[0]["model_config"]
+    plural = "s" if first["threads"] > 1 else ""
+    return (
+        f"{first['device']}, {first['threads']} thread{plural}, torch {first['torch']},"
+        f" {first['date']}: width {model['width']}, {model['layers']} layers, {model['heads']}"
+        f" heads, vocabulary {values('vocab_size')}, {values('batch_tokens')} tokens per pass,"
+        f" {values('precision')}, {first['rounds']} rounds"
+    )
+
+
+def _markdown(rows: Sequence[Row], command: str, texts: Mapping[str, Any]) -> str:
+    tables = [*cost_tables(rows), *published_tables(rows, texts)]
+    parts = [f"# {texts['title']}", f"`{command}`", setup(rows)]
+    parts += [*(table.to_markdown() for table in tables), READING, *_paragraphs(texts)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _paragraphs(texts: Mapping[str, Any]) -> list[str]:
+    return [texts[key] for key in ("question", "conclude", "caution") if key in texts]
+
+
+def _figure_files(rows: Sequence[Row], title: str) -> dict[str, str | bytes]:
+    figure = cost_figure(rows, title, setup(rows))
+    return {f"{figure.file}.png": figure.png, f"{figure.file}.svg": figure.svg}
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows of each length and pass under their title."""
+    return [
+        (f"L = {length}, {PASS_TITLES[pass_]}", list(group))
+        for (length, pass_), group in groupby(rows, lambda row: (row["length"], row["pass"]))
+    ]
+
+
+def _milliseconds(value: float) -> str:
+    """Return at least three digits, all of those before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,130 @@
+"""Result rows: medians, ratios formed within each round, utilisation, published ratios."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from posenc.benchmark.measuring_process import product_flops
+from posenc.benchmark.variants import Variant
+from posenc.config.errors import ConfigError
+from posenc.model.device import device_of
+
+Row = dict[str, Any]
+PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
+PUBLISHED_SPEED = {"forward": "eval_wps", "step": "train_wps"}
+PublishedCosts = dict[tuple[str, int], Mapping[str, Any]]
+"""(encoding, length) -> tokens per second in training and evaluation, and GB of memory."""
+
+
+def result_rows(
+    variants: Sequence[Variant],
+    rounds: Sequence[dict[str, Any]],
+    peaks: Sequence[float | None],
+    machine: dict[str, Any],
+) -> list[Row]:
+    """Return a row for each variant: its settings, the machine and all measurements.
+
+    Ratios of time and of peak memory are to the first variant of the same length and pass. Ratios
+    of time are formed within each round; the row has their median, lowest and highest.
+    """
+    baselines: dict[tuple[int, str], int] = {}
+    rows: list[Row] = []
+    for i, variant in enumerate(variants):
+        base = baselines.setdefault((variant.length, variant.pass_), i)
+        seconds = [round_["seconds"][i] for round_ in rounds]
+        ratios = [round_["seconds"][i] / round_["seconds"][base] for round_ in rounds]
+        products = [round_["products"][variant.config.precision] for round_ in rounds]
+        rows.append(
+            _settings(variant)
+            | machine
+            | _speed(variant, seconds, products)
+            | {
+                "ratio_to": variants[base].label,
+                "ratio": median(ratios),
+                "ratio_lowest": min(ratios),
+                "ratio_highest": max(ratios),
+                "peak_memory_mb": peaks[i],
+                "peak_memory_ratio": _ratio(peaks[i], peaks[base]),
+                "rounds": len(rounds),
+                "seconds": seconds,
+                "ratios": ratios,
+                "product_seconds": products,
+            }
+        )
+    return rows
+
+
+def _settings(variant: Variant) -> Row:
+    config = variant.config
+    return {
+        "encoding": variant.label,
+        "encoding_config": OmegaConf.to_container(config.encoding),
+        "model": config.choices.model,
+        "model_config": OmegaConf.to_container(config.model),
+        "kernel": config.kernel,
+        "kernels_used": variant.kernels,
+        "kernel_reason": variant.kernel_reason,
+        "length": variant.length,
+        "pass": variant.pass_,
+        "batch_tokens": config.batch_tokens,
+        "vocab_size": config.vocab_size,
+        "precision": config.precision,
+        "compile": config.compile,
+    }
+
+
+def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
+    middle = median(seconds)
+    peak_flops = product_flops(device_of(variant.config)) / median(products)
+    return {
+        "milliseconds": 1e3 * middle,
+        "tokens_per_second": variant.config.batch_tokens / middle,
+        "flops": variant.flops,
+        "product_flops_per_second": peak_flops,
+        "utilisation": variant.flops / middle / peak_flops,
+    }
+
+
+def _ratio(peak: float | None, base: float | None) -> float | None:
+    return peak / base if peak is not None and base else None
+
+
+def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
+    """Return the rows of `published_costs` by encoding and length.
+
+    `costs` is {source: text, rows: [{encoding, length, train_wps, eval_wps, memory_gb}]}. Raises
+    ConfigError if it has another form.
+    """
+    if costs is None:
+        return {}
+    if set(costs) != {"source", "rows"} or not isinstance(costs["rows"], Sequence):
+        raise ConfigError("published_costs must have source (a text) and rows (a list of mappings)")
+    for i, row in enumerate(costs["rows"]):
+        numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else []
+        if not numbers or set(row) != set(PUBLISHED_KEYS) or not all(map(_is_positive, numbers)):
+            keys = ", ".join(PUBLISHED_KEYS)
+            raise ConfigError(
+                f"published_costs.rows[{i}]={row!r} must have {keys}, with numbers above 0"
+            )
+    return {(row["encoding"], row["length"]): row for row in costs["rows"]}
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
+
+
+def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:
+    """Return the published ratios of time and memory of a row, to the same encoding as its own.
+
+    Only ratios can be compared between machines. A ratio is None where either number was not
+    published; published memory is that of training.
+    """
+    cost = published.get((row["encoding"], row["length"]))
+    base = published.get((row["ratio_to"], row["length"]))
+    if cost is None or base is None:
+        return {"published_ratio": None, "published_memory_ratio": None}
+    speed = PUBLISHED_SPEED[row["pass"]]
+    memory = cost["memory_gb"] / base["memory_gb"] if row["pass"] == "step" else None
+    return {"published_ratio": base[speed] / cost[speed], "published_memory_ratio": memory}

@@ -1,0 +1,90 @@
+"""Measurements of all variants: peak memory in a process each, then times in one process."""
+
+import platform
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from posenc import __version__
+from posenc.benchmark.subprocess_calls import call_module
+from posenc.benchmark.variants import Variant
+from posenc.config.errors import RunError
+from posenc.model.device import device_of
+
+MEASURING_PROCESS = "posenc.benchmark.measuring_process"
+Report = Callable[[str], None]
+"""Shows the progress."""
+
+
+def measure_peaks(variants: Sequence[Variant], threads: int, report: Report) -> list[float | None]:
+    """Return by how many MB the pass of each variant raises the peak memory of a process.
+
+    None where a CPU compiles, because the compiler runs in the same process and takes more.
+    """
+    peaks: list[float | None] = []
+    for number, variant in enumerate(variants, 1):
+        report(f"memory {number}/{len(variants)}: {variant}")
+        peaks.append(None if _compiles_on_cpu(variant) else _peak(variant, threads))
+    return peaks
+
+
+def measure_times(
+    variants: Sequence[Variant], threads: int, report: Report
+) -> list[dict[str, Any]]:
+    """Return the rounds of `measuring_process.time_rounds`, without those of the warm-up."""
+    configs = list({id(variant.config): variant.config for variant in variants}.values())
+    index = {id(config): i for i, config in enumerate(configs)}
+    count = configs[0].rounds
+    # torch.compile may compile once more at the second call.
+    warm_up = 2 if any(config.compile for config in configs) else 1
+    request = {
+        "configs": [OmegaConf.to_container(config) for config in configs],
+        "variants": [(index[id(variant.config)], variant.pass_) for variant in variants],
+        "rounds": warm_up + count,
+    }
+    report(f"{len(variants)} variants: warm-up")
+    rounds: list[dict[str, Any]] = []
+    for answer in call_module(MEASURING_PROCESS, request, threads):
+        rounds.append(answer)
+        done = max(0, len(rounds) - warm_up)
+        report(f"{len(variants)} variants: {done} of {count} rounds")
+    return rounds[warm_up:]
+
+
+def _peak(variant: Variant, threads: int) -> float:
+    request = {"config": OmegaConf.to_container(variant.config), "pass": variant.pass_}
+    try:
+        (answer,) = call_module(MEASURING_PROCESS, request, threads)
+    except RunError as error:
+        raise RunError(f"{variant}: {error}") from None
+    return answer["peak_memory_mb"]
+
+
+def _compiles_on_cpu(variant: Variant) -> bool:
+    return variant.config.compile and device_of(variant.config).type == "cpu"
+
+
+def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
+    """Return the device, threads, versions and date of a measurement."""
+    return {
+        "device": device_name(device),
+        "threads": threads,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "posenc": __version__,
+        "date": date.today().isoformat(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """Return the model name of a GPU or CPU, or the architecture where it is unknown."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

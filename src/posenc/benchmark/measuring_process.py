@@ -1,0 +1,160 @@
+"""The process that measures: `python -m posenc.benchmark.measuring_process < REQUEST`.
+
+A request with `rounds` asks for times, one without for peak memory. The answers are lines of JSON.
+
+All variants are timed in one process, so that they share the machine as it is at the time: each
+once per round, followed by a matrix product in each of their precisions. Every second round runs in
+reverse order, so that a machine that slows down or speeds up favours none of them. Peak memory
+needs a process for each variant, because the peak of a process never falls.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+
+from posenc.attention.precision import autocast, dtype_of
+from posenc.benchmark.subprocess_calls import answer_request
+from posenc.config.components import build
+from posenc.config.steps import sequences_per_step
+from posenc.model.build import build_model
+from posenc.model.device import device_of
+from posenc.runs.environment import peak_megabytes
+
+PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
+"""Rows and columns of the matrices whose product gives the device's peak FLOP/s."""
+WARM_UP_TOKENS = 64
+
+
+class Model:
+    """The model and optimizer of `config`, built as in training, with a batch of random tokens."""
+
+    def __init__(self, config: DictConfig) -> None:
+        modules = list(config.modules)
+        self.config, self.device = config, device_of(config)
+        self.model = build_model(config, config.vocab_size).to(self.device)
+        self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
+        self.optimizer = build(config.optimizer, name="optimizer", modules=modules)(self.model)
+        sequences, self.micro_sequences = sequences_per_step(config)
+        generator = torch.Generator().manual_seed(0)
+        shape = (sequences, config.train_length)
+        self.tokens = torch.randint(config.vocab_size, shape, generator=generator).to(self.device)
+
+    def run(self, pass_: str, tokens: Tensor) -> None:
+        """Run `forward` or `step` on tokens [B, T], in micro-batches."""
+        self._pass_function(pass_)(tokens)
+
+    def seconds(self, pass_: str) -> float:
+        """Return the duration of a pass over the whole batch."""
+        run_pass = self._pass_function(pass_)
+        return seconds(lambda: run_pass(self.tokens), self.device)
+
+    def _pass_function(self, pass_: str) -> Callable[[Tensor], None]:
+        self.model.train(pass_ == "step")
+        return self._step if pass_ == "step" else self._forward
+
+    @torch.no_grad()
+    def _forward(self, tokens: Tensor) -> None:
+        for micro_batch in tokens.split(self.micro_sequences):
+            self._losses(micro_batch)
+
+    def _step(self, tokens: Tensor) -> None:
+        for micro_batch in tokens.split(self.micro_sequences):
+            loss = self._losses(micro_batch).mean()
+            (loss * (len(micro_batch) / len(tokens))).backward()
+        if self.config.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def _losses(self, tokens: Tensor) -> Tensor:
+        with autocast(self.config.precision, self.device):
+            return self.losses(tokens, tokens)
+
+
+class MatrixProduct:
+    """A product of square matrices, as a measure of the device's peak FLOP/s."""
+
+    def __init__(self, precision: str, device: torch.device) -> None:
+        self.device = device
+        size = PRODUCT_SIZE[device.type]
+        dtype = dtype_of(precision)
+        self.a, self.b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        self.out = torch.empty_like(self.a)
+
+    def seconds(self) -> float:
+        return seconds(lambda: torch.mm(self.a, self.b, out=self.out), self.device)
+
+
+def product_flops(device: torch.device) -> int:
+    """Return the floating-point operations of one MatrixProduct."""
+    return 2 * PRODUCT_SIZE[device.type] ** 3
+
+
+def seconds(call: Callable[[], object], device: torch.device) -> float:
+    """Return the duration of a call, on a GPU until its last kernel has finished."""
+    _synchronize(device)
+    start = time.perf_counter()
+    call()
+    _synchronize(device)
+    return time.perf_counter() - start
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield for each round the seconds of every variant, and of a product in each precision.
+
+    `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
+    of `rounds`.
+    """
+    configs = [OmegaConf.create(config) for config in request["configs"]]
+    variants = [(index, pass_) for index, pass_ in request["variants"]]
+    if any(config.compile for config in configs):
+        _allow_graphs(len(variants))
+    models = [Model(config) for config in configs]
+    precisions = dict.fromkeys(config.precision for config in configs)
+    products = {name: MatrixProduct(name, device_of(configs[0])) for name in precisions}
+    for round_ in range(request["rounds"]):
+        order = variants if round_ % 2 == 0 else variants[::-1]
+        times = [models[index].seconds(pass_) for index, pass_ in order]
+        yield {
+            "seconds": times if round_ % 2 == 0 else times[::-1],
+            "products": {name: product.seconds() for name, product in products.items()},
+        }
+
+
+def _allow_graphs(variants: int) -> None:
+    """Raise the limit of torch.compile, past which it silently stops compiling."""
+    torch._dynamo.config.recompile_limit *= variants
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+
+
+def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
+    """Yield `peak_memory_mb`, the growth of the peak in the `pass` of a `config`.
+
+    A pass over a few tokens comes first, so that weights, gradients and optimizer state, which are
+    the same for all encodings, are already allocated.
+    """
+    model = Model(OmegaConf.create(request["config"]))
+    model.run(request["pass"], model.tokens[:1, :WARM_UP_TOKENS])
+    if model.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(model.device)
+    before = peak_megabytes()
+    model.run(request["pass"], model.tokens)
+    yield {"peak_memory_mb": peak_megabytes() - before}
+
+
+def measure(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return time_rounds(request) if "rounds" in request else measure_peak(request)
+
+
+if __name__ == "__main__":
+    sys.exit(answer_request(measure))

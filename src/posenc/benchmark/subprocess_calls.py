@@ -1,0 +1,63 @@
+"""Calls to a subprocess: the request is JSON on its stdin, the answers are lines of JSON."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterable
+from contextlib import redirect_stdout
+from typing import Any
+
+from posenc.config.errors import PosencError, RunError, one_line
+from posenc.runs.environment import job_environment
+
+
+def call_module(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
+    """Run `python -m module` and yield its answers as they come.
+
+    Closing the generator kills the process. Raises RunError with the last line of stderr if the
+    process fails.
+    """
+    with tempfile.TemporaryFile("w+") as stdin, tempfile.TemporaryFile("w+") as stderr:
+        json.dump(request, stdin)
+        stdin.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env=job_environment(threads),
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield from map(json.loads, process.stdout)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            stderr.seek(0)
+            raise RunError(_failure_reason(process.returncode, stderr.read()))
+
+
+def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
+    """Print the answers to the request on stdin and return the exit code.
+
+    Whatever else is printed goes to stderr, so that stdout has nothing but answers.
+    """
+    stdout = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            for answer in answers(json.load(sys.stdin)):
+                print(json.dumps(answer), file=stdout, flush=True)
+    except (PosencError, ValueError) as error:
+        print(one_line(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+def _failure_reason(code: int, stderr: str) -> str:
+    if code < 0:
+        return f"the measuring process was killed (signal {-code}), perhaps for lack of memory"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else f"the measuring process ended with exit code {code}"
