@@ -111,7 +111,7 @@ def test_a_task_has_no_sentence_and_fox_has_gates(
 ) -> None:
     run = trained("encoding=fox", "data=task_copy", "data.examples=4")
     assert main(["inspect", f"run={run.path}", "windows=2", "lengths=[30]"]) == 0
-    assert "there is no sentence" in capsys.readouterr().out
+    assert "symbols of a task" in capsys.readouterr().out
     assert all(float(row["mean_log"]) < 0 for row in rows(run, "gates"))
     added = [row for row in rows(run, "attention_by_distance") if row["start"] == "0"]
     assert all(float(row["added"]) == pytest.approx(0, abs=1e-5) for row in added)
@@ -132,15 +132,15 @@ def test_what_is_asked_wrongly_is_told_and_nothing_is_written(
 ) -> None:
     run = trained("encoding=nope")
     for words, message in (
-        ([f"run={tmp_path}/nothing"], "is no run directory"),
-        ([f"run={run.path}", "encoding=rope"], "the run says the rest"),
-        ([f"run={run.path}", "lengths=[1]"], "of 2 or more each"),
+        ([f"run={tmp_path}/nothing"], "is not a run directory"),
+        ([f"run={run.path}", "encoding=rope"], "cannot be combined with run=PATH"),
+        ([f"run={run.path}", "lengths=[1]"], "must be 2 or more each"),
         ([f"run={run.path}", "lengths=[9000]"], "fewer than one window of 9000"),
         ([f"run={run.path}", "windows=0"], "must be 1 or more"),
         ([f"run={run.path}", "windows=many"], "must be an integer"),
         ([f"run={run.path}", "sentence=abc"], "no token of it is there twice"),
         ([f"run={run.path}", "windows=1,2"], "a single value"),
-        (["encoding=rope", "windows=4"], "with run=PATH alone"),
+        (["encoding=rope", "windows=4"], "needs run=PATH"),
     ):
         assert main(["inspect", *words]) == 2, words
         assert message in " ".join(capsys.readouterr().err.split()), words

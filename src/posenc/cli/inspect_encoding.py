@@ -23,7 +23,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
-ONCE = ("name", "outputs_dir", "logger")
+SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 ALL = "encoding=all"
 
 
@@ -31,7 +31,7 @@ def run(arguments: Arguments) -> int:
     subjects = subjects_of(arguments)
     config = subjects[0].config
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
-    torch.set_num_threads(1)  # more would slow down encodings as small as these
+    torch.set_num_threads(1)  # more threads slow down encodings as small as these
     with Console(stderr=True).status("measuring") as status:
         findings = inspect(subjects, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
@@ -43,23 +43,23 @@ def run(arguments: Arguments) -> int:
 
 
 def subjects_of(arguments: Arguments) -> list[Subject]:
-    """What is to be inspected, side by side; ConfigError with nothing measured if any is wrong."""
+    """Return the encodings to inspect; raises ConfigError if any of them is invalid."""
     folders = list(arguments.config_dirs)
-    words = ["encoding=glob(*)" if word == ALL else word for word in arguments.overrides]
-    if not any(override_key(word) == "encoding" for word in words):
-        there = ", ".join(options("encoding", folders))
-        raise ConfigError(f"give encoding=all, some of {there}, or run=PATH")
-    jobs = expand(None, words, options_in(folders))
-    configs = [_composed(job, folders) for job in jobs]
-    for key in ONCE:
+    overrides = ["encoding=glob(*)" if o == ALL else o for o in arguments.overrides]
+    if not any(override_key(override) == "encoding" for override in overrides):
+        available = ", ".join(options("encoding", folders))
+        raise ConfigError(f"give encoding=all, some of {available}, or run=PATH")
+    jobs = expand(None, overrides, options_in(folders))
+    configs = [_compose(job, folders) for job in jobs]
+    for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: one page shows all encodings; give a single value")
     names = variant_labels([config.choices.encoding for config in configs], jobs)
     return [Subject(name, config) for name, config in zip(names, configs, strict=True)]
 
 
-def _composed(job: list[str], folders: list[Path]) -> DictConfig:
-    """One encoding's configuration, resolved and checked."""
+def _compose(job: list[str], folders: list[Path]) -> DictConfig:
+    """Return the configuration of one encoding, resolved and checked."""
     values = compose_resolved("inspect", job, folders)
     config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})

@@ -1,4 +1,4 @@
-"""`posenc inspect run=...`: what a trained run has made of its encoding."""
+"""`posenc inspect run=...`: analyse the attention of a trained run."""
 
 import numpy as np
 import torch
@@ -33,88 +33,89 @@ SETTINGS = {
     "modules": list[str],
 }
 FACTORS = (2, 4)
-"""Lengths beside L where none are given, as multiples of it."""
+"""The default lengths besides L, as multiples of it."""
 
 
 def run(arguments: Arguments) -> int:
-    """One run; its files go to the run's own folder."""
+    """Inspect one run; the files are written to `<run>/inspect/`."""
     if len(expand(None, arguments.overrides)) > 1:
-        raise ConfigError("run: one page shows one run; give a single value of each key")
-    asked = _asked(arguments)
-    target = run_directory(asked.run)
-    config = target.config()
-    config.modules, config.logger = asked.modules, asked.logger
+        raise ConfigError("posenc inspect run=PATH takes a single value of each key")
+    request = _request(arguments)
+    directory = run_directory(request.run)
+    config = directory.config()
+    config.modules, config.logger = request.modules, request.logger
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
-    torch.set_num_threads(target.status().resolved.get("threads", torch.get_num_threads()))
+    torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
-    subject = _subject(target, config, asked, console)
+    subject = _subject(directory, config, request, console)
     with console.status("measuring") as status:
-        measured = measure(subject, lambda what: status.update(f"measuring {what}"))
-    found = findings(target.name, measured, config.train_length)
-    folder = target.path / "inspect"
-    index = write(folder, found, arguments.command_line())
-    called = RunDirectory(target.path.with_name(f"{target.name}-inspect"))
-    mirror(tracker, called, folder, found, run_config(target, config))
-    show(Console(), found, index)
+        measured = measure(subject, lambda item: status.update(f"measuring {item}"))
+    results = findings(directory.name, measured, config.train_length)
+    folder = directory.path / "inspect"
+    index = write(folder, results, arguments.command_line())
+    tracked_run = RunDirectory(directory.path.with_name(f"{directory.name}-inspect"))
+    mirror(tracker, tracked_run, folder, results, run_config(directory, config))
+    show(Console(), results, index)
     return 0
 
 
-def _asked(arguments: Arguments) -> DictConfig:
-    asked = OmegaConf.create(
+def _request(arguments: Arguments) -> DictConfig:
+    """Compose the command's own settings, and check them."""
+    request = OmegaConf.create(
         compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
     )
-    check_settings(asked, SETTINGS)
-    if asked.windows < 1 or min(asked.lengths or [2]) < 2:
-        raise ConfigError(
-            f"windows={asked.windows} must be 1 or more, lengths={asked.lengths} of 2 or more each"
-        )
-    return asked
+    check_settings(request, SETTINGS)
+    if request.windows < 1:
+        raise ConfigError(f"windows={request.windows} must be 1 or more")
+    if min(request.lengths or [2]) < 2:
+        raise ConfigError(f"lengths={list(request.lengths)} must be 2 or more each")
+    return request
 
 
 def _subject(
-    target: RunDirectory, config: DictConfig, asked: DictConfig, console: Console
+    directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
 ) -> Subject:
     remedy = "train a run on the corpus as it is now"
     data = training_data(config, remedy, console.print)
-    model = load_model(target, config, data.vocab_size, device_of(config))
-    lengths = _lengths(model.encoding, config.train_length, asked.lengths)
+    model = load_model(directory, config, data.vocab_size, device_of(config))
+    lengths = _lengths(model.encoding, config.train_length, request.lengths)
     return Subject(
         model=model,
         initial=build_encoding(config, list(config.modules)),
         vocabulary=data.vocab_size,
-        windows={length: _windows(data, length, asked.windows) for length in lengths},
-        sentence=_sentence(data, asked.sentence, model.encoding),
+        windows={length: _windows(data, length, request.windows) for length in lengths},
+        sentence=_sentence(data, request.sentence, model.encoding),
         precision=config.precision,
     )
 
 
-def _lengths(encoding: Encoding, trained: int, asked: list[int] | None) -> list[int]:
-    """L, then the others; of the usual ones those that the encoding can serve."""
+def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None) -> list[int]:
+    """Return L and the requested lengths; by default those that the encoding supports."""
     limit = encoding.max_length()
-    if asked is None:
-        wanted = [trained * factor for factor in FACTORS]
-        return [trained, *(n for n in wanted if limit is None or n <= limit)]
-    if limit is not None and max(asked) > limit:
+    if requested is None:
+        defaults = [train_length * factor for factor in FACTORS]
+        return [train_length, *(n for n in defaults if limit is None or n <= limit)]
+    if limit is not None and max(requested) > limit:
         raise ConfigError(
-            f"lengths={list(asked)}: {type(encoding).__name__} encodes at most {limit} positions;"
-            f" give lengths up to {limit}"
+            f"lengths={list(requested)}: {type(encoding).__name__} encodes at most {limit}"
+            f" positions; give lengths up to {limit}"
         )
-    return [trained, *sorted({*asked} - {trained})]
+    return [train_length, *sorted({*requested} - {train_length})]
 
 
 def _windows(data: Dataset, length: int, count: int) -> Tensor:
-    """So many windows, or all there are, spread over the validation split."""
+    """Return up to `count` windows [count, length], spread over the validation split."""
     data.check_length("validation", length)
     return data.validation_batch(length, count * length)[0]
 
 
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
-    """Its tokens, without the end of text; or why the model cannot read it."""
+    """Return the tokens of the sentence, or the reason why the model cannot process it."""
     if isinstance(data.tokenizer, SymbolTokenizer):
-        return "The model reads symbols of a task: there is no sentence for it."
+        return "The model was trained on the symbols of a task, not on text."
     (ids,) = data.tokenizer.encode([sentence])
     tokens = torch.from_numpy(ids[ids != data.tokenizer.eos_id].astype(np.int64))
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
-        return f"The sentence has {len(tokens)} tokens, more than the {limit} positions there are."
+        return f"The sentence has {len(tokens)} tokens; the encoding has at most {limit} positions."
     return tokens
