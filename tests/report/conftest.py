@@ -259,7 +259,10 @@ def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two tasks with different settings, two encodings and three seeds each."""
+    """The report of two tasks with different settings, two encodings and three seeds each.
+
+    A published curve belongs to one encoding of one task.
+    """
     folder = tmp_path_factory.mktemp("tasks") / "tasks"
     of_tasks = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
     for task, fingerprint, batch in of_tasks:
@@ -274,7 +277,9 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                     for n in (1, 2, 4)
                 ]
                 write_run(folder, config, rows)
-    return _report(folder, {"command": "posenc train name=tasks"})
+    published = {"encoding": "alibi", "data": "task_copy", "train_length": 64, "unit": "accuracy"}
+    published |= {"source": "Some & Others 2022, Table 9", "values": {"64": 1.0, "256": 0.7}}
+    return _report(folder, {"published": [published], "command": "posenc train name=tasks"})
 
 
 @pytest.fixture(scope="session")

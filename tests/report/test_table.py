@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
+from posenc.report.page import render_block
 from posenc.report.table import MISSING, Cell, Column, Table, escape_latex
 
 HOSTILE = "100% of A_B & <b>C</b> ~ {x} \\input | #1"
@@ -102,7 +103,7 @@ def test_html_is_escaped_and_has_tooltips_links_and_details() -> None:
     cell = Cell("one", links=[("config & log", "../a b/config.yaml")])
     details = Cell(1.5, details=["why: `code`"], tone="bad", tooltip="mean 1.5")
     table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [[cell, details]])
-    page = table.to_html() + TABLE.to_html()
+    page = render_block(table) + render_block(TABLE)
     cells = Cells(page)
     assert "<b>C" not in page
     assert '<a href="../a%20b/config.yaml">config &amp; log</a>' in page

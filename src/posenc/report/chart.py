@@ -84,7 +84,8 @@ class Chart:
     """Subplots under one title; `file` is the stem of the files that it is written to.
 
     `shared` says what all subplots have in common, `reading` how to read them; `csv` has every
-    point. `ratio` allows a log axis for y, `bounds` are values that y includes in any case.
+    point. With `ratio` points are geometric means and y may be logarithmic; `bounds` are values
+    that y includes in any case.
     """
 
     file: str
@@ -108,7 +109,8 @@ class Chart:
     def subtitle(self) -> str:
         """What all subplots have in common, and what a point and its band are."""
         lines = (line for subplot in self.subplots for line in subplot.lines if not line.published)
-        bands = describe_bands(dot.y for line in lines for dot in line.dots)
+        dots = (dot.y for line in lines for dot in line.dots)
+        bands = describe_bands(dots, geometric=self.ratio)
         return ". ".join(text for text in (self.shared, bands) if text)
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from posenc.report.claim import MIN_SEEDS
-from posenc.report.curve_data import CurveSet
+from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.result_tables import number_text, perplexity_ratio
+from posenc.report.result_tables import number_text
 
 MIN_WINDOWS = 30
 RATIO = (
@@ -64,21 +64,22 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
 
 
 def _lowest(curves: CurveSet) -> list[str]:
-    lowest = [
-        f"{best[0]} at {length} tokens ({number_text(best[1].perplexity)})"
-        for length in dict.fromkeys((curves.train_length, int(curves.places[-1])))
-        if (best := curves.lowest(length))
-    ]
+    lowest = []
+    for length in dict.fromkeys((curves.train_length, int(curves.places[-1]))):
+        points = [(c.label, point) for c in curves.curves if (point := c.at(length))]
+        if points:
+            label, best = min(points, key=lambda pair: pair[1].mean)
+            lowest.append(f"{label} at {length} tokens ({number_text(best.perplexity)})")
     return [f"perplexity is lowest with {', and with '.join(lowest)}."]
 
 
 def _ratios(curves: CurveSet) -> list[str]:
     longest, length = int(curves.places[-1]), curves.train_length
-    ratios = {c.label: perplexity_ratio(c, length, longest) for c in curves.curves}
-    known = sorted((ratio, label) for label, ratio in ratios.items() if ratio is not None)
-    if longest == length or not known:
+    pairs = ((curve.label, curve.at(longest), curve.at(length)) for curve in curves.curves)
+    ratios = sorted((far.perplexity / near.perplexity, c) for c, far, near in pairs if far and near)
+    if longest == length or not ratios:
         return []
-    listed = ", ".join(f"{label} {number_text(ratio)}" for ratio, label in known)
+    listed = ", ".join(f"{label} {number_text(ratio)}" for ratio, label in ratios)
     return [f"perplexity at {longest} tokens divided by that at {length}: {listed}."]
 
 
@@ -142,7 +143,7 @@ def _few_windows(curve_sets: Sequence[CurveSet]) -> list[str]:
     for curves in curve_sets:
         for curve in curves.curves:
             scored = counts.setdefault(str(curves.measurement), {})
-            scored.update({point.at: point.count for point in curve.points})
+            scored.update({point.at: point.tokens for point in curve.points})
     lines = []
     for name, tokens in counts.items():
         few = sorted(length for length in tokens if tokens[length] // length < MIN_WINDOWS)

@@ -63,7 +63,7 @@ def exact(value: float) -> Band:
     return Band(value, value, value, 0)
 
 
-def describe_bands(bands: Iterable[Band]) -> str:
+def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
     """Return what the points of a figure are and what its bands are, as part of a caption."""
     counts = {band.seeds for band in bands}
     if counts == {0}:
@@ -71,12 +71,13 @@ def describe_bands(bands: Iterable[Band]) -> str:
     if counts == {1}:
         return "One seed"
     seeds = "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-    interval = f"the {CONFIDENCE:.0%} t interval of the mean"
+    mean = f"{'Geometric mean' if geometric else 'Mean'} of {seeds} seeds"
+    interval = f"its {CONFIDENCE:.0%} t interval"
     if max(counts) < MIN_SEEDS:
-        return f"Mean of {seeds} seeds; the band runs from the lowest to the highest"
+        return f"{mean}; the band runs from the lowest to the highest"
     if min(counts - {1}) >= MIN_SEEDS:
-        return f"Mean of {seeds} seeds; the band is {interval}"
+        return f"{mean}; the band is {interval}"
     return (
-        f"Mean of {seeds} seeds; the band is {interval} for {MIN_SEEDS} seeds or more, else from"
-        " the lowest to the highest"
+        f"{mean}; the band is {interval} for {MIN_SEEDS} seeds or more, else from the lowest to the"
+        " highest"
     )

@@ -3,32 +3,11 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from posenc.report.curve_data import CurveSet
+from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment, Run
+from posenc.report.measurement import PROTOCOLS
 from posenc.report.run_labels import flatten, plain
 
-PROTOCOLS = {
-    "nonoverlapping": (
-        "the text is cut into consecutive windows of the evaluation length; every token is scored"
-        " once, with the preceding tokens of its window as context"
-    ),
-    "by_position": "as non-overlapping windows, averaged at each position in the window",
-    "sliding": (
-        "a window of the evaluation length advances by the stride and scores its last stride tokens"
-        " (the first window scores all of them); every token is scored once"
-    ),
-    "last_k": (
-        "the text is cut into consecutive windows of the evaluation length; the last stride tokens"
-        " of each window are scored"
-    ),
-    "fixed_target": (
-        "the same tokens at every length: spans of stride tokens, each at the end of a window"
-    ),
-    "tasks": (
-        "sequences of the largest size that fits into the evaluation length; their answers are"
-        " scored, each given the answers before it"
-    ),
-}
 RESOLVED = ("device", "threads")
 
 
@@ -72,22 +51,20 @@ def data_fingerprints(runs: Sequence[Run]) -> str:
 
 def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return, for each measurement, the data, how many tokens were scored, and how."""
-    lines: dict[str, None] = {}
+    lines = []
     for measurement in dict.fromkeys(curves.measurement for curves in curve_sets):
         counts = {
-            point.count
+            point.tokens
             for curves in curve_sets
             if curves.measurement == measurement
             for curve in curves.curves
             for point in curve.points
         }
         tokens = _unique(f"{count:,}" for count in sorted(counts))
-        protocol = PROTOCOLS.get(measurement.protocol)
-        lines[
-            f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
-            + (f": {protocol}" if protocol else "")
-        ] = None
-    return list(lines)
+        line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
+        _, description = PROTOCOLS.get(measurement.protocol, ("", ""))
+        lines.append(f"{line}: {description}" if description else line)
+    return lines
 
 
 def _choice(run: Run, group: str) -> str:

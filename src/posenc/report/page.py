@@ -7,16 +7,18 @@
     )
     page.html()
 
-Its parts are a `Table`, a `Figure` or one of the classes below; `templates/` has their HTML. Text
-between backticks is shown as code.
+Its parts are a `Table`, a `Figure` or one of the classes below. `templates/` has their HTML, in
+which every value is escaped and text between backticks is shown as code.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
-from markupsafe import Markup
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from posenc.report.html_templates import render
 from posenc.report.table import Table
 from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
 
@@ -80,4 +82,26 @@ class Page:
 
     def html(self) -> str:
         vega = Markup(javascript()) if self.has_figures else ""
-        return render("page.html.j2", page=self, vega=vega, theme=PAGE_THEME)
+        template = ENVIRONMENT.get_template("page.html.j2")
+        return template.render(page=self, vega=vega, theme=PAGE_THEME)
+
+
+def render_block(block: Block) -> Markup:
+    """Return a part of a page by the macro of blocks.html.j2 that has the name of its class."""
+    macros = ENVIRONMENT.get_template("blocks.html.j2").module
+    return Markup(getattr(macros, type(block).__name__.lower())(block))
+
+
+def _code(text: str) -> Markup:
+    """Return `text` as HTML in which what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("posenc.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters |= {"code": _code, "path": quote, "html": render_block}

@@ -1,12 +1,12 @@
-"""Curves as the lines of a chart, published curves over them, and the points of both as csv."""
+"""Curves as the lines of a chart, and the points of both as csv."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from posenc.report.chart import Dot, Line, Subplot, VerticalLine
+from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
 from posenc.report.confidence import Band
-from posenc.report.curve_data import CurveSet, Measurement, Point
+from posenc.report.curves import CurveSet, Point
 from posenc.report.encoding_styles import Style
-from posenc.report.experiment import Experiment
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_tables import CURVE_SET_KEYS, curve_set_values
 from posenc.report.table import csv_text
@@ -32,19 +32,35 @@ def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
     return text if shared_measurement(curve_sets) else f"{text}\n{curves.measurement}"
 
 
-def token_subplot(
-    curves: CurveSet, curve_sets: Sequence[CurveSet], lines: Sequence[Line]
-) -> Subplot:
-    """Return a subplot over tokens with the training length marked."""
-    mark = VerticalLine(curves.train_length, "training length")
-    title, group = subplot_title(curves, curve_sets), str(curves.measurement)
-    return Subplot(title, tuple(lines), group, (mark,), curves.train_length)
+def curve_chart(
+    curve_sets: Sequence[CurveSet],
+    lines: Sequence[Sequence[Line]],
+    *,
+    titles: Sequence[str] = (),
+    marks: Sequence[Sequence[VerticalLine]] = (),
+    **options: Any,
+) -> Chart:
+    """Return a chart with a subplot of lines for each curve set.
+
+    Without `marks` x is in tokens and the training length is marked. `options` are the other
+    fields of the chart.
+    """
+    subplots = []
+    for i, curves in enumerate(curve_sets):
+        title = titles[i] if titles else subplot_title(curves, curve_sets)
+        length = curves.train_length
+        vertical_lines = marks[i] if marks else (VerticalLine(length, "training length"),)
+        group = str(curves.measurement)
+        tick_unit = None if marks else length
+        subplots.append(Subplot(title, tuple(lines[i]), group, tuple(vertical_lines), tick_unit))
+    shared = "" if titles else shared_measurement(curve_sets)
+    return Chart(subplots=tuple(subplots), shared=shared, **options)
 
 
 def curve_lines(
-    curves: CurveSet, styles: Styles, transform: Callable[[float], float]
+    curves: CurveSet, styles: Styles, transform: Callable[[float], float] = float
 ) -> list[Line]:
-    """Return a line for each curve, its values on another scale."""
+    """Return a line for each curve, its values transformed."""
     return [
         Line(c.label, styles[c.label], tuple(dot(p).transformed(transform) for p in c.points))
         for c in curves.curves
@@ -52,42 +68,14 @@ def curve_lines(
 
 
 def dot(point: Point) -> Dot:
-    return Dot(point.at, point.band, note=f"{point.count} tokens scored")
+    return Dot(point.at, point.band, note=f"{point.tokens} tokens scored")
 
 
-def published_line(
-    label: str, curve: PublishedCurve, styles: Styles, transform: Callable[[float], float]
-) -> Line:
+def published_line(label: str, curve: PublishedCurve, styles: Styles) -> Line:
     """Return a published curve in the style of the curve that it belongs to."""
-    values = [(at, transform(value)) for at, value in sorted(curve.values.items())]
+    values = sorted(curve.values.items())
     dots = (Dot(at, Band(value, value, value, 1), note=curve.source) for at, value in values)
     return Line(label, styles[label], tuple(dots), published=True)
-
-
-def identity(value: float) -> float:
-    return value
-
-
-def published_curves(
-    curves: CurveSet, experiment: Experiment, units: Container[str]
-) -> dict[str, PublishedCurve]:
-    """Return the published curves in one of some units for the curves of a set, by label."""
-    labels = {curve.label for curve in curves.curves}
-    found: dict[str, PublishedCurve] = {}
-    for published in experiment.published:
-        if published.unit not in units or published.train_length != curves.train_length:
-            continue
-        if _is_measured(published, curves.measurement):
-            found |= {
-                run.label: published for run in experiment.runs if run.matches(published.selector)
-            }
-    return {label: published for label, published in found.items() if label in labels}
-
-
-def published_rows(curves: CurveSet, experiment: Experiment) -> dict[str, PublishedCurve]:
-    """Return the published perplexities that share a length with the curves of a set, by label."""
-    published, lengths = published_curves(curves, experiment, ("perplexity",)), set(curves.places)
-    return {label: curve for label, curve in published.items() if lengths & set(curve.values)}
 
 
 def points_csv(curve_sets: Sequence[CurveSet], place: str) -> str:
@@ -101,34 +89,25 @@ def points_csv(curve_sets: Sequence[CurveSet], place: str) -> str:
         for curve in curves.curves:
             for p in curve.points:
                 loss = (f"{x:.6f}" for x in (p.mean, p.band.low, p.band.high))
-                rest = (p.band.description or None, f"{p.perplexity:.6f}", len(p.seeds), p.count)
+                rest = (p.band.description or None, f"{p.perplexity:.6f}", len(p.seeds), p.tokens)
                 lines.append((*curve_set_values(curves), curve.label, f"{p.at:.6g}", *loss, *rest))
     return csv_text(lines)
 
 
 def dots_csv(
-    curve_sets: Sequence[CurveSet], subplots: Sequence[Subplot], line: str, x: str, y: str
+    curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], line: str, x: str, y: str
 ) -> str:
-    """Return the dots of a chart with a subplot for each curve set, a line for each dot.
+    """Return the dots of the lines that are drawn for each curve set, a line for each dot.
 
     `line`, `x` and `y` name the columns; `band` says what low and high are.
     """
     names = (line, "published", x, f"{x}_low", f"{x}_high", y, "low", "high", "band")
-    lines: list[Sequence[object]] = [(*CURVE_SET_KEYS, *names)]
-    for curves, subplot in zip(curve_sets, subplots, strict=True):
-        for each in subplot.lines:
+    rows: list[Sequence[object]] = [(*CURVE_SET_KEYS, *names)]
+    for curves, drawn in zip(curve_sets, lines, strict=True):
+        for each in drawn:
             key = (*curve_set_values(curves), each.label, str(each.published).lower())
-            lines += [(*key, *_dot_values(dot)) for dot in each.dots]
-    return csv_text(lines)
-
-
-def _dot_values(dot: Dot) -> list[object]:
-    ends = (dot.x_band.low, dot.x_band.high) if dot.x_band else (dot.x, dot.x)
-    numbers = (dot.x, *ends, dot.y.mean, dot.y.low, dot.y.high)
-    return [*(f"{number:.6g}" for number in numbers), dot.y.description or None]
-
-
-def _is_measured(published: PublishedCurve, measurement: Measurement) -> bool:
-    """Whether a curve has the measurement's protocol, and its split and corpus if it names any."""
-    values = {**vars(measurement), "corpus": measurement.data_name}
-    return all(values[key] == value for key, value in published.row_keys.items())
+            for d in each.dots:
+                ends = (d.x_band.low, d.x_band.high) if d.x_band else (d.x, d.x)
+                numbers = (f"{n:.6g}" for n in (d.x, *ends, d.y.mean, d.y.low, d.y.high))
+                rows.append((*key, *numbers, d.y.description or None))
+    return csv_text(rows)

@@ -8,16 +8,15 @@ import numpy as np
 
 from posenc.report.chart import Chart
 from posenc.report.confidence import describe_bands
-from posenc.report.curve_data import CurveSet
+from posenc.report.curves import CurveSet
 from posenc.report.heat_map import HeatMap, HeatPanel
 from posenc.report.plotted_curves import (
     Styles,
+    curve_chart,
     curve_lines,
-    identity,
     points_csv,
     shared_measurement,
     subplot_title,
-    token_subplot,
 )
 from posenc.report.result_tables import CURVE_SET_KEYS, curve_set_values
 from posenc.report.table import csv_text
@@ -39,17 +38,15 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
     """Return a subplot for each measurement and training length."""
     if not curve_sets:
         return None
-    lines = [curve_lines(curves, styles, identity) for curves in curve_sets]
-    pairs = zip(curve_sets, lines, strict=True)
-    return Chart(
+    return curve_chart(
+        curve_sets,
+        [curve_lines(curves, styles) for curves in curve_sets],
         file="loss_by_position",
         title="Loss by position in the window",
         x_title=X_TITLE,
         y_title="Loss (nats per token)",
-        subplots=tuple(token_subplot(curves, curve_sets, each) for curves, each in pairs),
         reading=LINES,
         csv=points_csv(curve_sets, "position"),
-        shared=shared_measurement(curve_sets),
     )
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from posenc.report.curve_data import CurveSet
-from posenc.report.curve_sets import accuracy_curves, loss_curves, position_curves
+from posenc.report.curves import CurveSet, accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.heat_map import heat_figure
@@ -17,7 +16,6 @@ from posenc.report.length_figures import (
     relative_perplexity,
 )
 from posenc.report.line_plot import line_figure
-from posenc.report.plotted_curves import published_rows
 from posenc.report.position_figures import loss_by_position, loss_heat_map
 from posenc.report.result_tables import accuracy_table, perplexity_table
 from posenc.report.rope_base_figure import perplexity_by_base
@@ -41,7 +39,7 @@ class Results:
 
     @cached_property
     def perplexity_tables(self) -> list[Table]:
-        return [perplexity_table(c, published_rows(c, self.experiment)) for c in self.losses]
+        return [perplexity_table(curves) for curves in self.losses]
 
     @cached_property
     def accuracy_tables(self) -> list[Table]:
@@ -54,10 +52,10 @@ class Results:
         curves = [curve for curve_set in curve_sets for curve in curve_set.curves]
         styles = line_styles({curve.label: curve.encoding for curve in curves})
         charts = {
-            "tasks": [accuracy_by_length(self.accuracies, styles, self.experiment)],
+            "tasks": [accuracy_by_length(self.accuracies, styles)],
             "results": [
                 perplexity_by_length(self.losses, styles),
-                relative_perplexity(self.losses, styles, self.experiment),
+                relative_perplexity(self.losses, styles),
             ],
             "bases": [perplexity_by_base(self.losses, self.experiment)],
             "positions": [loss_by_position(self.positions, styles)],

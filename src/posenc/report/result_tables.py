@@ -1,8 +1,10 @@
-"""The main tables: perplexity or accuracy of every encoding at every evaluation length."""
+"""The tables of results: perplexity or accuracy of every encoding at every evaluation length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from posenc.report.curve_data import Curve, CurveSet, Point, describe_lengths
+from posenc.report.curves import CurveSet, Point, describe_lengths
 from posenc.report.experiment import Experiment, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.table import MISSING, Cell, Column, Table, csv_text
@@ -14,56 +16,72 @@ ROW_KEYS = (
     *("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second"),
     *("coverage", "tokens_hash"),  # the tokens that were scored
 )
+TableRow = list[Cell | str]
 
 
-def perplexity_table(curves: CurveSet, published: Mapping[str, PublishedCurve]) -> Table:
+def number_text(value: float) -> str:
+    """Return two decimals as in the literature, fewer where they would not be significant."""
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """A number of a point: how it is computed, shown and described, and which one is the best."""
+
+    name: str
+    value: Callable[[Point], float]
+    text: Callable[[float], str]
+    best: Callable[[Iterable[float]], float]
+    mean: str
+    note: str
+
+
+PERPLEXITY = _Quantity(
+    "perplexity",
+    value=lambda point: point.perplexity,
+    text=number_text,
+    best=min,
+    mean="loss in nats per token",
+    note="Perplexity per token: the exponential of the loss averaged over seeds, which is the"
+    " geometric mean of the seeds' perplexities. The lowest of each column is marked.",
+)
+ACCURACY = _Quantity(
+    "accuracy",
+    value=lambda point: point.mean,
+    text="{:.3f}".format,
+    best=max,
+    mean="accuracy",
+    note="Fraction of answers that the model ranks first, averaged over seeds. The highest of each"
+    " column is marked.",
+)
+
+
+def perplexity_table(curves: CurveSet) -> Table:
     """Return the perplexities of a curve set, with published curves below their encodings."""
-    rows: list[list[Cell | str]] = []
-    for curve in curves.curves:
-        rows.append(_perplexity_row(curve, curves))
-        if curve.label in published:
-            rows.append(_published_row(curve.label, published[curve.label], curves))
-    notes = [
-        "Perplexity per token: the exponential of the loss averaged over seeds. The lowest of each"
-        " column is marked."
-    ]
-    if sources := "; ".join(dict.fromkeys(curve.source for curve in published.values())):
-        notes += [f"Published rows are other models on other data: {sources}."]
-    title = f"Perplexity, trained at L = {curves.train_length}: {curves.measurement}"
-    return Table(title, _columns(curves), rows, [*notes, _ratio_note(curves, "perplexity")], keys=2)
+    lengths = set(curves.places)
+    published = curves.published_in("perplexity").items()
+    shown = {label: curve for label, curve in published if lengths & curve.values.keys()}
+    sources = "; ".join(dict.fromkeys(curve.source for curve in shown.values()))
+    notes = [f"Published rows are other models on other data: {sources}."] if sources else []
+    return _table(PERPLEXITY, curves, shown, notes)
 
 
 def accuracy_table(curves: CurveSet) -> Table:
-    """Return the accuracies of a task, with three decimals."""
-    lengths = _lengths(curves)
-    best = {n: max(_accuracy(curve.at(n)) for curve in curves.curves) for n in lengths}
-    rows: list[list[Cell | str]] = []
-    for curve in curves.curves:
-        texts = {n: _accuracy(curve.at(n)) or MISSING for n in lengths}
-        far, near = curve.at(lengths[-1]), curve.at(curves.train_length)
-        ratio = number_text(far.mean / near.mean) if far and near and near.mean else MISSING
-        cells = (
-            Cell(text, best=text == best[n], tooltip=_tooltip(curve.at(n), "accuracy"))
-            for n, text in texts.items()
-        )
-        rows.append([curve.label, curve.seeds, *cells, ratio])
-    notes = [
-        "Fraction of answers that the model ranks first, averaged over seeds. The highest of each"
-        " column is marked."
-    ]
-    title = f"Accuracy, trained at L = {curves.train_length}: {curves.measurement}"
-    return Table(title, _columns(curves), rows, [*notes, _ratio_note(curves, "accuracy")], keys=2)
+    """Return the accuracies of a task."""
+    return _table(ACCURACY, curves, {}, [])
 
 
 def tables_csv(tables: Sequence[tuple[CurveSet, Table]]) -> str:
     """Return all tables as one: the measurement, the encoding, then a column for each length."""
-    lengths = sorted({n for curves, _ in tables for n in _lengths(curves)})
+    lengths = sorted({int(n) for curves, _ in tables for n in curves.places})
     heads = (*CURVE_SET_KEYS, "encoding", "seeds", *lengths, "longest_over_train_length")
     lines: list[Sequence[object]] = [heads]
     for curves, table in tables:
         for row in table.grid:
             label, seeds, *values, ratio = (cell.value for _, cell in row)
-            by_length = dict(zip(_lengths(curves), values, strict=True))
+            by_length = dict(zip(curves.places, values, strict=True))
             numbers = [by_length.get(length) for length in lengths]
             lines.append([*curve_set_values(curves), label, seeds, *numbers, ratio])
     return csv_text(lines)
@@ -101,75 +119,58 @@ def curve_set_values(curves: CurveSet) -> list[object]:
     return [of.data_name, of.split, of.protocol, of.stride, of.swap, curves.train_length]
 
 
-def perplexity_ratio(curve: Curve, train_length: int, longest: int) -> float | None:
-    """Return perplexity at the longest length divided by that at the training length."""
-    far, near = curve.at(longest), curve.at(train_length)
-    return far.perplexity / near.perplexity if far and near else None
-
-
-def number_text(value: float) -> str:
-    """Return two decimals as in the literature, fewer where they would not be significant."""
-    if value < 1000:
-        return f"{value:.2f}"
-    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
-
-
-def _columns(curves: CurveSet) -> list[Column]:
-    lengths = _lengths(curves)
-    relative = describe_lengths(lengths, curves.train_length)
-    pairs = zip(lengths, relative, strict=True)
-    return [
+def _table(
+    quantity: _Quantity,
+    curves: CurveSet,
+    published: Mapping[str, PublishedCurve],
+    notes: Sequence[str],
+) -> Table:
+    """Return a row for each curve, and one below it for the published curve with its label."""
+    lengths, length = [int(place) for place in curves.places], curves.train_length
+    relative = describe_lengths(lengths, length)
+    values = {c.label: {p.at: quantity.value(p) for p in c.points} for c in curves.curves}
+    best = {n: quantity.best(v[n] for v in values.values() if n in v) for n in lengths}
+    rows: list[TableRow] = []
+    for curve in curves.curves:
+        cells = [_cell(curve.at(n), quantity, best[n]) for n in lengths]
+        rows.append([curve.label, curve.seeds, *cells, _ratio(values[curve.label], curves)])
+        if curve.label in published:
+            numbers = published[curve.label].values
+            rows.append(_reference_row(f"{curve.label}, published", numbers, curves))
+    columns = [
         Column("encoding", align="left"),
         Column("seeds"),
-        *(Column(str(length), detail=text) for length, text in pairs),
+        *(Column(str(n), detail=text) for n, text in zip(lengths, relative, strict=True)),
         Column(f"{relative[-1]} / L"),
     ]
-
-
-def _ratio_note(curves: CurveSet, name: str) -> str:
-    lengths = _lengths(curves)
-    relative = describe_lengths(lengths, curves.train_length)[-1]
-    return (
-        f"{relative} / L: {name} at {lengths[-1]} tokens divided by that at {curves.train_length}."
+    ratio = (
+        f"{relative[-1]} / L: {quantity.name} at {lengths[-1]} tokens divided by that at {length}."
     )
+    title = f"{quantity.name.capitalize()}, trained at L = {length}: {curves.measurement}"
+    return Table(title, columns, rows, [quantity.note, *notes, ratio], keys=2)
 
 
-def _lengths(curves: CurveSet) -> tuple[int, ...]:
-    return tuple(int(place) for place in curves.places)
-
-
-def _perplexity_row(curve: Curve, curves: CurveSet) -> list[Cell | str]:
-    lengths, cells = _lengths(curves), []
-    for length in lengths:
-        point, best = curve.at(length), curves.lowest(length)
-        text = number_text(point.perplexity) if point else MISSING
-        lowest = best is not None and text == number_text(best[1].perplexity)
-        cells.append(Cell(text, best=lowest, tooltip=_tooltip(point, "loss in nats per token")))
-    ratio = perplexity_ratio(curve, curves.train_length, max(lengths))
-    return [curve.label, curve.seeds, *cells, MISSING if ratio is None else number_text(ratio)]
-
-
-def _published_row(label: str, curve: PublishedCurve, curves: CurveSet) -> list[Cell | str]:
-    lengths = _lengths(curves)
-    near, far = curve.values.get(curves.train_length), curve.values.get(max(lengths))
-    values = (curve.values.get(length) for length in lengths)
-    cells = (Cell(None if v is None else number_text(v), tone="quiet") for v in values)
-    ratio = number_text(far / near) if near and far else MISSING
-    name = Cell(f"{label}, published", tone="quiet")
-    return [name, Cell(None, tone="quiet"), *cells, Cell(ratio, tone="quiet")]
-
-
-def _accuracy(point: Point | None) -> str:
-    return f"{point.mean:.3f}" if point else ""
-
-
-def _tooltip(point: Point | None, name: str) -> str:
+def _cell(point: Point | None, quantity: _Quantity, best: float) -> Cell:
     if point is None:
-        return ""
-    band = point.band
-    interval = f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
-    mean = f"mean {name} {point.mean:.4f} over {point.count:,} tokens"
-    return mean + (interval if band.description else "")
+        return Cell(None)
+    text, band = quantity.text(quantity.value(point)), point.band
+    tooltip = f"mean {quantity.mean} {point.mean:.4f} over {point.tokens:,} tokens"
+    if band.description:
+        tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
+    return Cell(text, best=text == quantity.text(best), tooltip=tooltip)
+
+
+def _reference_row(name: str, values: Mapping[int, float], curves: CurveSet) -> TableRow:
+    """Return a row of numbers that are not of the experiment's runs, in grey."""
+    numbers = (values.get(int(place)) for place in curves.places)
+    texts = [None if number is None else number_text(number) for number in numbers]
+    return [Cell(text, tone="quiet") for text in (name, None, *texts, _ratio(values, curves))]
+
+
+def _ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
+    """Return the value at the longest length divided by that at the training length."""
+    far, near = values.get(curves.places[-1]), values.get(curves.train_length)
+    return number_text(far / near) if near and far is not None else MISSING
 
 
 def _run_cells(run: Run) -> list[Cell | str | float | None]:

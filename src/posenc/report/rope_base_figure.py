@@ -4,17 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
-from posenc.report.chart import Chart, Line, Subplot, VerticalLine
-from posenc.report.curve_data import CurveSet, describe_lengths
+from posenc.report.chart import Chart, Line, VerticalLine
+from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.encoding_styles import style_at, sweep_styles
 from posenc.report.experiment import Experiment, Run
-from posenc.report.plotted_curves import (
-    dot,
-    dots_csv,
-    first_measurement,
-    shared_measurement,
-    subplot_title,
-)
+from posenc.report.plotted_curves import curve_chart, dot, dots_csv, first_measurement
 
 MAX_LINES = 8
 READING = (
@@ -34,25 +28,18 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
     if not shown:
         return None
     width = _head_width(experiment, bases)
-    subplots = tuple(
-        Subplot(
-            subplot_title(curves, shown),
-            _lines(curves, bases),
-            str(curves.measurement),
-            _bounds(width, curves.train_length),
-        )
-        for curves in shown
-    )
-    return Chart(
+    lines = [_lines(curves, bases) for curves in shown]
+    return curve_chart(
+        shown,
+        lines,
+        marks=[_bounds(width, curves.train_length) for curves in shown],
         file="perplexity_by_base",
         title="Perplexity by RoPE's base",
         x_title="Base",
         y_title="Perplexity per token",
-        subplots=subplots,
         reading=READING,
-        csv=dots_csv(shown, subplots, "length", "base", "perplexity"),
+        csv=dots_csv(shown, lines, "length", "base", "perplexity"),
         ratio=True,
-        shared=shared_measurement(shown),
     )
 
 
@@ -75,7 +62,7 @@ def _head_width(experiment: Experiment, bases: dict[str, float]) -> int:
 def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     by_base = sorted((bases[c.label], c) for c in curves.curves if c.label in bases)
     lengths = _thin_out([int(place) for place in curves.places])
-    names = describe_lengths(tuple(lengths), curves.train_length)
+    names = describe_lengths(lengths, curves.train_length)
     styles = sweep_styles(style_at(0), len(lengths))
     lines = []
     for length, name, style in zip(lengths, names, styles, strict=True):

@@ -4,17 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
-from posenc.report.chart import Chart, Line, Subplot
+from posenc.report.chart import Chart, Line
 from posenc.report.confidence import Band, band
-from posenc.report.curve_data import CurveSet, describe_lengths
+from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.experiment import Experiment
-from posenc.report.plotted_curves import (
-    Styles,
-    dot,
-    dots_csv,
-    first_measurement,
-    shared_measurement,
-)
+from posenc.report.plotted_curves import Styles, curve_chart, dot, dots_csv, first_measurement
 from posenc.report.quantities import QUANTITIES
 
 SPEED = QUANTITIES["training_tokens_per_second"]
@@ -29,36 +23,47 @@ def cost_against_quality(
     curve_sets: Sequence[CurveSet], styles: Styles, experiment: Experiment
 ) -> Chart | None:
     """Return a dot for each encoding with timings, at 2L or else the longest length."""
-    subplots = [(c, _subplot(c, styles, experiment)) for c in first_measurement(curve_sets)]
-    subplots = [(curves, subplot) for curves, subplot in subplots if subplot.lines]
-    if not subplots:
+    drawn = [(c, _lines(c, styles, experiment)) for c in first_measurement(curve_sets)]
+    shown = [curves for curves, lines in drawn if lines]
+    if not shown:
         return None
-    shown, drawn = zip(*subplots, strict=True)
-    return Chart(
+    lines = [lines for _, lines in drawn if lines]
+    return curve_chart(
+        shown,
+        lines,
+        titles=[_title(curves) for curves in shown],
+        marks=[()] * len(shown),
         file="cost_against_quality",
         title="Cost against quality",
         x_title="Training speed (tokens per second)",
         y_title="Perplexity per token",
-        subplots=drawn,
         reading=READING,
-        csv=dots_csv(shown, drawn, "encoding", "tokens_per_second", "perplexity"),
+        csv=dots_csv(shown, lines, "encoding", "tokens_per_second", "perplexity"),
         ratio=True,
-        shared=shared_measurement(shown),
     )
 
 
-def _subplot(curves: CurveSet, styles: Styles, experiment: Experiment) -> Subplot:
-    train_length = curves.train_length
-    length = 2 * train_length if 2 * train_length in curves.places else int(curves.places[-1])
+def _length(curves: CurveSet) -> int:
+    doubled = 2 * curves.train_length
+    return doubled if doubled in curves.places else int(curves.places[-1])
+
+
+def _title(curves: CurveSet) -> str:
+    length = _length(curves)
+    (relative,) = describe_lengths([length], curves.train_length)
+    return f"trained at L = {curves.train_length}, evaluated at {length} tokens ({relative})"
+
+
+def _lines(curves: CurveSet, styles: Styles, experiment: Experiment) -> list[Line]:
+    """Return a line of a single dot for each encoding."""
     lines = []
     for curve in curves.curves:
-        point, speed = curve.at(length), _speed(experiment, curve.label, train_length)
+        point = curve.at(_length(curves))
+        speed = _speed(experiment, curve.label, curves.train_length)
         if point and speed:
             mean = replace(dot(point).transformed(exp), x=speed.mean, x_band=speed)
             lines.append(Line(curve.label, styles[curve.label], (mean,)))
-    (relative,) = describe_lengths((length,), train_length)
-    title = f"trained at L = {train_length}, evaluated at {length} tokens ({relative})"
-    return Subplot(title, tuple(lines), title)
+    return lines
 
 
 def _speed(experiment: Experiment, label: str, train_length: int) -> Band | None:

@@ -14,10 +14,9 @@
     table.to_csv()        # numbers unrounded
     table.to_markdown()   # best cells in bold
     table.to_latex()      # for booktabs and, where a column wraps, tabularx
-    table.to_html()       # part of a page: see page.py
 
-A cell is a text, a number or None (missing), or a `Cell` that adds how it is shown. Titles, notes
-and details that contain `code` show it as code on a page.
+`page.py` shows a table as HTML. A cell is a text, a number or None (missing), or a `Cell` that adds
+how it is shown. Titles, notes and details that contain `code` show it as code on a page.
 """
 
 import csv
@@ -33,8 +32,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
-
-from posenc.report.html_templates import render_block
 
 MISSING = "-"
 Value = str | float | None
@@ -151,9 +148,6 @@ class Table:
             f"\\toprule\n{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{{name}}}\n"
             f"\\caption{{{escape_latex(' '.join(filter(None, sentences)))}}}\n\\end{{table}}\n"
         )
-
-    def to_html(self) -> str:
-        return render_block(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title:

@@ -17,7 +17,8 @@ CSV_COLUMNS = (
     "reason",
 )
 NOTES = (
-    "Left and right are means over seeds, geometric means for ratios. Each difference is taken seed"
+    "Left and right are means over seeds: geometric means of perplexities, speeds and memory,"
+    " arithmetic means of other quantities. Each difference is taken seed"
     " by seed and has Student's t interval. A claim holds where the whole interval is on the"
     " claimed side of the margin, fails where it is on the other side, and is undecided where it"
     " includes the margin or there are fewer than three seeds.",

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from posenc.config.errors import RunError
 from posenc.report.conclusions import conclusions, limitations, missing_runs
-from posenc.report.curve_data import CurveSet
+from posenc.report.curves import CurveSet
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.judge import Verdict
 from posenc.report.report_page import report_page

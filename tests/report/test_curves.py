@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from posenc.report.curve_sets import position_curves
+from posenc.report.curves import position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.evaluation_rows import bin_positions

@@ -1,0 +1,229 @@
+"""Curves over evaluation length or position: one point for each place, averaged over seeds.
+
+The runs' evaluation rows become `Sample`s, and all samples of one measurement and one training
+length become a `CurveSet`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import exp
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from posenc.report.confidence import Band, band
+from posenc.report.experiment import Experiment, Row, Run
+from posenc.report.measurement import Measurement
+from posenc.report.published_curves import PublishedCurve
+from posenc.runs.evaluation_rows import bin_positions, positions_name
+
+BY_POSITION = "by_position"
+TASKS = "tasks"
+TASK_DATA = "task_"
+"""The beginning of the names of data on which only accuracy is meaningful."""
+
+
+class Sample(NamedTuple):
+    """A run's loss in nats per token, or its accuracy, at a length or position in tokens."""
+
+    run: Run
+    measurement: Measurement
+    at: float
+    value: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """The values of several seeds at one place; `tokens` were scored for each of them."""
+
+    at: float
+    values: tuple[float, ...]
+    seeds: tuple[int, ...]
+    tokens: int
+
+    @cached_property
+    def band(self) -> Band:
+        return band(self.values)
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean loss."""
+        return exp(self.mean)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve; curves of one `encoding` differ in a setting only."""
+
+    label: str
+    encoding: str
+    points: tuple[Point, ...]
+
+    def at(self, place: float) -> Point | None:
+        return next((point for point in self.points if point.at == place), None)
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds the points have: 3, or 1-3."""
+        counts = {len(point.seeds) for point in self.points}
+        return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+
+
+@dataclass(frozen=True)
+class CurveSet:
+    """The curves that can be compared: one measurement, one training length.
+
+    `published` has curves of the literature, each with the label of the curve that it belongs to.
+    `window` is the length of the windows, where the curves run over positions.
+    """
+
+    measurement: Measurement
+    train_length: int
+    curves: tuple[Curve, ...]
+    published: tuple[tuple[str, PublishedCurve], ...] = ()
+    window: int | None = None
+
+    @property
+    def places(self) -> list[float]:
+        return sorted({point.at for curve in self.curves for point in curve.points})
+
+    def published_in(self, *units: str) -> dict[str, PublishedCurve]:
+        return {label: curve for label, curve in self.published if curve.unit in units}
+
+
+def loss_curves(experiment: Experiment) -> list[CurveSet]:
+    """Return loss by evaluation length; from rows by position only where there are no others.
+
+    Tasks are left out: there the loss measures how confident a model is in wrong answers.
+    """
+    samples = [
+        sample
+        for sample in _samples(experiment, "loss")
+        if sample.measurement.protocol != TASKS
+        and not sample.measurement.data_name.startswith(TASK_DATA)
+    ]
+    whole = [sample for sample in samples if sample.measurement.protocol != BY_POSITION]
+    return _curve_sets(experiment, whole or samples)
+
+
+def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
+    """Return accuracy by evaluation length, a set for each task and training length."""
+    samples = _samples(experiment, "accuracy")
+    answers = (sample for sample in samples if sample.measurement.protocol == TASKS)
+    return [_without_shared_settings(curves) for curves in _curve_sets(experiment, answers)]
+
+
+def position_curves(experiment: Experiment) -> list[CurveSet]:
+    """Return loss by position in bins, at the longest window of each training length."""
+    windows: dict[tuple[Measurement, int], dict[int, list[tuple[Run, str]]]] = {}
+    for run, row in _rows(experiment):
+        name = positions_name(row)
+        if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
+            lengths = windows.setdefault((_measurement(row), run.train_length), {})
+            lengths.setdefault(row["length"], []).append((run, name))
+    samples = (
+        Sample(run, measurement, *bin)
+        for (measurement, train_length), lengths in windows.items()
+        for run, name in lengths[max(lengths)]
+        for bin in bin_positions(
+            run.positions[f"{name}.sum"], run.positions[f"{name}.count"], train_length
+        )
+    )
+    return [
+        replace(curves, window=max(windows[curves.measurement, curves.train_length]))
+        for curves in _curve_sets(experiment, samples)
+    ]
+
+
+def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
+    """Return lengths relative to the training length: all as multiples of L, or all as L+k."""
+    lengths = [int(length) for length in lengths]
+    if all(length % train_length == 0 for length in lengths):
+        return ["L" if n == train_length else f"{n // train_length}L" for n in lengths]
+    return ["L" if n == train_length else f"L{n - train_length:+}" for n in lengths]
+
+
+def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
+    return ((run, row) for run in experiment.evaluated for row in run.rows)
+
+
+def _measurement(row: Row) -> Measurement:
+    names = ("data", "data_name", "split", "protocol", "stride", "swap")
+    return Measurement(**{name: row[name] for name in names})
+
+
+def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
+    """Yield a sample for each evaluation row that has the quantity."""
+    for run, row in _rows(experiment):
+        if row.get(quantity) is not None:
+            yield Sample(run, _measurement(row), row["length"], row[quantity], row["count"])
+
+
+def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[CurveSet]:
+    """Return all sets, those on the data that the runs were trained on first."""
+    train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
+    encodings = {run.label: run.encoding for run in experiment.runs}
+    sets: dict[tuple[Measurement, int], dict[str, dict[float, dict[int, Sample]]]] = {}
+    for sample in samples:
+        curves = sets.setdefault((sample.measurement, sample.run.train_length), {})
+        points = curves.setdefault(sample.run.label, {})
+        points.setdefault(sample.at, {})[sample.run.seed] = sample
+
+    def sort_key(key: tuple[Measurement, int]) -> tuple[Any, ...]:
+        of, train_length = key
+        names = (of.data_name, of.split, of.protocol, of.stride or 0, of.swap or "", of.data)
+        return (of.data not in train_data, *names, train_length)
+
+    return [
+        CurveSet(
+            *key,
+            tuple(
+                Curve(label, encodings[label], tuple(map(_point, sorted(points.items()))))
+                for label, points in sets[key].items()
+            ),
+            _published(experiment, *key, sets[key].keys()),
+        )
+        for key in sorted(sets, key=sort_key)
+    ]
+
+
+def _point(item: tuple[float, dict[int, Sample]]) -> Point:
+    place, samples = item
+    seeds = tuple(sorted(samples))
+    tokens = max(sample.tokens for sample in samples.values())
+    return Point(place, tuple(samples[seed].value for seed in seeds), seeds, tokens)
+
+
+def _published(
+    experiment: Experiment, measurement: Measurement, train_length: int, labels: Iterable[str]
+) -> tuple[tuple[str, PublishedCurve], ...]:
+    """Return the published curves for some labels, under the measurement's protocol and data."""
+    keys = {**vars(measurement), "corpus": measurement.data_name}
+    return tuple(
+        (run.label, curve)
+        for curve in experiment.published
+        if curve.train_length == train_length
+        and all(keys[key] == value for key, value in curve.row_keys.items())
+        for run in experiment.runs
+        if run.label in labels and run.matches(curve.selector)
+    )
+
+
+def _without_shared_settings(curves: CurveSet) -> CurveSet:
+    """Return curves whose labels leave out the settings that all of them share."""
+    words = {curve.label: curve.label.split(" ") for curve in curves.curves}
+    shared = set.intersection(*(set(settings) for _, *settings in words.values()))
+    labels = {
+        label: " ".join([name, *(word for word in settings if word not in shared)])
+        for label, (name, *settings) in words.items()
+    }
+    return replace(
+        curves,
+        curves=tuple(replace(curve, label=labels[curve.label]) for curve in curves.curves),
+        published=tuple((labels[label], curve) for label, curve in curves.published),
+    )

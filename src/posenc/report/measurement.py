@@ -1,0 +1,63 @@
+"""What an evaluation row measures, and how a report names and describes it."""
+
+from dataclasses import dataclass
+
+PROTOCOLS = {
+    "nonoverlapping": (
+        "non-overlapping windows",
+        "the text is cut into consecutive windows of the evaluation length; every token is scored"
+        " once, with the preceding tokens of its window as context",
+    ),
+    "by_position": (
+        "by position",
+        "as non-overlapping windows, averaged at each position in the window",
+    ),
+    "sliding": (
+        "sliding window",
+        "a window of the evaluation length advances by the stride and scores its last stride tokens"
+        " (the first window scores all of them); every token is scored once",
+    ),
+    "last_k": (
+        "last tokens of a window",
+        "the text is cut into consecutive windows of the evaluation length; the last stride tokens"
+        " of each window are scored",
+    ),
+    "fixed_target": (
+        "fixed targets",
+        "the same tokens at every length: spans of stride tokens, each at the end of a window",
+    ),
+    "tasks": (
+        "answers of a task",
+        "sequences of the largest size that fits into the evaluation length; their answers are"
+        " scored, each given the answers before it",
+    ),
+}
+"""Protocol -> its name and its description."""
+SWAPS = {
+    "pi": "position interpolation (PI)",
+    "ntk": "NTK-aware scaling",
+    "yarn": "YaRN",
+    "dynamic_ntk": "dynamic NTK",
+    "llama3": "Llama 3 scaling",
+    "log_n": "log-n scaling",
+    "window": "a window",
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The key of an evaluation row without its length."""
+
+    data: str
+    data_name: str
+    split: str
+    protocol: str
+    stride: int | None
+    swap: str | None
+
+    def __str__(self) -> str:
+        protocol, _ = PROTOCOLS.get(self.protocol, (self.protocol, ""))
+        stride = f", stride {self.stride}" if self.stride is not None else ""
+        name, *settings = (self.swap or "").split(" ")
+        swap = f", with {' '.join([SWAPS.get(name, name), *settings])}" if self.swap else ""
+        return f"{self.data_name} {self.split}, {protocol}{stride}{swap}"
