@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _check_hydra_overrides(overrides: Sequence[str]) -> None:
-    """Only the launcher is configured through `hydra`; posenc expands sweeps itself."""
+    """Raise ConfigError for keys of Hydra other than the launcher's, which would have no effect."""
     for override in overrides:
         key = override_key(override)
         allowed = key == "hydra/launcher" or key.startswith("hydra.launcher.")

@@ -47,12 +47,12 @@ def run(arguments: Arguments) -> int:
 
 
 def _parameters(job: Sequence[str]) -> dict[str, Any]:
-    """The job's own overrides as W&B sweep parameters."""
+    """Return the job's own overrides as W&B sweep parameters."""
     return dict(_parameter(o) for o in job if o.partition("=")[0] not in SWEEP_KEYS)
 
 
 def _parameter(override: str) -> tuple[str, Any]:
-    """Key and value; a number as such, so that W&B can compare it, anything else as text."""
+    """Return key and value: a number as a number, which W&B can compare, anything else as text."""
     key, _, text = override.partition("=")
     value = json.loads(command_line_axes([override])[0].settings[0].value or "null")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

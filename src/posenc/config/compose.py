@@ -96,7 +96,7 @@ def _unknown_key(
     overrides: Sequence[str],
     config_dirs: Sequence[Path],
 ) -> ConfigError:
-    """Name the unknown key and the nearest keys under the options that the user chose."""
+    """Return an error with the unknown key and similar keys of the options that the user chose."""
     match = re.search(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )

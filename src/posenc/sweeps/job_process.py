@@ -116,7 +116,7 @@ class JobProcess:
         return self._before.replace(state="pending") if status == self._before else status
 
     def outcome(self) -> Status:
-        """Return how the job ended; one that wrote no status is recorded as failed."""
+        """Return the final status of the job; a job that wrote none is recorded as failed."""
         self.wait()
         code, status = self.exit_code, self.run.status()
         assert code is not None

@@ -128,7 +128,7 @@ class _Launch:
             self.display.log(f"▶ {planned.name}  started{resumed}")
 
     def _next_waiting(self) -> PlannedRun | None:
-        """Take the first waiting run that no other process has or has ended meanwhile."""
+        """Remove and return the first waiting run that no other process runs or has finished."""
         for planned in list(self.waiting):
             if is_locked(planned.run.lock_file):
                 self._print_elsewhere(planned)

@@ -32,13 +32,13 @@ class LoggedKeys:
     encoding_key: str
 
     def curves(self, prefix: str, suffix: str) -> list[str]:
-        """The history keys `<prefix>...<suffix>`, those of the main protocol first."""
+        """Return the history keys `<prefix>...<suffix>`, those of the main protocol first."""
         keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
         return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
 
 
 def read_logged_keys(folder: Path) -> LoggedKeys:
-    """The keys that `posenc sync` uploads for the evaluated runs in `folder`."""
+    """Return the keys that `posenc sync` uploads for the evaluated runs in `folder`."""
     runs = [run for run in list_runs(folder) if run.rows()]
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}

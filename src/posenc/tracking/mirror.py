@@ -121,7 +121,7 @@ class MirrorFile:
 
 
 def _curve_point(row: HistoryRow) -> tuple[Any, ...]:
-    """The axis, the position on it and the metrics of a row, without their values."""
+    """Return the axis, the position on it and the metrics of a row, without their values."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
 

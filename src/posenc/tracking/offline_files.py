@@ -50,7 +50,7 @@ def last_step(file: Path) -> int:
 
 
 def _last_step_once_closed(file: Path) -> int:
-    """`last_step` after waiting for wandb's service, which outlives a killed run and writes on."""
+    """Return `last_step` once wandb's service, which outlives a killed run, has closed the file."""
     deadline = time.monotonic() + CLOSE_SECONDS
     while _is_open(file):
         if time.monotonic() > deadline:

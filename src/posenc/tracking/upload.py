@@ -66,14 +66,14 @@ def figure_key(file: Path) -> str:
 
 
 def tracker_of(directory: RunDirectory) -> WandbTracker:
-    """The run's W&B tracker, or one with the default project if the run used another logger."""
+    """Return the run's W&B tracker, or the default one if the run used another logger."""
     config = directory.config()
     logger = build(config.logger, name="logger", modules=list(config.get("modules") or []))
     return logger if isinstance(logger, WandbTracker) else WandbTracker()
 
 
 def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
-    """The rows of the training log that no resumed run will write again."""
+    """Return the rows of the training log that no resumed run will write again."""
     rows = directory.metrics()
     if directory.status().state == "finished":
         return rows

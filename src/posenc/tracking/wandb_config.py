@@ -20,12 +20,12 @@ FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
 
 
 def experiment_folder(run: RunDirectory) -> Path:
-    """The absolute folder of the run's experiment, independent of the working directory."""
+    """Return the absolute folder of the run's experiment, independent of the working directory."""
     return run.path.resolve().parent
 
 
 def wandb_id(*names: str) -> str:
-    """The names joined by dots, as a W&B id of at most 64 characters of [A-Za-z0-9_.-].
+    """Return the names joined by dots, as a W&B id of at most 64 characters of [A-Za-z0-9_.-].
 
     An id that has to be changed or cut ends in a digest of the original, so that ids stay distinct.
     """
@@ -38,17 +38,17 @@ def wandb_id(*names: str) -> str:
 
 
 def run_id(run: RunDirectory) -> str:
-    """`<experiment folder>.<run>`, the same whenever the run is started."""
+    """Return `<experiment folder>.<run>`, the same whenever the run is started."""
     return wandb_id(experiment_folder(run).name, run.name)
 
 
 def sweep_trial_id() -> str | None:
-    """The id that a W&B sweep agent assigned to this trial, or None outside a sweep."""
+    """Return the id that a W&B sweep agent assigned to this trial, or None outside a sweep."""
     return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
 
 
 def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Flat keys to filter and group by, and the whole configuration under `config`."""
+    """Return flat keys to filter and group by, and the whole configuration under `config`."""
     encoding = variant(config)
     return {
         **{group: config.choices[group] for group in ("encoding", "model", "data")},
@@ -65,7 +65,7 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def variant(config: DictConfig) -> str:
-    """The encoding with its parameters as overrides: `rope spectrum.base=10000.0`."""
+    """Return the encoding with its parameters as overrides: `rope spectrum.base=10000.0`."""
     values = {key: OmegaConf.select(config.encoding, key) for key in keys(config.encoding)}
     parameters = [
         f"{key}={value}"
@@ -76,13 +76,13 @@ def variant(config: DictConfig) -> str:
 
 
 def token_order_digest(config: DictConfig) -> str:
-    """A digest of the training tokens and their order, equal for runs that can be paired."""
+    """Return a digest of the training tokens and their order, equal for runs that can be paired."""
     values = [config.frozen.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 def git_state() -> dict[str, Any]:
-    """The commit of the checkout that posenc runs from and whether it has uncommitted changes.
+    """Return the commit of posenc's git checkout and whether it has uncommitted changes.
 
     Empty if posenc does not run from a git checkout.
     """

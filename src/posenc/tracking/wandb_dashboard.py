@@ -74,7 +74,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
 
 
 def _train_length(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
-    """The report's blocks for the runs of one training length."""
+    """Return the report's blocks for the runs of one training length."""
     heading = f"Trained at L = {train_length}"
     filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"
     blocks: list = [wr.H2(heading)]
@@ -97,7 +97,7 @@ def _experiment_filter(experiment: Experiment) -> str:
 
 
 def _columns(keys: LoggedKeys) -> list[str]:
-    """The columns of the run table: configuration, then the summary's results and costs."""
+    """Return the columns of the run table: configuration, then the summary's results and costs."""
     results = [key for key in keys.summary if key.startswith(COLUMN_PREFIXES)]
     return [*(f"config:{key}" for key in keys.config), *(f"summary:{key}" for key in results)]
 
@@ -108,7 +108,7 @@ def _verdict_panels(experiment: Experiment) -> list[PanelGroup]:
 
 
 def _verdicts_markdown(experiment: Experiment) -> str:
-    """The claims with their verdicts; empty for an experiment without claims."""
+    """Return the claims with their verdicts; empty for an experiment without claims."""
     verdicts = judge(experiment.claims, experiment)
     if not verdicts:
         return ""

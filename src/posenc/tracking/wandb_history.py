@@ -28,7 +28,7 @@ HistoryRow = dict[str, Any]
 
 
 def training_row(row: Row) -> HistoryRow:
-    """A row of `metrics.jsonl` under W&B's names."""
+    """Return a row of `metrics.jsonl` under W&B's names."""
     history_row = {
         "step": row["step"],
         "tokens": row["tokens"],
@@ -43,7 +43,7 @@ def training_row(row: Row) -> HistoryRow:
 def evaluation_history(
     rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
 ) -> list[HistoryRow]:
-    """The extrapolation curves in order of length, then loss by position at the longest length."""
+    """Return the extrapolation curves by length, then loss by position at the longest length."""
     by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
     curves = [extrapolation_row(row, config) for row in by_length]
     longest = {_qualifiers(row, config): row for row in rows_by_position(rows, arrays)}
@@ -52,7 +52,7 @@ def evaluation_history(
 
 
 def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
-    """A row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
+    """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
     Another corpus, another split or a swap is named before the protocol, a stride after it:
     `extrapolation/test/yarn/sliding-64/perplexity`.
@@ -67,13 +67,13 @@ def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
 def position_bins(
     row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
 ) -> list[tuple[float, float, int]]:
-    """Log-spaced bins (position from 1, mean loss, tokens) of a row measured by position."""
+    """Return log-spaced bins (position from 1, mean loss, tokens) of a row measured by position."""
     name = positions_name(row)
     return bin_positions(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
 
 
 def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:
-    """The rows whose losses were measured by position, in order of length."""
+    """Return the rows whose losses were measured by position, in order of length."""
     measured = [
         row
         for row in rows
@@ -91,7 +91,7 @@ def _position_history(
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """The corpus, split and swap of a row, each only if it differs from the run's default."""
+    """Return those of corpus, split and swap of a row that differ from the run's defaults."""
     other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")

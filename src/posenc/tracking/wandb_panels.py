@@ -33,7 +33,7 @@ class PanelGroup:
 
 
 def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
-    """The groups that have panels; lines are grouped by the configuration key `group_by`."""
+    """Return the groups that have panels; lines are grouped by the configuration key `group_by`."""
     groups = [
         PanelGroup("Extrapolation", [*_extrapolation(keys, group_by), *_ratio(keys, group_by)]),
         PanelGroup("Loss by position", [*_positions(keys, group_by), *_position_media(keys)]),
@@ -116,7 +116,7 @@ def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
 
 
 def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = False) -> Panel:
-    """The mean over seeds with a band from the minimum to the maximum."""
+    """Return a plot of the mean over seeds with a band from the minimum to the maximum."""
     return wr.LinePlot(
         title=title,
         x=wr.Metric(axis),
@@ -132,6 +132,6 @@ def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = Fal
 
 
 def _detail(key: str) -> str:
-    """The part of a curve's key between its prefix and its measure: `: yarn/nonoverlapping`."""
+    """Return the middle part of a curve's key for its title, such as `: yarn/nonoverlapping`."""
     middle = "/".join(key.split("/")[1:-1])
     return f": {middle}" if middle else ""

@@ -34,9 +34,10 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dict[str, float]:
-    """`ppl@L`, `ppl@2L`, `ppl@L+50`, ... on the run's own validation text; `extrapolation_ratio`.
+    """Return the perplexities on the run's own validation text and the `extrapolation_ratio`.
 
-    The ratio is the perplexity at the longest length divided by that at the training length.
+    The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. The ratio is the perplexity at the longest
+    length divided by that at the training length.
     """
     own_text = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
@@ -55,7 +56,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
 
 
 def length_label(length: int, train_length: int) -> str:
-    """A length in terms of the training length L: `L`, `2L`, or `L+50` if it is no multiple."""
+    """Return a length in terms of the training length L: `L`, `2L`, or `L+50` if not a multiple."""
     if length % train_length:
         return f"L{length - train_length:+}"
     return "L" if length == train_length else f"{length // train_length}L"
@@ -68,7 +69,7 @@ def _costs(directory: RunDirectory) -> dict[str, float]:
 
 
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:
-    """Results of `posenc bench` in the same experiment for this encoding, model and length."""
+    """Return the experiment's results of `posenc bench` for this encoding, model and length."""
     file = experiment_folder(directory) / "bench" / "bench.json"
     rows = read_json(file)["rows"] if file.exists() else []
     return {

@@ -42,7 +42,7 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
 
 
 def _split(jobs: list[Job]) -> list[dict[str, list[Any]]]:
-    """One grid if the jobs are a full product, else split by the first key with several values."""
+    """Return one grid for a full product; else split by the first key with several values."""
     grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]

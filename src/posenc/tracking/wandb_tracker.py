@@ -101,7 +101,7 @@ class WandbTracker:
     def _init_kwargs(
         self, job_type: str, run: RunDirectory, wandb_id: str, config: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Arguments of `wandb.init`."""
+        """Return the arguments of `wandb.init`."""
         return {
             "id": wandb_id,
             "name": run.name,
@@ -149,7 +149,7 @@ def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
 
 
 def _wandb_media(inspection: Inspection) -> dict[str, Any]:
-    """The tables and images of an inspection as W&B's objects."""
+    """Return the tables and images of an inspection as W&B's objects."""
     import wandb
 
     tables = {

@@ -52,7 +52,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 
 
 def default_entity() -> str:
-    """The default entity of the W&B account; raises RunError if W&B is not available."""
+    """Return the default entity of the W&B account; raises RunError if W&B is not available."""
     with process_state_restored():
         try:
             return wandb.Api(timeout=API_SECONDS).default_entity or ""
@@ -62,7 +62,7 @@ def default_entity() -> str:
 
 
 def _workspace_id(workspace: ws.Workspace) -> str:
-    """The id of the saved workspace of this name, or "" if there is none."""
+    """Return the id of the saved workspace of this name, or "" if there is none."""
     name = workspace._internal_name.removeprefix("nw-").removesuffix("-v")
     try:
         return get_view_dict(workspace.entity, workspace.project, name)["id"]
@@ -71,7 +71,7 @@ def _workspace_id(workspace: ws.Workspace) -> str:
 
 
 def _report_id(report: wr.Report) -> str:
-    """The id of the saved report of this title, or "" if there is none."""
+    """Return the id of the saved report of this title, or "" if there is none."""
     saved = wandb.Api(timeout=API_SECONDS).reports(f"{report.entity}/{report.project}")
     return next((other.id for other in saved if other.display_name == report.title), "")
 
