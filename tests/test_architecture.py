@@ -1,6 +1,7 @@
 """Imports flow one way, what is light stays light, and files and functions stay small."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,14 @@ def test_help_and_list_import_no_torch(command: list[str]) -> None:
 def test_planning_imports_no_lightning() -> None:
     code = "import sys; import posenc.sweeps.plan; sys.exit('pytorch_lightning' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_architecture_page_names_existing_files_and_functions() -> None:
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    for file in re.findall(r"`(\w+/[\w/]+\.py)`", page):
+        assert (SOURCE / file).exists() or (SOURCE.parents[1] / file).exists(), file
+    for file, names in re.findall(r"`(\w+/\w+\.py)`: ((?:`[\w.]+`(?:,? and |, )?)+)", page):
+        text = (SOURCE / file).read_text()
+        for name in re.findall(r"[\w.]+(?=`)", names):
+            defined = rf"(?:def|class) {name.split('.')[-1]}\b|^{name}\b"
+            assert re.search(defined, text, re.MULTILINE), f"{file}: {name}"
