@@ -13,6 +13,7 @@ import pytest
 
 from posenc.cli import main
 from posenc.config.errors import ConfigError
+from posenc.config.grids import compose_sweep
 from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.launcher import PlannedRun
@@ -76,3 +77,10 @@ def test_a_job_at_its_time_limit_checkpoints_and_is_requeued(small_run: SmallRun
     assert run.status().state == "finished"
     assert [row["step"] for row in run.metrics()] == list(range(1, 501))
     assert run.log_file.read_text().count("INFO posenc ") == 2
+
+
+def test_parameters_of_sbatch_are_given_as_a_mapping() -> None:
+    words = ["hydra/launcher=submitit_slurm"]
+    words += ["hydra.launcher.additional_parameters={partition: gpu, mem: 32G}"]
+    launcher = compose_sweep("train", words, []).hydra.launcher
+    assert launcher.additional_parameters == {"partition": "gpu", "mem": "32G"}

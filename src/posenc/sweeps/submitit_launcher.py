@@ -108,12 +108,12 @@ class SlurmLauncher(SubmititLauncher):
         cpus_per_task: int,
         timeout_min: int,
         gpus: bool,
-        additional_parameters: Mapping[str, Any],
+        additional_parameters: Mapping[str, Any] | None,
         *,
         console: Console | None = None,
     ) -> None:
         super().__init__(jobs, cpus_per_task, timeout_min, console=console)
-        self.gpus, self.additional_parameters = gpus, dict(additional_parameters)
+        self.gpus, self.additional_parameters = gpus, dict(additional_parameters or {})
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         on_gpus = self.gpus and planned.accelerator != "cpu"
