@@ -149,7 +149,7 @@ def dape_score(encoding: Dape, q: Tensor, k: Tensor, h: int) -> Pair:
     """nn.Linear and nn.LeakyReLU on the vector of one pair, stacked as in the authors' code."""
     heads, d = q.shape[1], q.shape[-1]
     first = encoding.first_weight[LAYER], encoding.first_offset[LAYER]
-    inner = encoding.static(LAYER)
+    inner = encoding.static_encoding(LAYER)
 
     def score(b: int, i: int, j: int) -> Tensor:
         logits = [(q[b, n, i] * k[b, n, j]).sum() / math.sqrt(d) for n in range(heads)]
@@ -199,7 +199,7 @@ def assert_equals_formula(encoding: Encoding, length: int, batch: int) -> None:
     for gradient, exact in zip(*gradients, strict=True):
         torch.testing.assert_close(gradient, exact, rtol=1e-8, atol=1e-10)
     reached = {id(p) for p, g in zip(leaves, gradients[0], strict=True) if g.abs().sum() > 0}
-    inner = encoding.static(LAYER).parameters() if isinstance(encoding, Dape) else ()
+    inner = encoding.static_encoding(LAYER).parameters() if isinstance(encoding, Dape) else ()
     own = (p for name, p in encoding.named_parameters() if not name.startswith("inner."))
     assert {id(p) for p in (*own, *inner)} <= reached
 
@@ -447,7 +447,7 @@ def test_the_gradient_of_trainable_fixed_gates_reaches_only_their_layer() -> Non
 def test_dape_golden_values() -> None:
     """B = -0.5, -0.25 is KERPLE's power kernel at distance 1; x = 1, -2 is one product per head."""
     encoding = Dape(geometry(2, 1), inner=KerplePower).double()
-    inner = encoding.static(LAYER)
+    inner = encoding.static_encoding(LAYER)
     assert isinstance(inner, KerplePower)
     inner.r1.data = torch.tensor([0.5, 0.25], dtype=torch.float64)
     for parameter, value in (
@@ -541,7 +541,7 @@ def test_dape_has_the_limitations_of_its_inner_encoding(
 
 def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:
     trained = build_encoding(configured("encoding=dape_alibi", "encoding.inner.trainable=true"), [])
-    assert isinstance(trained, Dape) and isinstance(trained.static(1), Alibi)
+    assert isinstance(trained, Dape) and isinstance(trained.static_encoding(1), Alibi)
     assert len(list(trained.inner.parameters())) == 2
     other = build_encoding(
         configured(
@@ -549,7 +549,7 @@ def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:
         ),
         [],
     )
-    assert isinstance(other, Dape) and isinstance(other.static(0), T5)
+    assert isinstance(other, Dape) and isinstance(other.static_encoding(0), T5)
     with pytest.raises(ConfigError, match="inner=Rope uses rotate"):
         build_encoding(configured("encoding=dape_alibi", "encoding@encoding.inner=rope"), [])
 

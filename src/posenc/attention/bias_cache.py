@@ -1,4 +1,4 @@
-"""A cache for biases that the layers of one forward pass have in common."""
+"""A cache for biases that several layers share within one forward pass."""
 
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
@@ -19,12 +19,12 @@ def bias_cache(num_encodings: int) -> Generator[None]:
 
 
 def num_encodings(layers: int) -> int:
-    """Return the number of different encodings of this forward pass; `layers` outside of one."""
+    """Return the number of different encodings of this forward pass; `layers` outside one."""
     return _caches[-1][0] if _caches else layers
 
 
 def cached_bias(key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return the bias of this key, computed once per forward pass; always, outside of one."""
+    """Return the bias of this key; computed once per forward pass, and every time outside one."""
     if not _caches:
         return compute()
     _, biases = _caches[-1]

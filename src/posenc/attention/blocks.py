@@ -1,7 +1,7 @@
 """Attention with any encoding, one block of query rows at a time over the keys that they may see.
 
-Only the scores of one block are held at once, with as many rows as the budget allows: memory is
-O(rows x T). In training the biases of all blocks are kept for the backward pass, once for all
+Only the scores of one block are in memory at once, with as many rows as the budget allows: memory
+is O(rows x T). In training the biases of all blocks are kept for the backward pass, once for all
 layers that have the same encoding, or recomputed if they would take too much memory; scores and
 weights are always recomputed.
 """
@@ -79,8 +79,8 @@ def attend_block(
 ) -> Tensor:
     """Return the attention output [B, H, R, d] of a block of rows.
 
-    With `use_cache` its bias is shared by all layers that have the same encoding. An encoding with
-    a value bias needs the attention weights, and so an explicit softmax.
+    With `use_cache` its bias is shared by all layers that have the same encoding. A value bias
+    needs the attention weights, hence an explicit softmax.
     """
     if encoding.overrides("value_bias"):
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)

@@ -32,7 +32,7 @@ AUTO = {
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> what it is for: `auto` uses the first that supports the encoding.
+"""Device -> kernel -> purpose: `auto` uses the first that supports the encoding.
 
 On a GPU `flex` is used only on request: it has not been measured against the others.
 """
@@ -48,7 +48,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for it, and the Toeplitz bias if it was computed for the choice."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice computed it."""
 
     name: str
     reason: str
@@ -62,7 +62,7 @@ def choose(
     length: int,
     positions: Tensor | None = None,
 ) -> KernelChoice:
-    """Return the kernel of `kernel=auto` for the encoding of one layer.
+    """Return the kernel that `kernel=auto` uses for the encoding of one layer.
 
     `dtype` is that of queries, keys and values. `positions` are [T] or coordinates [B, T, axes] on
     any device; by default the encoding's own for `length` tokens.
@@ -70,7 +70,7 @@ def choose(
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
     for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
-        reason, bias = examine(name, encoding, device, dtype, pos)
+        reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
             reason = too_many_columns(encoding, device, pos)
         if reason is None:
@@ -79,13 +79,14 @@ def choose(
     raise AssertionError("blocks supports every encoding")
 
 
-def examine(
+def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding, or None, and the Toeplitz bias if any.
+    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias if it has
+    one.
 
-    Whether a bias depends on distance alone is not only read from the encoding's declaration but
-    checked on its values.
+    That a bias depends on distance alone is checked on its values, besides the encoding's
+    `limitations`.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("toeplitz", "flex"):
@@ -95,7 +96,7 @@ def examine(
 
 
 def too_many_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if `factored` would take more columns than a head has channels."""
+    """Return a reason if `factored` would add more columns than the head width."""
     columns, width = factored.num_columns(encoding, device, pos), encoding.geometry.head_width
     return f"{columns} columns for heads of width {width}" if columns > width else None
 
@@ -115,15 +116,15 @@ def attend_with(
     v: Tensor,
     pos: Tensor,
 ) -> Tensor:
-    """Return attention by the chosen kernel."""
-    inputs = (encoding, x, q, k, v, pos)
+    """Return attention as computed by the chosen kernel."""
+    arguments = (encoding, x, q, k, v, pos)
     if choice.bias is not None:
-        return KERNELS[choice.name].attend(*inputs, bias=choice.bias)
-    return KERNELS[choice.name].attend(*inputs)
+        return KERNELS[choice.name].attend(*arguments, bias=choice.bias)
+    return KERNELS[choice.name].attend(*arguments)
 
 
 def kernel(name: str) -> Kernel:
-    """Return the function of a kernel name, `auto` included; ValueError if it is unknown."""
+    """Return the `attend` function of a kernel or of `auto`; ValueError for an unknown name."""
     if name == "auto":
         return attend
     if name not in KERNELS:
@@ -145,7 +146,7 @@ def layer_choices(
             choices.append(choose(layer, device, dtype, length))
             continue
         pos = layer.positions(length, torch.device("cpu"))
-        reason, bias = examine(name, layer, device, dtype, pos)
+        reason, bias = check_support(name, layer, device, dtype, pos)
         if reason is not None:
             raise UnsupportedKernelError(name, layer, reason)
         choices.append(KernelChoice(name, "requested", bias))

@@ -3,9 +3,8 @@
 The bias is Q_i . K_j up to a constant per query, with few columns. The factors often grow with
 length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a CPU
 `factored_blocks` forms the differences before it rounds them. On a GPU the factors become extra
-columns of queries and keys of plain causal attention, as many as bfloat16 needs to hold them. The
-sums of their products lose less there than the rounding of queries and keys does; float32 is not
-supported.
+columns of queries and keys in plain causal attention, as many as bfloat16 needs to represent them.
+This adds less error than rounding queries and keys to bfloat16 does; float32 is not supported.
 """
 
 import torch
@@ -14,12 +13,11 @@ from torch import Tensor
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.causal import causal_attention
 from posenc.attention.factored_blocks import low_rank_attention
+from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 from posenc.encodings.base import Encoding, Factors
 
 PARTS = 3
-"""The number of bfloat16 numbers that hold a factor: 24 bits, as in float32."""
-MULTIPLE = 8
-"""Fused kernels are made for widths that are multiples of this."""
+"""The number of bfloat16 values that represent a factor: 24 bits, as in float32."""
 
 
 def unsupported_reason(
@@ -33,10 +31,10 @@ def unsupported_reason(
     if encoding.window() is not None:
         return "it has a window"
     if pos.ndim > 1:
-        return "coordinates have no factors"
+        return "a bias of coordinates has no factors"
     if device.type != "cpu" and dtype != torch.bfloat16:
         return "on a GPU it is accurate only in bfloat16"
-    return None if probe(encoding, pos) is not None else "its bias has no factors at present"
+    return None if probe(encoding, pos) is not None else "its bias currently has no factors"
 
 
 def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
@@ -62,7 +60,9 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     reason = unsupported_reason(encoding, q.device, q.dtype, pos)
     factors = None if reason else encoding.bias_factors(x, pos)
     if factors is None:
-        raise UnsupportedKernelError("factored", encoding, reason or "its bias has no factors here")
+        raise UnsupportedKernelError(
+            "factored", encoding, reason or "its bias has no factors for this input"
+        )
     query, key = factors
     shape = (*q.shape[:3], -1)
     query = None if query is None else query.double().expand(shape)
@@ -78,8 +78,8 @@ def attend_with_columns(
     """Return causal attention with the products of factors [B, H, T, r] as columns of q and k.
 
     The factors of the keys are measured from the last token. A constant per query, which does not
-    change the softmax, keeps the scores small. Columns with the largest products stand first,
-    where they cancel before anything else is added.
+    change the softmax, keeps the scores small. Columns with the largest products come first, so
+    that they cancel before anything else is added.
     """
     scale = v.shape[-1] ** -0.5
     key = (key - key[:, :, -1:]) / scale
@@ -91,14 +91,14 @@ def attend_with_columns(
         columns += [(i + j, query_part, keys[j]) for j in range(PARTS - i)]
     columns.sort(key=lambda column: column[0])
     width = q.shape[-1] + sum(part.shape[-1] for _, _, part in columns)
-    padding = q.new_zeros(()).expand(*q.shape[:3], -width % MULTIPLE)
+    padding = q.new_zeros(()).expand(*q.shape[:3], -width % WIDTH_MULTIPLE)
     wide_q = torch.cat([*(part.to(q.dtype) for _, part, _ in columns), q, padding], dim=-1)
     wide_k = torch.cat([*(part.to(q.dtype) for _, _, part in columns), k, padding], dim=-1)
     return causal_attention(wide_q, wide_k, v, scale)
 
 
 def split(factor: Tensor) -> list[Tensor]:
-    """Return bfloat16 numbers that sum to the factor; the first has its whole gradient."""
+    """Return bfloat16 parts that sum to the factor; the first carries its whole gradient."""
     parts, rest = [], factor
     for _ in range(PARTS):
         parts.append(rest.bfloat16())

@@ -2,16 +2,15 @@
 
 The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of K
 is therefore summed for its increments: that of the increment at l is -G_l, where G_l sums
-Q_i dS_ij over all pairs with j < l <= i and dS is the gradient of the scores. Sums for K itself
-would lose what they cancel: with FoX each of them is summed again over all earlier tokens.
+Q_i dS_ij over all pairs with j < l <= i and dS is the gradient of the scores. Sums for K
+itself would lose precision by cancellation: with FoX they are summed again over earlier tokens.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-MULTIPLE = 8
-"""Fused kernels are made for widths that are multiples of this."""
+from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 
 
 def tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
@@ -27,9 +26,9 @@ def untile(tensor: Tensor, heads: int) -> Tensor:
 class FactorGradients:
     """Sums the gradients of factors [B, H, T, r] over parts of the scores.
 
-    PyTorch's fused backward pass does not return dS, but sums of it can be read from extra columns
-    of queries and keys: a column whose partner is 0 adds nothing to the scores, and its gradient
-    is the sum of dS with the partner's gradient. `query` None stands for ones.
+    PyTorch's fused backward pass does not return dS, but sums of it are the gradients of extra
+    columns of queries and keys: a column whose partner is 0 adds nothing to the scores, and its
+    gradient is the sum of dS with the partner's gradient. `query` None stands for ones.
     """
 
     def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
@@ -38,7 +37,7 @@ class FactorGradients:
         self.grad_query = None if query is None else torch.zeros_like(query)
         self.scale, self.width, self.rank = scale, q.shape[-1], key.shape[-1]
         used = self.rank + 1 + (0 if query is None else self.rank)
-        extra = used + -(self.width + used) % MULTIPLE
+        extra = used + -(self.width + used) % WIDTH_MULTIPLE
         self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
         first = self.width + self.rank
         self.q[..., self.width : first] = 1 if query is None else query

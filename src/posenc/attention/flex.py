@@ -2,7 +2,7 @@
 
 A score reads its bias from the vector `bias_by_distance`, so that all encodings share one graph.
 When PyTorch reaches its limit of recompilations, `fullgraph` makes that an error; nothing falls
-back to eager mode, which would hold all scores at once. The gradient of the bias is summed with
+back to eager mode, which would keep all scores in memory. The gradient of the bias is summed with
 atomic additions, so that its last bits differ from run to run.
 """
 
@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from posenc.attention import UnsupportedKernelError
 from posenc.attention.reference import window_size
-from posenc.attention.toeplitz import DEPENDS_ON_QUERY, bias_by_distance, not_by_distance
+from posenc.attention.toeplitz import not_by_distance, require_bias
 from posenc.encodings.base import Encoding
 
 CACHED_MASKS = 16
@@ -46,9 +45,7 @@ def attend(
     """
     if bias is None:
         reason = unsupported_reason(encoding, q.device, q.dtype, pos)
-        bias = None if reason else bias_by_distance(encoding, q.dtype, pos)
-        if bias is None:
-            raise UnsupportedKernelError("flex", encoding, reason or DEPENDS_ON_QUERY)
+        bias = require_bias("flex", reason, encoding, q.dtype, pos)
     return flex_with_bias(encoding, q, k, v, bias)
 
 

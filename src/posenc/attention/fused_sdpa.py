@@ -11,6 +11,9 @@ from torch import Tensor
 
 from posenc.attention.reference import score_dtype
 
+WIDTH_MULTIPLE = 8
+"""Fused kernels are fastest at head widths that are multiples of this."""
+
 
 class QueryBlock(NamedTuple):
     """Query rows with the results of their forward pass.
@@ -62,7 +65,7 @@ def backward_with_bias(
     """Return the gradients of queries and bias; add those of keys and values to the last two.
 
     All gradients are in float32 or wider. The scores are recomputed for one sequence at a time,
-    and turned into weights and then into their gradients in place.
+    and overwritten by the weights and then by their gradients.
     """
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The data types and the autocast that the setting `precision` stands for."""
+"""Data types and autocast for the setting `precision`."""
 
 import torch
 

@@ -13,7 +13,7 @@ def unsupported_reason(
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return softmax(q . k / sqrt(d) + bias) v + value bias, holding all scores at once."""
+    """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory."""
     all_tokens = slice(0, q.shape[2])
     return attend_rows(encoding, x, q, k, v, pos, all_tokens, all_tokens)
 
@@ -113,5 +113,5 @@ def window_size(encoding: Encoding, length: int) -> int:
 
 
 def positions_at(pos: Tensor, tokens: slice) -> Tensor:
-    """Return the positions [R] or coordinates [B, R, axes] of a run of tokens."""
+    """Return the positions [R] or coordinates [B, R, axes] of consecutive tokens."""
     return pos[tokens] if pos.ndim == 1 else pos[:, tokens]

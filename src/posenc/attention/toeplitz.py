@@ -19,7 +19,9 @@ from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
-DEPENDS_ON_QUERY = "its bias depends on the position of the query, though it does not declare that"
+DEPENDS_ON_QUERY = (
+    "its bias depends on the position of the query, which `limitations` does not declare"
+)
 
 
 def unsupported_reason(
@@ -59,6 +61,16 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
     return table[:, 0] if torch.equal(table, table[:, :1].expand_as(table)) else None
 
 
+def require_bias(
+    kernel: str, reason: str | None, encoding: Encoding, dtype: torch.dtype, pos: Tensor
+) -> Tensor:
+    """Return the `bias_by_distance`; UnsupportedKernelError for a reason or if there is none."""
+    bias = None if reason else bias_by_distance(encoding, dtype, pos)
+    if bias is None:
+        raise UnsupportedKernelError(kernel, encoding, reason or DEPENDS_ON_QUERY)
+    return bias
+
+
 def attend(
     encoding: Encoding,
     x: Tensor,
@@ -74,9 +86,7 @@ def attend(
     """
     if bias is None:
         reason = unsupported_reason(encoding, q.device, q.dtype, pos)
-        bias = None if reason else bias_by_distance(encoding, q.dtype, pos)
-        if bias is None:
-            raise UnsupportedKernelError("toeplitz", encoding, reason or DEPENDS_ON_QUERY)
+        bias = require_bias("toeplitz", reason, encoding, q.dtype, pos)
     window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5

@@ -25,8 +25,8 @@ SMALL_MODEL = (
 )
 """Overrides of `train` with which the whole suite takes a second or two.
 
-Four layers, so that an encoding may differ in every fourth; no layer norm, which would cancel what
-is the same in every channel.
+Four layers, so that an encoding may differ in every fourth; no layer norm, which would cancel a
+value that is the same in every channel.
 """
 
 VOCAB_SIZE = 50
@@ -86,7 +86,7 @@ class EncodingUnderTest:
 
     @cached_property
     def configured_model(self) -> Decoder:
-        """The model of the unchanged configuration; nobody modifies it."""
+        """The model of the unchanged configuration; callers must not modify it."""
         return self.model({})
 
     def check_model(self) -> None:
@@ -113,7 +113,7 @@ class EncodingUnderTest:
     def reachable_length(self, length: int) -> tuple[int, Changes]:
         """Return `length`, or the longest that can be encoded, and the changes that it requires.
 
-        An encoding with a maximum length gets a longer training length, if it can be built so.
+        If the maximum length is shorter, a longer training length is tried.
         """
         limit = self.configured_model.encoding.max_length()
         if limit is None or limit >= length:
@@ -121,7 +121,7 @@ class EncodingUnderTest:
         return self._longer_training(length) or (limit, {})
 
     def trained_length(self, length: int) -> tuple[int, Changes]:
-        """Return the same, with a training length of `length` wherever that can be built."""
+        """Like `reachable_length`, but with a training length of `length` if that is valid."""
         return self._longer_training(length) or self.reachable_length(length)
 
     def _longer_training(self, length: int) -> tuple[int, Changes] | None:

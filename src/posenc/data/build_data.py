@@ -1,4 +1,4 @@
-"""Builds data from a configuration."""
+"""Builds the data of a configuration."""
 
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,7 @@ def evaluation_data(
     if corpus.symbols != tokenizer.symbols:
         raise ConfigError(
             f"data: the task '{corpus.name}' has {len(corpus.symbols)} symbols, but the run was"
-            f" trained on {len(tokenizer.symbols)} other ones; give the task's parameters as in"
-            " training"
+            f" trained on {len(tokenizer.symbols)} others; use the task's"
+            " parameters of training"
         )
     return TaskData(corpus, tokenizer)

@@ -81,9 +81,9 @@ class HubCorpus(Corpus):
             raise ConfigError(f"data.name: '{self.name}' of {self.path}: {error}") from None
 
     def _download(self) -> str:
-        """Return the folder of the commit in the cache, downloading it if the Hub answers.
+        """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A single request with a short timeout decides; without an answer only the cache is used.
+        A single request with a short timeout decides; if it fails, only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

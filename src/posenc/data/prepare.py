@@ -32,9 +32,9 @@ def prepare(
 ) -> TokenizedData:
     """Return the tokens of all splits of `corpus`, from `cache_dir` or written there now.
 
-    Concurrent processes prepare a corpus once. A killed preparation leaves nothing that could be
-    taken for a complete one. `report` receives progress messages. Raises ConfigError for a corpus
-    that cannot be read or is empty, in which case nothing is kept.
+    Concurrent processes prepare a corpus only once. A preparation that is killed leaves nothing
+    that could be mistaken for a complete one. `report` receives progress messages. Raises
+    ConfigError for a corpus that cannot be read or is empty, in which case nothing is kept.
     """
     name = fingerprint(corpus, tokenizer)
     folder = cache_dir / name
@@ -124,7 +124,7 @@ class _Counts:
     tokens: int = 0
 
     def count(self, documents: Iterable[str]) -> Iterator[str]:
-        """Yield the documents, counting them on the way."""
+        """Yield the documents and count them."""
         for document in documents:
             self.documents += 1
             self.words += sum(len(line.split()) for line in lines(document))

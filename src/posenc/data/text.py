@@ -20,7 +20,7 @@ _EXPECTED = f"give a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
 class TextCorpus(Corpus):
-    """Files given for each split, or `paths` that are split automatically.
+    """Files for each split, or `paths` that are split automatically.
 
     From 200 documents on, the automatic split assigns each document by its hash; below that, each
     document is cut into three: its beginning for training, then validation, its end for test. Files

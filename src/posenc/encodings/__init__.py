@@ -1,1 +1,1 @@
-"""Positional encodings: one class per file, each defined by what it overrides of `Encoding`."""
+"""Positional encodings: one class per file, each overriding some hooks of `Encoding`."""

@@ -54,5 +54,4 @@ class Alibi(Encoding):
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorise
             return None
-        steps = (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]
-        return None, steps
+        return None, (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]

@@ -42,7 +42,7 @@ Factors = tuple[Tensor | None, Tensor]
 
 
 class Encoding(nn.Module):
-    """No positional encoding (NoPE); every other encoding is what it overrides of this class.
+    """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
     gives the reason for each of these properties that the encoding does not have:
@@ -118,7 +118,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Receive, before every step, the fraction of training that is done after that step."""
+        """Called before every training step with the fraction of training done after that step."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether the hook of that name differs from the identity."""
@@ -126,14 +126,14 @@ class Encoding(nn.Module):
 
 
 class PerLayer(Encoding):
-    """An encoding that differs by layer; parameters that do are stacked as [layers, ...]."""
+    """An encoding that differs by layer; such parameters are stacked as [layers, ...]."""
 
     layer = 0
 
     def at_layer(self, index: int) -> Self:
-        view = copy.copy(self)  # shares the parameters
-        view.layer = index
-        return view
+        encoding = copy.copy(self)  # shares the parameters
+        encoding.layer = index
+        return encoding
 
 
 def require_sequence(pos: Tensor, name: str) -> Tensor:
@@ -141,6 +141,6 @@ def require_sequence(pos: Tensor, name: str) -> Tensor:
     if pos.ndim > 1:
         raise ValueError(
             f"{name} takes one position per token, not coordinates of {pos.shape[-1]} axes;"
-            f" rope and sinusoidal split their width between axes"
+            f" rope and sinusoidal support coordinates"
         )
     return pos

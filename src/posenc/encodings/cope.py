@@ -21,7 +21,7 @@ class Cope(PerLayer):
         super().__init__(geometry)
         if npos_max < 2:
             raise ValueError(
-                f"npos_max={npos_max} leaves a single position for all tokens; give 2 or more"
+                f"npos_max={npos_max} gives all tokens the same position; choose 2 or more"
             )
         self.scaled = scaled
         self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_width, npos_max))

@@ -37,12 +37,12 @@ class Dape(PerLayer):
             raise ValueError(f"mlp_width={mlp_width} must be 1 or more")
         layers, heads = geometry.layers, geometry.heads
         self.inner = nn.ModuleList(inner(replace(geometry, layers=1)) for _ in range(layers))
-        self.limitations = require_pure_bias(self.static(0)).limitations
+        self.limitations = require_pure_bias(self.static_encoding(0)).limitations
         self.first_weight, self.first_offset = _linear(layers, 2 * heads, mlp_width)
         self.second_weight, self.second_offset = _linear(layers, mlp_width, heads)
 
-    def static(self, layer: int) -> Encoding:
-        """Return the encoding whose bias is B in that layer."""
+    def static_encoding(self, layer: int) -> Encoding:
+        """Return the encoding of that layer whose bias is B."""
         return cast(Encoding, self.inner[layer]).at_layer(0)
 
     def content_bias(
@@ -51,7 +51,7 @@ class Dape(PerLayer):
         dtype = torch.promote_types(q.dtype, torch.float32)
         logits = q.to(dtype) @ k.to(dtype).mT * self.geometry.head_width**-0.5  # [B, H, R, K]
         head = torch.arange(q.shape[1], device=q.device)[:, None, None]
-        bias = cast(Tensor, self.static(self.layer).bias(head, distance.to(dtype), pos_q))
+        bias = cast(Tensor, self.static_encoding(self.layer).bias(head, distance.to(dtype), pos_q))
         inputs = torch.cat([logits, bias.expand_as(logits)], dim=1)
         first, second = (p[self.layer].to(dtype) for p in (self.first_weight, self.second_weight))
         offsets = (p[self.layer].to(dtype) for p in (self.first_offset, self.second_offset))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, Wrapper, encodes_nothing
+from posenc.encodings.wrapper import Inner, Wrapper, equals_nope
 
 
 class Drope(Wrapper):
@@ -31,10 +31,10 @@ class Drope(Wrapper):
                 f"dropped_fraction={dropped_fraction} must be above 0 and below 1,"
                 f" scale={scale} 0 or more"
             )
-        if encodes_nothing(self.inner):
+        if equals_nope(self.inner):
             raise ValueError(
-                f"inner={type(self.inner).__name__} encodes nothing, so dropping it has no effect;"
-                f" give another, such as rope"
+                f"inner={type(self.inner).__name__} encodes no positions, so dropping it has no"
+                f" effect; choose another, such as rope"
             )
         self.dropped_fraction, self.scale = dropped_fraction, scale
         self.nope = Encoding(geometry)

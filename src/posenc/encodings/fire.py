@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from posenc.encodings.base import Encoding, Geometry
 
 CHUNK = 2**13  # pairs at a time, so that their hidden units stay in a CPU's cache
-LARGEST = 1e6  # keeps the product of c and T well within float32
+MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
 
 
 class Fire(Encoding):
@@ -38,8 +38,8 @@ class Fire(Encoding):
         if mlp_width < 1:
             raise ValueError(f"mlp_width={mlp_width} must be 1 or more")
         for name, value in (("init_c", init_c), ("init_threshold", init_threshold)):
-            if not 0 < value <= LARGEST:
-                raise ValueError(f"{name}={value} must be above 0 and at most {LARGEST:.0f}")
+            if not 0 < value <= MAX_INITIAL:
+                raise ValueError(f"{name}={value} must be above 0 and at most {MAX_INITIAL:.0f}")
         self.c = nn.Parameter(torch.tensor(float(init_c)))
         self.init_threshold = float(init_threshold)
         self.multiplier = nn.Parameter(torch.tensor(1.0))

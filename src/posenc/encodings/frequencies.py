@@ -1,4 +1,4 @@
-"""Cosines and sines of position times frequency, for one axis or several.
+"""Cosines and sines of position times frequency, for one axis or several axes.
 
 Angles are computed in float64: in float32 they are off by 1e-3 at position 100,000.
 """
@@ -15,8 +15,8 @@ class SinusoidalFrequencies(nn.Module):
     """The width/2 frequencies of a spectrum, fixed or with a learnable offset.
 
     With `trainable` the parameter is an offset from the spectrum's frequencies that starts at zero,
-    so that the initial frequencies are exact in any precision. `limitations` are those of an
-    encoding with this spectrum: the frequencies may depend on the length of the sequence.
+    so that the initial frequencies are exact in any precision. `limitations` holds `prefix` if the
+    frequencies depend on the length of the sequence.
     """
 
     def __init__(

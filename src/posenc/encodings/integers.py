@@ -1,4 +1,4 @@
-"""Absolute positions as plain numbers, added to the hidden states (Fleetwood 2024).
+"""Absolute positions as integers or bits, added to the hidden states (Fleetwood 2024).
 
     integers         x_m + m in every channel
     scaled_integers  x_m + m / (T - 1) in every channel: 0 at the first token, 1 at the last

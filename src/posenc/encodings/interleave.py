@@ -4,11 +4,11 @@ Layer i (from 0) has `second` where i + 1 is a multiple of `every`, and `first` 
 """
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, encodes_nothing, require_attention_only
+from posenc.encodings.wrapper import Inner, equals_nope, require_attention_only
 
 
 class Interleave(Encoding):
-    """`first` in most layers, `second` in the last of every few."""
+    """`second` in the last of every `every` layers, `first` in the others."""
 
     def __init__(self, geometry: Geometry, *, first: Inner, second: Inner, every: int = 2) -> None:
         super().__init__(geometry)
@@ -25,8 +25,10 @@ class Interleave(Encoding):
             require_attention_only(inner(geometry), "it cannot differ by layer")
             for inner in (first, second)
         )
-        if encodes_nothing(self.first) and encodes_nothing(self.second):
-            raise ValueError("first and second both encode nothing, so every has no effect")
+        if equals_nope(self.first) and equals_nope(self.second):
+            raise ValueError(
+                "neither first nor second encodes positions, so the parameter every has no effect"
+            )
         self.limitations = {**self.first.limitations, **self.second.limitations}
 
     def at_layer(self, index: int) -> Encoding:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-SMALLEST = 0.01
+MINIMUM = 0.01
 
 
 class KerpleLog(Encoding):
@@ -39,12 +39,12 @@ class KerplePower(Encoding):
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         r1 = clamped(self.r1).to(distance.dtype)[head]
-        r2 = clamped(self.r2, largest=2.0).to(distance.dtype)[head]
+        r2 = clamped(self.r2, maximum=2.0).to(distance.dtype)[head]
         return -r1 * distance.clamp(min=0) ** r2
 
 
-def clamped(parameter: nn.Parameter, largest: float | None = None) -> nn.Parameter:
+def clamped(parameter: nn.Parameter, maximum: float | None = None) -> nn.Parameter:
     """Clamp the parameter in place, as the authors do, so that it keeps its gradient."""
     with torch.no_grad():
-        parameter.clamp_(min=SMALLEST, max=largest)
+        parameter.clamp_(min=MINIMUM, max=maximum)
     return parameter

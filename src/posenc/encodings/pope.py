@@ -41,7 +41,7 @@ class Pope(PerLayer):
             nn.init.uniform_(self.phase, -2 * math.pi, 0)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        wide = torch.promote_types(q.dtype, torch.float32)
         cos, sin = (_with_head_axis(table) for table in self.sinusoids(pos, wide))
         phase = self.phase[self.layer].to(wide).clamp(-2 * math.pi, 0)
         cos_k = cos * phase.cos() - sin * phase.sin()

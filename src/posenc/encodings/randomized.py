@@ -17,7 +17,7 @@ from posenc.encodings.base import Encoding, Factors, Geometry, require_sequence
 from posenc.encodings.wrapper import Inner, Wrapper
 
 HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
-LONGEST_RANGE = 2**24
+MAX_RANGE = 2**24
 EvalPositions = Literal["random", "spaced", "arange"]
 
 
@@ -44,7 +44,7 @@ class Randomized(Wrapper):
             "prefix": "the positions of a sequence are drawn together",
         }
         if eval_positions != "arange":
-            self.limitations["extrapolates"] = f"there are {max_length} positions to choose from"
+            self.limitations["extrapolates"] = f"positions are drawn from {max_length} values"
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         length = len(require_sequence(pos, "randomized"))
@@ -79,7 +79,7 @@ class Randomized(Wrapper):
 
 
 class PositionSampler:
-    """The positions of a forward pass, shared by the layers."""
+    """Draws the positions of a forward pass, and keeps the offsets that all layers use."""
 
     def __init__(self, max_length: int, eval_positions: EvalPositions) -> None:
         self.max_length, self.eval_positions = max_length, eval_positions
@@ -115,11 +115,11 @@ class PositionSampler:
 
 
 def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
-    """Raise ValueError for a range that is too short or too long, or an unsuitable encoding."""
+    """Raise ValueError if `max_length` is out of range or `inner` cannot be randomized."""
     name, limit = type(inner).__name__, inner.max_length()
-    if not train_length <= max_length <= LONGEST_RANGE:
+    if not train_length <= max_length <= MAX_RANGE:
         raise ValueError(
-            f"max_length={max_length} must be from train_length={train_length} to {LONGEST_RANGE}"
+            f"max_length={max_length} must be from train_length={train_length} to {MAX_RANGE}"
         )
     if limit is not None and limit < max_length:
         raise ValueError(
@@ -141,8 +141,8 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
 def reads_positions(encoding: Encoding, length: int) -> bool:
     """Return whether any hook of the encoding, in any layer, reads the positions it receives.
 
-    Calls the hooks on `length` tokens and watches the tensors of positions and distances. That a
-    hook is overridden is not enough: those of FoX, CABLE and CoPE ignore positions.
+    Calls the hooks on `length` tokens and records whether they use the tensors of positions and
+    distances. An overridden hook alone is no proof: those of FoX, CABLE and CoPE ignore positions.
     """
     geometry = encoding.geometry
     x = torch.zeros(1, length, geometry.width)
@@ -165,7 +165,7 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
 
 
 class _ReadDetector(TorchFunctionMode):
-    """Notes whether a function of PyTorch reads the values of certain tensors."""
+    """Records in `read` whether a PyTorch function uses the values of certain tensors."""
 
     def __init__(self, *tensors: Tensor) -> None:
         super().__init__()

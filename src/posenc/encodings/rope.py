@@ -25,8 +25,8 @@ class Rope(Encoding):
     """Rotates pairs of channels: neighbours (`interleaved`) or i and i + d/2 (`half`).
 
     `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
-    Only the first `rotary_fraction` of a head's channels rotates, with a spectrum of that width, as
-    in GPT-NeoX; `spectrum=p_rope` is the other way to leave channels unrotated.
+    Only the first `rotary_fraction` of each head's channels is rotated, with a spectrum of that
+    width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Rope(Encoding):
         self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        wide = torch.promote_types(q.dtype, torch.float32)
         cos, sin = self.sinusoids(pos, wide)
         return self._rotate(q, cos, sin), self._rotate(k, cos, sin)
 
@@ -75,11 +75,11 @@ def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
 
 
 def _rotary_dim(geometry: Geometry, fraction: float) -> int:
-    """Return the number of channels that rotate; raises ValueError unless they form pairs."""
+    """Return the number of rotated channels; raises ValueError unless it is even and above 0."""
     rotary_dim = int(fraction * geometry.head_width)
     if not 0 < fraction <= 1 or rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(
-            f"RoPE rotates an even number of channels, but rotary_fraction={fraction} of a head's"
+            f"RoPE rotates an even number of channels, but rotary_fraction={fraction} of the head"
             f" width {geometry.width} / {geometry.heads} = {geometry.head_width} is {rotary_dim};"
             f" change encoding.rotary_fraction, model.width or model.heads"
         )

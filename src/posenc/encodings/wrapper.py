@@ -60,15 +60,15 @@ class Wrapper(PerLayer):
         return subclass_overrides or self.active.overrides(hook)
 
 
-def encodes_nothing(encoding: Encoding) -> bool:
-    """Return whether the encoding equals NoPE in every layer."""
+def equals_nope(encoding: Encoding) -> bool:
+    """Return whether no layer overrides any hook, so that the encoding is NoPE."""
     hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window")
     layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
     return not any(layer.overrides(hook) for layer in layers for hook in hooks)
 
 
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:
-    """Return the encoding; raises ValueError if it changes the hidden states before layer 0."""
+    """Return the encoding; raises ValueError if it adds to the hidden states before layer 0."""
     if encoding.overrides("embed"):
         raise ValueError(
             f"{type(encoding).__name__} is added to the hidden states before the first layer, so"

@@ -19,7 +19,7 @@ from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
 LARGEST_SCALE = 1e36  # leaves room for q and k below the largest float32
-LARGEST_GAMMA = 1e6  # past 1e16 nothing would decay in float64
+LARGEST_GAMMA = 1e6  # past 1e16 there would be no decay in float64
 
 
 class Xpos(Rope):

@@ -1,4 +1,4 @@
-"""Evaluates a run's last checkpoint and adds the rows to its `evaluation.json`."""
+"""Evaluation of a run's last checkpoint, whose rows are added to its `evaluation.json`."""
 
 import math
 from collections.abc import Callable
@@ -35,13 +35,13 @@ def evaluate(
     device: torch.device,
     on_progress: Callable[[float, float], bool],
 ) -> list[dict[str, Any]]:
-    """Measure the rows of `keys`, add each to the run's files as soon as it is done, return them.
+    """Measure the rows of `keys`, save each in the run's files once complete, and return them.
 
     `on_progress` is called with the fraction of the work that is done and the rate in tokens per
-    second; if it returns False, the evaluation ends with the rows that are complete by then.
+    second; if it returns False, the evaluation stops, and the rows complete by then are returned.
     """
     model = load_model(run, config, data.vocab_size, device)
-    own_encoding = model.encoding
+    trained_encoding = model.encoding
     requests = measurement_requests(config, data, keys)
     work = sum(request.tokens for request in requests)
     rows: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ def evaluate(
         def on_batch(tokens: int, seconds: float, done: int = done) -> bool:
             return on_progress((done + tokens) / work, tokens / seconds)
 
-        model.encoding = _encoding(own_encoding, config, request).to(device)
+        model.encoding = _encoding(trained_encoding, config, request).to(device)
         result = measure(
             model,
             request.windows,
@@ -106,7 +106,7 @@ def row(
         "count": count,
         "full_count": full_count,
         "coverage": count / (full_count if text is None else len(text.tokens)),
-        "tokens_hash": windows.digest(result.numbers),
+        "tokens_hash": windows.digest(result.indices),
         "loss": total / count,
         "perplexity": _exp(total / count),
         "words": whole and whole.words,
@@ -120,12 +120,12 @@ def row(
     }
 
 
-def _encoding(own: Encoding, config: DictConfig, request: Request) -> Encoding:
-    """Return the run's own encoding, or the one that the request's swap makes of it."""
+def _encoding(trained: Encoding, config: DictConfig, request: Request) -> Encoding:
+    """Return the trained encoding, with the request's swap if it has one."""
     swap = evaluation_swaps(config)[request.swap]
     if request.swap is None or swap is None:
-        return own
-    return swap_encoding(own, config, request.swap, swap, request.length)
+        return trained
+    return swap_encoding(trained, config, request.swap, swap, request.length)
 
 
 def _record(
@@ -135,7 +135,7 @@ def _record(
     if not np.isfinite(result.sums).all():
         raise RunError(
             f"the loss is not a number in windows of {request.length} tokens"
-            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows that were"
+            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows"
             f" measured before are kept"
         )
     rows = [row(key, result, request.windows, data.name) for key in request.keys]
@@ -154,7 +154,7 @@ def _accuracies(result: Measurement, count: int) -> dict[str, float]:
     """Return the fraction of targets ranked first, and of windows with all of them, if counted."""
     if result.hits is None or result.solved is None:
         return {}
-    return {"accuracy": result.hits / count, "exact": result.solved / len(result.numbers)}
+    return {"accuracy": result.hits / count, "exact": result.solved / len(result.indices)}
 
 
 def _exp(loss: float) -> float | None:

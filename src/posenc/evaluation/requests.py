@@ -1,4 +1,4 @@
-"""The rows that an evaluation requests, those still missing, and the measurements behind them."""
+"""The rows that an evaluation requests, those that are missing, and the measurements they need."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Scores windows with a model: exact sums of the losses of the scored targets."""
+"""Exact sums of a model's losses over the scored targets of windows."""
 
 import logging
 import time
@@ -19,21 +19,21 @@ from posenc.runs.environment import rank, world_size
 from posenc.training.distributed import all_reduce_sum, any_rank
 
 log = logging.getLogger(__name__)
-Numbers = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Measurement:
     """Summed loss in nats (float64) and number of targets at each position in the window [T].
 
-    `numbers` are the windows that were scored. With accuracy, `hits` is the number of targets that
+    `indices` are those of the scored windows. With accuracy, `hits` is the number of targets that
     the model ranks first, `solved` the number of windows in which it does so for all of them.
     """
 
     sums: NDArray[np.float64]
     counts: NDArray[np.int64]
     seconds: float
-    numbers: Numbers
+    indices: Indices
     hits: int | None = None
     solved: int | None = None
 
@@ -62,15 +62,15 @@ def measure(
     """Score every window once, about `batch_tokens` tokens at a time, within the budget.
 
     The windows are sharded over the processes of the run, each of which returns the whole result.
-    `on_batch` is called after each batch with the tokens read so far and the seconds they took;
-    if it returns False in any process, scoring ends and None is returned. The model is left in
-    evaluation mode.
+    `on_batch` is called after each batch with the tokens processed so far and the seconds they
+    took; if it returns False in any process, scoring stops and None is returned. The model is left
+    in evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
     sums, counts = np.zeros(windows.lengths.max()), np.zeros(windows.lengths.max(), dtype=np.int64)
     hits, solved = 0, 0
-    started, tokens, measured, stopped = time.perf_counter(), 0, 0, False
+    started, tokens, completed, stopped = time.perf_counter(), 0, 0, False
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
         for batch, scores in _scored_batches(model, windows, order, batch_tokens, accuracy):
@@ -81,17 +81,17 @@ def measure(
                 correct = _at_positions(batch.scored, scores.hits.double()).sum(dim=1)
                 hits += int(correct.sum())
                 solved += int((correct == batch.scored.sum(dim=1)).sum())
-            tokens, measured = tokens + batch.inputs.numel(), measured + len(batch.inputs)
+            tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
             seconds = time.perf_counter() - started
             stopped = not on_batch(tokens * world_size(), seconds)
             if stopped or budget.is_spent(seconds):
                 break
     if any_rank(stopped):
         return None
-    done = np.zeros(len(windows.lengths), dtype=np.int64)
-    done[order[:measured]] = 1
-    numbers, seconds = np.flatnonzero(all_reduce_sum(done)), time.perf_counter() - started
-    result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, numbers)
+    scored = np.zeros(len(windows.lengths), dtype=np.int64)
+    scored[order[:completed]] = 1
+    indices, seconds = np.flatnonzero(all_reduce_sum(scored)), time.perf_counter() - started
+    result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, indices)
     if not accuracy:
         return result
     total_hits, total_solved = all_reduce_sum(np.array([hits, solved])).tolist()
@@ -99,7 +99,7 @@ def measure(
 
 
 def _scored_batches(
-    model: Decoder, windows: Windows, order: Numbers, batch_tokens: int, accuracy: bool
+    model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
     """Yield the windows in `order`, about `batch_tokens` tokens at a time, with their scores.
 
@@ -108,21 +108,21 @@ def _scored_batches(
     """
     waiting = deque(_split(windows, order, batch_tokens))
     while waiting:
-        numbers = waiting.popleft()
-        length = int(windows.lengths[numbers[0]])
-        if len(numbers) > (limit := max(1, batch_tokens // length)):
-            waiting.extendleft([numbers[limit:], numbers[:limit]])
+        indices = waiting.popleft()
+        length = int(windows.lengths[indices[0]])
+        if len(indices) > (limit := max(1, batch_tokens // length)):
+            waiting.extendleft([indices[limit:], indices[:limit]])
             continue
-        batch = windows.batch(numbers)
+        batch = windows.batch(indices)
         scores = _score_or_none(model, batch, accuracy)
         if scores is None:
-            batch_tokens = _halved(len(numbers), length)
-            waiting.appendleft(numbers)
+            batch_tokens = _halved(len(indices), length)
+            waiting.appendleft(indices)
             continue
         yield batch, scores
 
 
-def _split(windows: Windows, order: Numbers, batch_tokens: int) -> Iterator[Numbers]:
+def _split(windows: Windows, order: Indices, batch_tokens: int) -> Iterator[Indices]:
     """Yield batches of consecutive windows of equal length."""
     lengths = windows.lengths[order]
     runs = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
@@ -133,7 +133,7 @@ def _split(windows: Windows, order: Numbers, batch_tokens: int) -> Iterator[Numb
 
 
 def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | None:
-    """Return None when out of memory, with everything that was allocated free again."""
+    """Return the scores of a batch; None if memory ran out, after freeing what was allocated."""
     device = model.device
     try:
         inputs, targets = batch.inputs.to(device), batch.targets.to(device)
@@ -165,7 +165,7 @@ def _halved(windows: int, length: int) -> int:
     """Return half the tokens of a batch; RunError if it was a single window."""
     if windows == 1:
         raise RunError(
-            f"out of memory with one window of {length} tokens; give shorter evaluation lengths,"
+            f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
             f" another kernel, or a device with more memory"
         )
     half = windows // 2 * length

@@ -1,4 +1,4 @@
-"""Replaces the length-dependent part of a trained encoding, keeping the trained weights."""
+"""Swaps: another length-dependent part for a trained encoding, with the trained weights."""
 
 from inspect import isclass
 from typing import Any
@@ -38,12 +38,12 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
 
 
 def swap_encoding(
-    own: Encoding, config: DictConfig, name: str, swap: DictConfig, length: int
+    trained: Encoding, config: DictConfig, name: str, swap: DictConfig, length: int
 ) -> Encoding:
-    """Return the run's `own` encoding under a swap, with its trained parameters."""
+    """Return the run's encoding under a swap, with the parameters of the `trained` one."""
     encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
     prefix = "inner." if _is_wrapper(swap) else ""
-    state = {f"{prefix}{key}": value for key, value in own.state_dict().items()}
+    state = {f"{prefix}{key}": value for key, value in trained.state_dict().items()}
     encoding.load_state_dict(state, strict=True)
     return encoding
 
@@ -68,13 +68,13 @@ def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> boo
 def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> None:
     if node.get("trainable"):
         raise ConfigError(
-            f"{name}: the frequencies of this {_target_name(node)} are trained (trainable=true) and"
-            f" cannot be replaced; use it with a run with fixed frequencies"
+            f"{name}: the frequencies of this {_target_name(node)} are learned (trainable=true) and"
+            f" cannot be replaced; use a run with fixed frequencies"
         )
     if spectrum._target_ != SCALABLE_SPECTRUM:
         raise ConfigError(
             f"{name}: only the spectrum geometric can be scaled, but this {_target_name(node)} has"
-            f" {spectrum._target_.rpartition('.')[2]}; use it with a run with"
+            f" {spectrum._target_.rpartition('.')[2]}; use a run with"
             f" encoding/spectrum=geometric"
         )
 

@@ -25,7 +25,7 @@ class Batch:
 
 
 class Windows(Protocol):
-    """Everything that a protocol scores at one length, in windows numbered from 0."""
+    """Everything that a protocol scores at one length, in windows indexed from 0."""
 
     lengths: NDArray[np.int64]
     """Tokens of each window."""
@@ -37,11 +37,11 @@ class Windows(Protocol):
         """The split that the windows are cut from; None for a task."""
         ...
 
-    def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        """Return the windows with these numbers, all of one length."""
+    def batch(self, indices: NDArray[np.int64]) -> Batch:
+        """Return the windows with these indices, all of one length."""
         ...
 
-    def digest(self, numbers: NDArray[np.int64]) -> str:
+    def digest(self, indices: NDArray[np.int64]) -> str:
         """Return 16 hexadecimal digits that are equal for equal scored targets.
 
         Neither the order of the windows nor how they cut the targets matters.
@@ -58,16 +58,16 @@ class TokenWindows:
         self.lengths = self._stop - self._start
         self.scored = self._stop - self._first_scored
 
-    def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        length = int(self.lengths[numbers[0]])
-        start, first_scored = self._start[numbers], self._first_scored[numbers]
+    def batch(self, indices: NDArray[np.int64]) -> Batch:
+        length = int(self.lengths[indices[0]])
+        start, first_scored = self._start[indices], self._first_scored[indices]
         inputs, targets = self.text.windows(start, length)
         scored = start[:, None] + np.arange(length) >= first_scored[:, None]
         return Batch(inputs, targets, torch.from_numpy(scored))
 
-    def digest(self, numbers: NDArray[np.int64]) -> str:
+    def digest(self, indices: NDArray[np.int64]) -> str:
         """Hash the positions and tokens of the scored targets, adjacent spans joined."""
-        ordered = np.sort(numbers[self.scored[numbers] > 0])
+        ordered = np.sort(indices[self.scored[indices] > 0])
         ordered = ordered[np.argsort(self._first_scored[ordered], kind="stable")]
         first, stop = self._first_scored[ordered], self._stop[ordered]
         gaps = np.flatnonzero(first[1:] != stop[:-1])
@@ -96,18 +96,18 @@ class Budget:
         return cls(config.evaluation.budget_seconds, config.evaluation.budget_tokens)
 
     def order(self, windows: Windows) -> NDArray[np.int64]:
-        """Return the numbers of the windows to score, in the order in which to score them.
+        """Return the indices of the windows to score, in the order in which to score them.
 
-        Windows within a budget are spread evenly over the split wherever they are cut off: the
-        fractional parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
+        With a budget they are spread evenly over the split, wherever scoring ends: the fractional
+        parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
         """
-        numbers = np.arange(len(windows.lengths))
+        indices = np.arange(len(windows.lengths))
         if self.tokens is not None and windows.scored.sum() > self.tokens:
-            spread = _evenly_spread(len(numbers))
+            spread = _evenly_spread(len(indices))
             within = np.cumsum(windows.scored[spread]) <= self.tokens
             within[0] = True
-            numbers = np.sort(spread[within])
-        return numbers if self.seconds is None else numbers[_evenly_spread(len(numbers))]
+            indices = np.sort(spread[within])
+        return indices if self.seconds is None else indices[_evenly_spread(len(indices))]
 
     def is_spent(self, seconds: float) -> bool:
         """Return whether no further batch may start after `seconds`."""
@@ -115,5 +115,5 @@ class Budget:
 
 
 def _evenly_spread(count: int) -> NDArray[np.int64]:
-    """Return the numbers below `count` in an order whose every prefix is evenly spread."""
+    """Return the indices below `count` in an order of which every prefix is evenly spread."""
     return np.argsort(np.argsort((0.5 + np.arange(count) * GOLDEN_RATIO) % 1, kind="stable"))

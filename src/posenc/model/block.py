@@ -113,4 +113,4 @@ def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
 def check_dropout(name: str, probability: float) -> None:
     """Raise ValueError unless the probability is in [0, 1)."""
     if not 0 <= probability < 1:
-        raise ValueError(f"{name}={probability} is a probability; give 0 or more and less than 1")
+        raise ValueError(f"{name}={probability} must be 0 or more and below 1")

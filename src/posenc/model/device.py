@@ -15,4 +15,6 @@ def device_of(config: DictConfig) -> torch.device:
 def check_accelerator(config: DictConfig) -> None:
     """Raise ConfigError if the configuration requires a GPU and none is available."""
     if config.trainer.accelerator == "gpu" and not torch.cuda.device_count():
-        raise ConfigError("trainer=gpu needs a CUDA GPU; give trainer=cpu or trainer=auto")
+        raise ConfigError(
+            "trainer=gpu needs a CUDA GPU, and none was found; use trainer=cpu or trainer=auto"
+        )

@@ -1,4 +1,4 @@
-"""The cross-entropy of every token, in chunks so that the logits are never held all at once."""
+"""The cross-entropy of every token, in chunks so that the logits are never all in memory."""
 
 import torch
 from torch import Tensor

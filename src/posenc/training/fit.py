@@ -1,4 +1,4 @@
-"""Training a run to its token budget, from its last checkpoint if it has one."""
+"""Trains a run to its token budget, resuming from its last checkpoint if there is one."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is reached; return False if the session was stopped before.
+    """Train until the token budget is reached; return False if it was stopped earlier.
 
-    `training_fraction` is the fraction of the run's total work that is training, for its progress.
+    `training_fraction` is the fraction of the run's work that is training; it scales progress.
     """
     run, config, data = session.run, session.config, session.data
     steps = run_steps(session)
@@ -93,7 +93,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 def _explaining_errors(
     config: DictConfig, steps: TrainingSteps, checkpoint: Checkpoint | None
 ) -> Iterator[None]:
-    """Convert errors from Lightning into errors that say what the user can do."""
+    """Convert errors of Lightning into a RunError with a remedy."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -105,10 +105,10 @@ def _explaining_errors(
 def _out_of_memory(
     config: DictConfig, steps: TrainingSteps, fresh: bool, error: BaseException
 ) -> str:
-    """Return the message: how many tokens went through the model at once, and what needs less.
+    """Return the error message: the tokens per forward pass, and how to use less memory.
 
-    A run with a checkpoint resumes with the micro-batches it began with, so smaller ones are only
-    suggested to a fresh one.
+    A run with a checkpoint resumes with its original micro-batches, so smaller ones are only
+    suggested for a fresh one.
     """
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"

@@ -73,7 +73,8 @@ class Recorder(pl.Callback):
 
     def _synchronise(self) -> tuple[float, bool, bool]:
         """Return the step's loss over all devices, and whether to stop or to save now."""
-        loss = sum(loss.item() for loss in self._losses)  # each already divided by their number
+        # Lightning has divided the loss of each micro-batch by their number.
+        loss = sum(loss.item() for loss in self._losses)
         self._losses.clear()
         interval = self.session.config.checkpoint.every_seconds
         save = rank() == 0 and time.monotonic() - self._saved_at >= interval

@@ -19,8 +19,10 @@ class MetricsSink(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """A run's directory, its frozen configuration, the settings resolved at its start, its data,
-    and where its progress, stop requests and metrics go."""
+    """A run with its frozen configuration, the settings resolved at its start and its data.
+
+    `progress` and `sink` receive its progress and metrics, `stop` its requests to stop.
+    """
 
     run: RunDirectory
     config: DictConfig

@@ -1,6 +1,6 @@
 """Indirect indexing: which letter is at a given distance left or right of a given letter?
 
-Gopalakrishnan et al. 2025 (arXiv:2509.10534, section 4): one letter is to be found by its content,
+Gopalakrishnan et al. 2025 (arXiv:2509.10534, section 4): one letter has to be found by its content,
 another by its position relative to the first. Here the given letter occurs once in the string; the
 others may occur several times.
 

@@ -1,11 +1,11 @@
 """Multi-query associative recall (MQAR): pairs of key and value, then keys; which was the value?
 
-Arora et al. 2023 (arXiv:2312.04927, section 3): the keys differ, the values need not. A sequence of
-T tokens has T / `pair_tokens` pairs, followed by as many queries, each a key and its value in a
-slot of two tokens. Nearer slots are likelier by the power law p(slot) ~ slot^(power - 1). The slots
-in between are blank (in the paper's code: random tokens, or zeros). Every query may be for any of
-the pairs. The paper's code queries each pair once, but does not show the answers to the model, from
-which the last one would follow by elimination.
+Arora et al. 2023 (arXiv:2312.04927, section 3): the keys are distinct, the values need not be. A
+sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries, each a key and its
+value in a slot of two tokens. Slots closer to the pairs are likelier, by the power law p(slot) ~
+slot^(power - 1). The slots in between are blank (in the paper's code: random tokens, or zeros).
+Every query may be for any of the pairs. The paper's code queries each pair once, but does not show
+the answers to the model, from which the last one would follow by elimination.
 
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
@@ -22,7 +22,7 @@ BLANK, FIRST_KEY = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class AssociativeRecall(Task):
-    """Size n: n pairs in n * `pair_tokens` tokens; keys and values are different symbols."""
+    """Size n: n pairs in n * `pair_tokens` tokens; keys and values are disjoint sets of symbols."""
 
     name = "mqar"
     keys: int
@@ -53,7 +53,7 @@ class AssociativeRecall(Task):
         if size > self.keys:
             raise ConfigError(
                 f"length {length} has {size} pairs, but the task '{self.name}' has only"
-                f" data.keys={self.keys} different keys; give data.keys={size} or shorter lengths"
+                f" data.keys={self.keys} distinct keys; give data.keys={size} or shorter lengths"
             )
         return size
 
@@ -70,7 +70,7 @@ class AssociativeRecall(Task):
 
 
 def _query_slots(random: SeededRandom, slots: int, count: int, power: float) -> Ints:
-    """Return `count` different slots, sampled one after another by the power law.
+    """Return `count` distinct slots, sampled one after another by the power law.
 
     Sampling without replacement by exponential races: the slot with the earliest arrival comes
     first (Efraimidis & Spirakis 2006).

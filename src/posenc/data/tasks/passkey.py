@@ -2,8 +2,8 @@
 
 Mohtashami & Jaggi 2023 (arXiv:2305.16300, section 4.2) hide a number in English sentences. Here
 filler, marker and key are tokens of any vocabulary, sampled without repeats for each sequence, so
-that the question (the marker) only says where to look, and a language model can be evaluated on the
-task in its own tokens.
+that the question (the marker) reveals only where the key is, and a language model can be evaluated
+on the task in its own tokens.
 
     f g h f | M N | 7 4 2 | g h f g h | M N | -> 7 4 2
 """

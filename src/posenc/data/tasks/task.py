@@ -1,4 +1,4 @@
-"""The interface of a task: examples of every size whose prompts determine their answers."""
+"""The interface of a task: examples of any size, whose prompt determines the answer."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -20,9 +20,9 @@ _SAMPLE_SIZES, _SAMPLE_EXAMPLES = (1, 2), 16
 
 
 class SeededRandom:
-    """Random numbers from a seed made of words and numbers, the same in every numpy version.
+    """Random numbers that are the same in every numpy version, from a seed of strings and integers.
 
-    Computed from raw bits, which numpy keeps stable, unlike its distributions.
+    Computed from raw bits, which numpy guarantees to be stable, unlike its distributions.
     """
 
     def __init__(self, *seed: str | int) -> None:
@@ -44,7 +44,7 @@ class SeededRandom:
         return (bits + 0.5) * 2.0**-53
 
     def choice(self, high: int, count: int) -> Ints:
-        """Return `count` different numbers from 0 to `high` - 1, in random order."""
+        """Return `count` distinct numbers from 0 to `high` - 1, in random order."""
         return np.argsort(self._bits.random_raw(high), kind="stable")[:count]
 
 
@@ -98,9 +98,9 @@ class Task(ABC):
     def for_language_model(self, vocab_size: int) -> "Task":
         """Return the task with the vocabulary of a language model; ConfigError if impossible."""
         raise ConfigError(
-            f"the task '{self.name}' has its own symbols, which a model trained on text does not"
-            " know; give a run that was trained on the task, or data=task_passkey"
-            " data.vocab_size=null"
+            f"the task '{self.name}' has its own symbols, which are not in the"
+            " vocabulary of a model trained on text; give a run trained on the task, or"
+            " data=task_passkey data.vocab_size=null"
         )
 
     def digest(self) -> str:

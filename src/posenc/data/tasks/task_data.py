@@ -1,7 +1,7 @@
 """A task as a dataset.
 
-As in text, a symbol precedes every sequence: the input at position i is token i - 1, the target
-token i. Only answers are targets, in training and in evaluation, because prompts are random.
+As with text, a symbol precedes every sequence: at position i the input is token i - 1 and the
+target token i. Only answers are targets, in training and in evaluation, as prompts are random.
 """
 
 import numpy as np
@@ -19,10 +19,10 @@ from posenc.data.tokenizers import Tokenizer
 class TaskData(Dataset):
     """Examples generated on demand: unlimited in training, `task.examples` per evaluated length.
 
-    Each split has seeds of its own, and evaluation examples do not depend on the run's seed, so
-    that all runs answer the same questions. Small sizes have few sequences, which occur in every
-    split. The `tokenizer` has one token for each symbol: its `eos_id` for the begin symbol and the
-    others for the other symbols in order.
+    Each split has its own seeds, and evaluation examples do not depend on the run's seed, so that
+    all runs are evaluated on the same examples. Small sizes have few sequences, which occur in
+    every split. The `tokenizer` has one token for each symbol: its `eos_id` for the begin symbol
+    and the others for the other symbols in order.
     """
 
     def __init__(self, task: Task, tokenizer: Tokenizer) -> None:

@@ -23,7 +23,7 @@ def longrope(
     short_factor: list[float] | None = None,
     long_factor: list[float] | None = None,
 ) -> Frequencies:
-    """Every frequency divided by a factor of its own, another one past the training length.
+    """Every frequency divided by its own factor, which differs past the training length.
 
     Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper. A
     `short_factor` of None means 1 for all pairs, a `long_factor` of None the NTK-aware
@@ -55,7 +55,7 @@ def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor
     values = torch.tensor(factors, dtype=torch.float64)
     if len(values) != width // 2 or (values <= 0).any():
         raise ValueError(
-            f"{name}={factors} has {len(values)} factors; give {width // 2} of them above 0, one"
-            f" for each pair of the {width} rotary channels"
+            f"{name}={factors} has {len(values)} factors; give {width // 2} factors above 0,"
+            f" one for each pair of the {width} rotary channels"
         )
     return values

@@ -48,7 +48,9 @@ def half_truncated(
     (The half-truncated RoPE of modded-nanogpt, base 1024; the lowest frequency is 1/base.)
     """
     if width % 4:
-        raise ValueError(f"width={width} must be a multiple of 4 for half of the pairs to rotate")
+        raise ValueError(
+            f"width={width} must be a multiple of 4 for half of the pairs to be rotated"
+        )
     kept = negative_powers(base, torch.linspace(0, 1, width // 4, dtype=torch.float64))
     return torch.cat([kept, torch.zeros_like(kept)]), 1.0
 

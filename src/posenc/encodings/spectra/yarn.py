@@ -74,5 +74,5 @@ def yarn(
 
 
 def yarn_magnitude(factor: float) -> float:
-    """Return what cosine and sine are multiplied by (eq. 22)."""
+    """Return the factor on cosine and sine (eq. 22)."""
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0

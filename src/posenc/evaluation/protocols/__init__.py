@@ -1,8 +1,8 @@
-"""The evaluation protocols: which windows are read at a length, and which targets are scored.
+"""The evaluation protocols: the windows at each evaluation length, and the targets scored in them.
 
-A protocol for text is a module with a function `(tokens, length, ...) -> spans`, and a line below.
-Spans are int64 [n, 3]: a window has the targets from start to stop, of which those from
-first_scored on are scored. Imports no torch, so that reports can name the protocols.
+A protocol for text is a function `(tokens, length, ...) -> spans` in a module of its own, listed in
+`PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, whose targets from
+first_scored to stop are scored. Imports no torch, so that reports can list the protocols.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from posenc.evaluation.protocols.sliding import sliding
 
 @dataclass(frozen=True)
 class Protocol:
-    """`spans` cuts a split of so many tokens into windows; None for the sequences of a task.
+    """`spans` returns the windows of a split from its number of tokens; None for tasks.
 
     `parameter` is the key of `evaluation` with the number of targets scored in a window, which
     `spans` takes by that name; with `needs_longest` it also takes the longest evaluation length.

@@ -24,12 +24,12 @@ class TaskWindows:
         self.lengths = np.full(*examples.tokens.shape)
         self.scored = examples.scored.sum(axis=1)
 
-    def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        targets = torch.from_numpy(self._examples.tokens[numbers])
-        begin = torch.full((len(numbers), 1), self._examples.begin)
+    def batch(self, indices: NDArray[np.int64]) -> Batch:
+        targets = torch.from_numpy(self._examples.tokens[indices])
+        begin = torch.full((len(indices), 1), self._examples.begin)
         inputs = torch.cat([begin, targets[:, :-1]], dim=1)
-        return Batch(inputs, targets, torch.from_numpy(self._examples.scored[numbers]))
+        return Batch(inputs, targets, torch.from_numpy(self._examples.scored[indices]))
 
-    def digest(self, numbers: NDArray[np.int64]) -> str:
-        tokens, scored = (array[np.sort(numbers)] for array in self._examples[:2])
+    def digest(self, indices: NDArray[np.int64]) -> str:
+        tokens, scored = (array[np.sort(indices)] for array in self._examples[:2])
         return hashlib.sha256(tokens.astype("<u4").tobytes() + scored.tobytes()).hexdigest()[:16]
