@@ -1,4 +1,4 @@
-"""Which kernel `kernel=auto` uses, why, and what a kernel requested by name does not support."""
+"""The kernel that `kernel=auto` uses and its reason; errors of kernels requested by name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -68,7 +68,7 @@ def test_the_choice_for_each_encoding_and_device(
         assert choose(encoding, device, dtype, 16).name == expected
 
 
-def test_the_reasons_name_what_rules_a_kernel_out() -> None:
+def test_reasons_say_why_other_kernels_were_rejected() -> None:
     reason = choose(Fire(GEOMETRY), CPU, FLOAT32, 16).reason
     for part in ("not causal", "not toeplitz", "query's position", "not factored", "no factors"):
         assert part in reason
@@ -128,7 +128,7 @@ def test_factored_on_a_gpu_needs_bfloat16() -> None:
     assert layer_choices("factored", Alibi(GEOMETRY), CUDA, BFLOAT16)[0].name == "factored"
 
 
-def test_an_undeclared_dependence_on_the_query_is_noticed_by_auto() -> None:
+def test_auto_detects_an_undeclared_dependence_on_the_query() -> None:
     encoding, pos = Undeclared(GEOMETRY), torch.arange(30)
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, 4, 30, 8, generator=generator).double().unbind(0)
@@ -137,7 +137,7 @@ def test_an_undeclared_dependence_on_the_query_is_noticed_by_auto() -> None:
     torch.testing.assert_close(kernel("auto")(encoding, x, q, k, v, pos), expected)
 
 
-def test_the_bias_is_formed_once_for_the_choice_and_the_kernel(
+def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = []
@@ -153,7 +153,7 @@ def test_the_bias_is_formed_once_for_the_choice_and_the_kernel(
     assert len(calls) == 1
 
 
-def test_the_choices_of_all_layers_in_one_line() -> None:
+def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     hybrid = Interleave(GEOMETRY, first=NoPE, second=Alibi, every=2)
     assert describe(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
         "layers 0, 2: causal (no bias and no window);"

@@ -1,4 +1,4 @@
-"""`factored` keeps its precision at any length, with gaps and offsets between positions."""
+"""`factored` is precise at any length, and at positions with gaps and offsets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +21,8 @@ from posenc.encodings.sandwich import Sandwich
 
 GEOMETRY = Geometry(width=24, heads=3, layers=1, train_length=16)
 Make = Callable[[Geometry], Encoding]
+AssertPrecise = Callable[[str, Make, Tensor], None]
+LayerResults = Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]
 GATES: list[Make] = [
     Fox,
     partial(Fox, initial_bias=5.0),
@@ -31,86 +33,59 @@ GATES: list[Make] = [
 lengths = st.integers(1, 1100)
 
 
-def by_name(make: Make) -> str:
+def make_id(make: Make) -> str:
     return getattr(make, "__name__", repr(getattr(make, "keywords", make)))
 
 
-def results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> list[Tensor]:
-    """Return the output of an attention layer, then the gradients of q, k, v and parameters."""
-    generator = torch.Generator().manual_seed(len(pos))
-    x = torch.randn(1, len(pos), 24, generator=generator).to(dtype)
-    q, k, v, weights = torch.randn(4, 1, 3, len(pos), 8, generator=generator).to(dtype).unbind(0)
-    q, k, v = (tensor.requires_grad_() for tensor in (q, k, v))
-    out = kernel(name)(encoding.to(dtype), x, q, k, v, pos)
-    of = [q, k, v, *encoding.parameters()]
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), of)]
-
-
-def assert_precise(make: Make, pos: Tensor) -> None:
-    """Compare float32 with the reference in float64: 1e-6 for outputs, 1e-5 for gradients.
-
-    Differences are relative to the largest entry; those of parameters to the largest gradient of
-    any parameter. Gradients are sums of terms of both signs, which may cancel: those of q, k and v
-    are compared with at least 1e-2, and a parameter's may differ by 10 times the rounding error of
-    the reference kernel in float32.
-    """
-    torch.manual_seed(0)
-    encoding = make(GEOMETRY)
-    out, *grads = results("factored", encoding, pos, torch.float32)
-    rounded = results("reference", encoding, pos, torch.float32)[1:]
-    exact, *exact_grads = results("reference", encoding, pos, torch.float64)
-    assert (out - exact).abs().max() <= 1e-6 * exact.abs().max()
-    largest = [grad.abs().max().item() for grad in exact_grads]
-    scales = [max(value, 1e-2) for value in largest[:3]]
-    scales += [max(largest[3:], default=0.0)] * len(largest[3:])
-    roundings = [0.0] * 3
-    pairs = zip(rounded[3:], exact_grads[3:], strict=True)
-    roundings += [10 * (grad - exact_grad).abs().max().item() for grad, exact_grad in pairs]
-    limits = [
-        max(1e-5 * scale, rounding) for scale, rounding in zip(scales, roundings, strict=True)
-    ]
-    for grad, exact_grad, limit in zip(grads, exact_grads, limits, strict=True):
-        assert (grad - exact_grad).abs().max() <= limit + 1e-12
-
-
-@pytest.mark.parametrize("make", GATES, ids=by_name)
+@pytest.mark.parametrize("make", GATES, ids=make_id)
 @settings(max_examples=12, deadline=None)
 @given(length=lengths)
 @example(length=1026)
 @example(length=770)
 @example(length=512)
-def test_gates_at_any_length(make: Make, length: int) -> None:
-    assert_precise(make, torch.arange(length))
+def test_gates_are_precise_at_any_length(
+    make: Make, length: int, assert_precise: AssertPrecise
+) -> None:
+    assert_precise("factored", make, torch.arange(length))
 
 
-@pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=by_name)
+@pytest.mark.parametrize("make", [Fox, Cable])
+def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrecise) -> None:
+    assert_precise("factored", make, torch.arange(2050))
+
+
+@pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=make_id)
 @settings(max_examples=12, deadline=None)
 @given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)
 @example(length=922, gap=642, offset=0)
-def test_positions_with_gaps_and_offsets(make: Make, length: int, gap: int, offset: int) -> None:
+def test_sparse_positions_are_precise(
+    make: Make, length: int, gap: int, offset: int, assert_precise: AssertPrecise
+) -> None:
     generator = torch.Generator().manual_seed(length)
     steps = torch.randint(1, gap + 1, (length,), generator=generator)
-    assert_precise(make, offset + steps.cumsum(0))
+    assert_precise("factored", make, offset + steps.cumsum(0))
 
 
-@pytest.mark.parametrize("make", [*GATES, partial(Alibi, trainable=True), Sandwich], ids=by_name)
+@pytest.mark.parametrize("make", [*GATES, partial(Alibi, trainable=True), Sandwich], ids=make_id)
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 257, 400])
-def test_float64_equals_the_reference(make: Make, length: int) -> None:
+def test_float64_results_equal_the_reference(
+    make: Make, length: int, layer_results: LayerResults
+) -> None:
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY), torch.arange(length)
-    exact = results("reference", encoding, pos, torch.float64)
-    for result, expected in zip(
-        results("factored", encoding, pos, torch.float64), exact, strict=True
-    ):
+    actual, exact = (
+        layer_results(name, encoding, pos, torch.float64) for name in ("factored", "reference")
+    )
+    for result, expected in zip(actual, exact, strict=True):
         scale = max(1.0, expected.abs().max().item())
         torch.testing.assert_close(result, expected, rtol=0, atol=1e-11 * scale)
 
 
-@pytest.mark.parametrize("make", [Fox, Cable, partial(Alibi, trainable=True)], ids=by_name)
-def test_bfloat16_rounds_outputs_and_gradients_once(make: Make) -> None:
-    """Gradients of gates are sums over many tokens, whose roundings must not add up."""
+@pytest.mark.parametrize("make", [Fox, Cable, partial(Alibi, trainable=True)], ids=make_id)
+def test_bfloat16_errors_do_not_accumulate_over_tokens(make: Make) -> None:
+    """The gradients of gates are sums over many tokens."""
     torch.manual_seed(0)
     pos, generator = torch.arange(700), torch.Generator().manual_seed(1)
     encoding, exact = make(GEOMETRY), make(GEOMETRY).double()
@@ -128,7 +103,7 @@ def test_bfloat16_rounds_outputs_and_gradients_once(make: Make) -> None:
 
 
 class Increasing(NoPE):
-    """A bias that grows with distance, so that the farthest keys weigh most."""
+    """A bias that grows with distance, so that the farthest keys have the largest weights."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return 0.05 * distance + 0 * head
@@ -137,10 +112,10 @@ class Increasing(NoPE):
         return None, -0.05 * pos.double()[None, None, :, None].expand(1, 3, -1, -1)
 
 
-def test_a_bias_that_grows_with_distance() -> None:
+def test_a_bias_that_grows_with_distance_is_precise(layer_results: LayerResults) -> None:
     encoding, pos = Increasing(GEOMETRY), torch.arange(300)
-    exact, *exact_grads = results("reference", encoding, pos, torch.float64)
-    out, *grads = results("factored", encoding, pos, torch.float32)
+    exact, *exact_grads = layer_results("reference", encoding, pos, torch.float64)
+    out, *grads = layer_results("factored", encoding, pos, torch.float32)
     assert (out - exact).abs().max() < 5e-6
     for grad, exact_grad in zip(grads, exact_grads, strict=True):
         assert (grad - exact_grad).abs().max() < 2e-5 * exact_grad.abs().max()
@@ -161,9 +136,9 @@ def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
         assert (out[:, :, 299] - expected[:, :, 299]).abs().max() < tolerance
 
 
-@pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich], ids=by_name)
+@pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich], ids=make_id)
 @torch.no_grad()
-def test_columns_for_a_gpu_equal_the_reference_but_for_bfloat16_s_rounding(make: Make) -> None:
+def test_columns_for_a_gpu_equal_the_reference_up_to_bfloat16_rounding(make: Make) -> None:
     torch.manual_seed(0)
     encoding, pos, generator = make(GEOMETRY), torch.arange(600), torch.Generator().manual_seed(3)
     x = torch.randn(1, 600, 24, generator=generator)
@@ -178,7 +153,7 @@ def test_columns_for_a_gpu_equal_the_reference_but_for_bfloat16_s_rounding(make:
     assert (out - expected).abs().max() < 2**-8 * expected.abs().max()
 
 
-def test_the_parts_of_the_scores_cover_each_pair_once() -> None:
+def test_triangles_and_rectangles_cover_each_pair_once() -> None:
     length = 11 * factored_blocks.TRIANGLE
     covered = torch.zeros(length, length)
     for block in factored_blocks.row_blocks(length):

@@ -42,7 +42,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [1, 130, 300])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @torch.no_grad()
-def test_scores_and_masks_are_those_of_the_reference(
+def test_the_uncompiled_kernel_equals_the_reference(
     make: Make, length: int, uncompiled: None
 ) -> None:
     torch.manual_seed(0)
@@ -64,7 +64,9 @@ def test_a_cpu_is_not_supported(make: Make) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("length", [130, 1024])
-def test_compiled_it_equals_the_reference_in_outputs_and_gradients(make: Make, length: int) -> None:
+def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
+    make: Make, length: int
+) -> None:
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY).cuda(), torch.arange(length, device="cuda")
     x, *heads = inputs(length, "cuda")
@@ -79,8 +81,8 @@ def test_compiled_it_equals_the_reference_in_outputs_and_gradients(make: Make, l
 
 
 @pytest.mark.gpu
-def test_many_lengths_never_run_in_eager_mode() -> None:
-    """More lengths than PyTorch compiles before it would give up."""
+def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
+    """More lengths than PyTorch's limit of recompilations."""
     encoding = Alibi(GEOMETRY)
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")
@@ -92,7 +94,7 @@ def test_many_lengths_never_run_in_eager_mode() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("make", [Fire, Fox])
-def test_on_a_gpu_only_biases_of_distance_alone_are_supported(make: Make) -> None:
+def test_biases_that_depend_on_more_than_distance_are_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
     with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):
         kernel("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))

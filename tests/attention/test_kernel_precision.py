@@ -1,4 +1,4 @@
-"""Fast kernels are precise at positions that their precision cannot count exactly."""
+"""Fast kernels stay precise in long sequences."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_float32_is_precise_at_8192_positions(make: type[Encoding], name: str, l
 
 
 @pytest.mark.parametrize(("make", "name"), [case for case in CASES if case.values[0] != Sandwich])
-def test_bfloat16_is_precise_but_for_its_rounding(make: type[Encoding], name: str) -> None:
+def test_bfloat16_is_precise_up_to_its_rounding(make: type[Encoding], name: str) -> None:
     assert relative_error(make, name, 16_384, torch.bfloat16) < 2**-8
 
 
@@ -74,6 +74,8 @@ def test_bfloat16_is_precise_but_for_its_rounding(make: type[Encoding], name: st
     [("factored", 16_384, torch.bfloat16), ("auto", 4_096, torch.float32)],
 )
 @torch.no_grad()
-def test_a_gpu_is_precise(make: type[Encoding], name: str, length: int, dtype: torch.dtype) -> None:
+def test_kernels_are_precise_on_a_gpu(
+    make: type[Encoding], name: str, length: int, dtype: torch.dtype
+) -> None:
     tolerance = 1e-6 if dtype == torch.float32 else 2**-8
     assert relative_error(make, name, length, dtype, "cuda") < tolerance

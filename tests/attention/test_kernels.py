@@ -6,17 +6,21 @@ from functools import partial
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.attention import blocks, reference, toeplitz
 from posenc.attention.choice import kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.fox import Fox
 from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.nope import NoPE
 from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.t5 import T5
 
+Make = Callable[[Geometry], Encoding]
 GEOMETRY = Geometry(width=32, heads=4, layers=1, train_length=16)
 
 
@@ -73,8 +77,8 @@ def run(name: str, encoding: Encoding, length: int, dtype: torch.dtype) -> list[
     rotated = encoding.rotate(x, q, k, pos)
     out = kernel(name)(encoding, x, *rotated, v, pos)
     weights = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
-    of = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
-    return [out, *torch.autograd.grad((out * weights).sum(), of)]
+    leaves = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
+    return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
 
 
 def assert_equal_to_reference(
@@ -100,7 +104,7 @@ def test_auto_equals_the_reference(
 
 
 @pytest.mark.parametrize("make", [Alibi, T5, Windowed])
-def test_many_recomputed_blocks_change_nothing(
+def test_small_recomputed_blocks_equal_a_single_block(
     make: type[Encoding], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
@@ -136,8 +140,8 @@ def test_the_reference_equals_a_loop() -> None:
                 assert out[0, h, i, c].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_bfloat16_stays_near_the_float64_reference() -> None:
-    """Queries, keys and values in bfloat16; biases and softmax wider."""
+def test_bfloat16_is_close_to_the_float64_reference() -> None:
+    """Queries, keys and values are bfloat16; biases and softmax are float32."""
     encoding = Alibi(GEOMETRY)
     exact = run("reference", encoding, 300, torch.float64)[0]
     out = run("auto", encoding, 300, torch.bfloat16)[0]
@@ -164,19 +168,33 @@ def test_coordinates_give_euclidean_distances() -> None:
     torch.testing.assert_close(out[0, 0, 5], scores.softmax(0) @ v[0, 0], rtol=0, atol=1e-12)
 
 
-BY_DISTANCE = [Alibi, partial(Alibi, trainable=True), T5, KerpleLog, Sandwich, Windowed]
+BY_DISTANCE: list[Make] = [Alibi, partial(Alibi, trainable=True), T5, KerpleLog, Sandwich, Windowed]
 
 
 @pytest.mark.parametrize("make", BY_DISTANCE)
 @pytest.mark.parametrize("length", [1, 7, 256, 300, 700])
-def test_toeplitz_equals_the_reference(make: Callable[[Geometry], Encoding], length: int) -> None:
-    """Below, at and above the block sizes of both passes."""
+def test_toeplitz_equals_the_reference(make: Make, length: int) -> None:
+    """Lengths below, at and above the block sizes of the forward and backward passes."""
     torch.manual_seed(0)
     encoding = make(GEOMETRY).double()
     assert_equal_to_reference("toeplitz", encoding, length, torch.float64, 1e-12)
 
 
-def test_a_toeplitz_view_is_the_block_of_the_bias() -> None:
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [*(("toeplitz", make) for make in BY_DISTANCE), ("blocks", T5), ("blocks", Fox)],
+)
+@settings(max_examples=8, deadline=None)
+@given(length=st.integers(2, 1100))
+@example(length=2)
+@example(length=257)
+def test_float32_is_precise_at_any_length(
+    name: str, make: Make, length: int, assert_precise: Callable[[str, Make, Tensor], None]
+) -> None:
+    assert_precise(name, make, torch.arange(length))
+
+
+def test_a_toeplitz_view_is_a_block_of_the_bias() -> None:
     """The fused kernel reads an overlapping view of the bias, not a copy."""
     bias = torch.randn(2, 20)
     view = toeplitz.toeplitz_view(bias, slice(0, 9))
@@ -190,7 +208,7 @@ def test_a_toeplitz_view_is_the_block_of_the_bias() -> None:
     torch.testing.assert_close(toeplitz.sum_by_entry(grad), expected)
 
 
-def test_positions_with_gaps_give_the_reference_s_output() -> None:
+def test_kernels_equal_the_reference_at_positions_with_gaps() -> None:
     x, q, k, v = inputs(9, torch.float64)
     pos = torch.arange(9) * 2
     expected = reference.attend(Alibi(GEOMETRY), x, q, k, v, pos)

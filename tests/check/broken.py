@@ -72,7 +72,7 @@ class NotCausal(Encoding):
 class NeedlessLimitation(Encoding):
     """Declares a limitation that it does not have."""
 
-    limitations: Mapping[str, str] = {"causal": "declared without need"}
+    limitations: Mapping[str, str] = {"causal": "declared unnecessarily"}
 
 
 class DependsOnLength(Encoding):
@@ -145,7 +145,7 @@ class LimitInParameterNames(FiniteTable):
 
 
 class LengthInState(Encoding):
-    """A buffer whose size depends on the training length without need."""
+    """A buffer whose size needlessly depends on the training length."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)

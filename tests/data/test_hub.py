@@ -1,4 +1,4 @@
-"""The real Hub library with a cache in its own layout, and without any hub."""
+"""The Hub library with a local cache in its layout, and without a network."""
 
 import json
 import os
@@ -23,7 +23,7 @@ configs:
   - {split: validation, path: wikitext-103-v1/validation-*}
 ---
 """
-# The library reads its environment when it is imported, hence a process of its own.
+# The library reads its environment when it is imported, hence a separate process.
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
@@ -78,7 +78,7 @@ def _row(line: str) -> str:
     return f"{line}\n" if line.strip() else ""
 
 
-def test_a_cached_commit_is_read_without_a_hub(tmp_path: Path, wikitext: Path) -> None:
+def test_a_cached_commit_is_read_without_a_network(tmp_path: Path, wikitext: Path) -> None:
     train = ["", " = One = \n", "", " a b a \n", " = = Part = = \n", "", " = Two = \n", " c \n"]
     lines = (wikitext / "validation.txt").read_text().split("\n")
     _cache(tmp_path, train=train, validation=[_row(line) for line in lines[:-1]])
@@ -95,7 +95,7 @@ def test_rows_can_be_documents(tmp_path: Path) -> None:
     assert _prepare(tmp_path, document_start=None)["counts"]["train"] == [5, 2]
 
 
-def test_without_a_hub_there_is_one_error_message(tmp_path: Path) -> None:
+def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
     result = _prepare(tmp_path)
     assert "Salesforce/wikitext (wikitext-103-v1)" in result["error"]
     for word in ("Hugging Face hub", "data=python_stdlib", "data=text data.train=", "HF_HOME"):

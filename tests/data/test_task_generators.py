@@ -1,4 +1,4 @@
-"""Every answer follows from its prompt: an independent solver that reads symbols finds the same."""
+"""Independent solvers derive every answer from the symbols before it."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -19,7 +19,7 @@ Words = Sequence[str]
 
 
 def split(words: Words) -> tuple[list[str], list[str]]:
-    """The words before the separator, and those after it."""
+    """Return the words before and after the separator."""
     separator = list(words).index("=")
     return list(words[:separator]), list(words[separator + 1 :])
 
@@ -75,7 +75,7 @@ def solve_mqar(words: Words) -> str:
 
 
 def solve_passkey(words: Words) -> str:
-    """The token after the first occurrence of the last tokens, at least two of them."""
+    """Return the word after the first occurrence of the last words, at least two of them."""
     for size in range(6, 1, -1):
         question = list(words[-size:])
         for start in range(len(words) - size):

@@ -134,7 +134,7 @@ def cable_score(encoding: Cable, x: Tensor, h: int) -> Pair:
 
 
 def static_bias(inner: Encoding, h: int, i: int, j: int) -> Tensor:
-    """The bias of ALiBi or KERPLE from their formulas; FIRE is tested elsewhere: its own hook."""
+    """The bias of ALiBi or KERPLE by its formula, that of FIRE (tested elsewhere) by its hook."""
     if isinstance(inner, Alibi):
         return torch.tensor(-(2.0 ** (-8 * (h + 1) / 4)) * (i - j), dtype=torch.float64)
     if isinstance(inner, KerpleLog):

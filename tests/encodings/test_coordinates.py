@@ -138,18 +138,18 @@ def test_several_axes_are_block_diagonal_copies_of_one(spectrum: Spectrum, layou
     """Encodings of width d/axes side by side, for any spectrum."""
     x, pos = randn(2, 1, 50, 36), points(2, 50, 3)
     whole, _ = Rope(geometry(36), spectrum=spectrum, layout=layout).rotate(x, x, x, pos)
-    one_rope = Rope(geometry(12), spectrum=spectrum, layout=layout)
+    single_rope = Rope(geometry(12), spectrum=spectrum, layout=layout)
     names = SINUSOIDAL_LAYOUTS
     sinusoidal = Sinusoidal(geometry(36), spectrum=spectrum, layout=names[layout])
     embedding = sinusoidal.position_embedding(pos, torch.float64)
-    one_sinusoidal = Sinusoidal(geometry(12), spectrum=spectrum, layout=names[layout])
+    single_sinusoidal = Sinusoidal(geometry(12), spectrum=spectrum, layout=names[layout])
     for b in range(2):
         for axis in range(3):
             part, along = slice(12 * axis, 12 * axis + 12), pos[b, :, axis]
             channels = x[b, None, :, :, part]
-            expected, _ = one_rope.rotate(x, channels, channels, along)
+            expected, _ = single_rope.rotate(x, channels, channels, along)
             torch.testing.assert_close(whole[b, None, :, :, part], expected, rtol=0, atol=1e-12)
-            expected = one_sinusoidal.position_embedding(along, torch.float64)
+            expected = single_sinusoidal.position_embedding(along, torch.float64)
             torch.testing.assert_close(embedding[b, :, part], expected, rtol=0, atol=1e-12)
 
 
@@ -370,6 +370,6 @@ def test_every_encoding_takes_coordinates_or_refuses_them(
 
 
 @pytest.mark.parametrize("make", [Learned, Integers, ScaledIntegers, Binary])
-def test_encodings_of_an_order_refuse_coordinates(make: type[Encoding]) -> None:
+def test_encodings_of_sequence_order_refuse_coordinates(make: type[Encoding]) -> None:
     with pytest.raises(ValueError, match=r"takes .* coordinates of 2 axes"):
         make(geometry(32)).embed(randn(2, 24, 32), points(2, 24, 2))

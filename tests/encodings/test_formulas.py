@@ -265,15 +265,15 @@ def test_fire_has_66_parameters_and_33_per_head(heads: int, count: int) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (partial(Fire, mlp_width=0), "mlp_width=0 must be 1 or more"),
-        (partial(Fire, init_c=0.0), "init_c=0.0 must be positive"),
-        (partial(Fire, init_c=1e39), r"init_c=1e\+39 .* at most 1000000"),
-        (partial(Fire, init_threshold=-1.0), "init_threshold=-1.0 must be positive"),
+        (partial(Fire, mlp_width=0), "mlp_width=0"),
+        (partial(Fire, init_c=0.0), "init_c=0.0"),
+        (partial(Fire, init_c=1e39), r"init_c=1e\+39 .* 1000000"),
+        (partial(Fire, init_threshold=-1.0), "init_threshold=-1.0"),
         (partial(Fire, init_threshold=math.inf), "init_threshold=inf"),
-        (partial(Sandwich, bias_width=0), "bias_width=0 must be an even number of 2 or more"),
-        (partial(Sandwich, bias_width=-4), "bias_width=-4 must be an even number of 2 or more"),
+        (partial(Sandwich, bias_width=0), "bias_width=0"),
+        (partial(Sandwich, bias_width=-4), "bias_width=-4"),
         (partial(Sandwich, bias_width=7), "bias_width=7"),
-        (partial(Sandwich, base=0.0), "base=0.0 above 0"),
+        (partial(Sandwich, base=0.0), "base=0.0"),
     ],
 )
 def test_invalid_parameters_of_biases_are_refused(

@@ -178,7 +178,7 @@ def test_log_n_golden_values(position: int, expected: float) -> None:
 # DroPE
 
 
-def test_drope_is_its_inner_encoding_and_then_nope() -> None:
+def test_drope_is_its_inner_encoding_until_dropped_and_then_nope() -> None:
     encoding = Drope(GEOMETRY, inner=Alibi, dropped_fraction=0.25)
     for fraction, inner in [(0.0, Alibi), (0.75, Alibi), (0.76, NoPE), (1.0, NoPE), (0.5, Alibi)]:
         encoding.set_training_progress(fraction)
@@ -209,7 +209,7 @@ def test_drope_refuses_an_inner_encoding_with_nothing_to_drop() -> None:
         Drope(GEOMETRY, inner=NoPE)
 
 
-def test_saved_weights_remember_that_the_encoding_was_dropped() -> None:
+def test_saved_weights_record_that_the_encoding_was_dropped() -> None:
     trained, loaded = (Drope(GEOMETRY, inner=Fire) for _ in range(2))
     trained.set_training_progress(1.0)
     loaded.load_state_dict(trained.state_dict(), strict=True)

@@ -1,4 +1,4 @@
-"""A measurement that is cut short, by a budget or by the user."""
+"""Measurements that a budget or the user ends early."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ from posenc.runs.run_directory import RunDirectory
 TOKENS = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, eos_id=0)
 
 
-def test_without_a_budget_windows_are_read_in_order() -> None:
+def test_without_a_budget_windows_are_scored_in_order() -> None:
     windows = TokenWindows(TOKENS, nonoverlapping(1000, 7))
     for budget in (Budget(), Budget(tokens=1000), Budget(tokens=10**9)):
         assert budget.order(windows).tolist() == list(range(143))
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 300, 999])
-def test_a_budget_of_tokens_leaves_whole_windows_spread_evenly(tokens: int) -> None:
+def test_a_budget_of_tokens_selects_whole_windows_spread_evenly(tokens: int) -> None:
     windows = TokenWindows(TOKENS, nonoverlapping(1000, 10))
     order = Budget(tokens=tokens).order(windows)
     assert len(order) == len(set(order.tolist())) == max(1, tokens // 10)
@@ -37,9 +37,9 @@ def test_windows_are_spread_evenly_whenever_a_budget_of_seconds_runs_out() -> No
     windows = TokenWindows(TOKENS, sliding(1000, 8, 1))
     order = Budget(seconds=1.0).order(windows)
     assert sorted(order.tolist()) == list(range(len(windows.lengths)))
-    for read in (5, 17, 100, 500):
-        gaps = np.diff([-1, *np.sort(order[:read]), len(order)])
-        assert gaps.max() <= 3 * len(order) / read
+    for scored in (5, 17, 100, 500):
+        gaps = np.diff([-1, *np.sort(order[:scored]), len(order)])
+        assert gaps.max() <= 3 * len(order) / scored
     assert Budget(seconds=1.0).is_spent(1.0) and not Budget(seconds=1.0).is_spent(0.9)
     assert not Budget().is_spent(1e9)
 
@@ -48,17 +48,17 @@ def test_the_hash_depends_on_the_targets_not_on_the_windows() -> None:
     hashes = set()
     for spans in (nonoverlapping(1000, 7), nonoverlapping(1000, 1000), sliding(1000, 8, 3)):
         windows = TokenWindows(TOKENS, spans)
-        numbers = np.random.default_rng(0).permutation(len(windows.lengths))
-        hashes.add(windows.digest(numbers))
+        indices = np.random.default_rng(0).permutation(len(windows.lengths))
+        hashes.add(windows.digest(indices))
     assert len(hashes) == 1
     windows = TokenWindows(TOKENS, nonoverlapping(1000, 10))
-    parts = [windows.digest(np.array(numbers)) for numbers in ([0, 1], [1, 0], [0, 2], [1, 2], [0])]
+    parts = [windows.digest(np.array(indices)) for indices in ([0, 1], [1, 0], [0, 2], [1, 2], [0])]
     assert parts[0] == parts[1] and len({*hashes, *parts}) == 5
     other = TokenArray(np.arange(1000)[::-1], words=1, bytes=1, documents=1, eos_id=0)
     assert TokenWindows(other, nonoverlapping(1000, 10)).digest(np.arange(100)) not in hashes
 
 
-def test_a_row_cut_short_by_a_budget_reports_its_coverage(
+def test_a_row_with_a_budget_reports_its_coverage(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [f"run={short_run.path}", "evaluation=sliding", "evaluation.stride=2"]
@@ -70,7 +70,10 @@ def test_a_row_cut_short_by_a_budget_reports_its_coverage(
     assert all(row["full_count"] == 398 and row["words"] is None for row in rows)
     assert main(["evaluate", *words, lengths, "evaluation.budget_seconds=1e-9"]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]
-    assert [row["coverage"] < 1 for row in rows] == [False, False]  # a single batch is everything
+    assert [row["coverage"] < 1 for row in rows] == [
+        False,
+        False,
+    ]  # a single batch scores every token
     small = ["evaluation.budget_seconds=1e-9", "evaluation.batch_tokens=1"]
     assert main(["evaluate", *words, lengths, *small]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]

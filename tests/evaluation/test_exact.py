@@ -6,6 +6,7 @@ Transformer in float64 from the formulas, and cuts the tokens into windows itsel
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ HEADS = 4
 LENGTHS = [24, 30, 61]
 LONGEST = max(LENGTHS)
 Scored = Iterator[tuple[int, int]]
-"""(token, first token of its window), for every token that is scored."""
+"""(token, first token of its window) for every scored token."""
 
 
 def weights_of(run: RunDirectory) -> dict[str, Tensor]:
@@ -43,8 +44,8 @@ def rotated(x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     frequencies = torch.tensor([10000.0 ** (-i / half) for i in range(half)], dtype=torch.float64)
     rotation = torch.polar(
-        torch.ones(x.shape[1], half, dtype=torch.float64),
-        torch.arange(x.shape[1], dtype=torch.float64)[:, None] * frequencies,
+        torch.ones(x.shape[-2], half, dtype=torch.float64),
+        torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequencies,
     )
     result = torch.complex(x[..., :half], x[..., half:]) * rotation
     return torch.cat([result.real, result.imag], dim=-1)
@@ -53,8 +54,8 @@ def rotated(x: Tensor) -> Tensor:
 def window_losses(
     weights: dict[str, Tensor], encoding: str, inputs: Tensor, targets: Tensor
 ) -> Tensor:
-    """Losses [T] of one window."""
-    length, embedding = len(inputs), weights["embedding.weight"]
+    """Return the losses [n, T] of n windows of one length."""
+    length, embedding = inputs.shape[1], weights["embedding.weight"]
     width = embedding.shape[1]
     x = embedding[inputs] * math.sqrt(width)
     hidden = torch.ones(length, length).triu(1).bool()
@@ -63,7 +64,7 @@ def window_losses(
         w = {k.split(".", 2)[2]: v for k, v in weights.items() if k.startswith(f"blocks.{layer}.")}
         normed = layer_norm(x, w["attention_norm.weight"])
         q, k, v = (
-            part.view(length, HEADS, -1).transpose(0, 1)
+            part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
             for part in (normed @ w["attention.qkv.weight"].T).chunk(3, dim=-1)
         )
         if encoding == "rope":
@@ -73,27 +74,30 @@ def window_losses(
             slopes = torch.tensor([2.0 ** (-2 * (h + 1)) for h in range(HEADS)]).double()
             scores = scores - slopes[:, None, None] * distance
         attended = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
-        x = x + attended.transpose(0, 1).reshape(length, width) @ w["attention.out.weight"].T
+        x = x + attended.transpose(1, 2).flatten(2) @ w["attention.out.weight"].T
         up = layer_norm(x, w["feed_forward_norm.weight"]) @ w["feed_forward.up.weight"].T
         x = x + (up * 0.5 * (1 + torch.erf(up / math.sqrt(2)))) @ w["feed_forward.out.weight"].T
     logits = layer_norm(x, weights["norm.weight"]) @ embedding.T
-    return logits.logsumexp(-1) - logits.gather(-1, targets[:, None])[:, 0]
+    return logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
 
 
 def oracle(
     weights: dict[str, Tensor], encoding: str, tokens: Tensor, first: int, length: int
 ) -> tuple[float, int]:
-    """Sum and count over windows of `length`; `first` is the input for the first token."""
+    """Return sum and count over windows of `length`; `first` is the input for the first token."""
     total, count = 0.0, 0
     inputs = torch.cat([torch.tensor([first]), tokens[:-1]])
-    for start in range(0, len(tokens), length):
-        stop = min(start + length, len(tokens))
-        losses = window_losses(weights, encoding, inputs[start:stop], tokens[start:stop])
-        total, count = total + losses.sum().item(), count + len(losses)
+    whole = len(tokens) // length * length
+    for part, size in ((slice(0, whole), length), (slice(whole, None), len(tokens) - whole)):
+        if size:
+            windows = (tensor[part].view(-1, size) for tensor in (inputs, tokens))
+            for batch in zip(*(tensor.split(1 + 2**14 // size) for tensor in windows), strict=True):
+                losses = window_losses(weights, encoding, *batch)
+                total, count = total + losses.sum().item(), count + losses.numel()
     return total, count
 
 
-def trained(run: RunDirectory) -> RunDirectory:
+def trained_run(run: RunDirectory) -> RunDirectory:
     assert job([str(run.path)]) == FINISHED, run.status().error
     return run
 
@@ -102,7 +106,7 @@ def trained(run: RunDirectory) -> RunDirectory:
 def test_every_row_of_a_run_equals_the_oracle(
     small_run: Callable[..., RunDirectory], corpus: Path, encoding: str
 ) -> None:
-    run = trained(small_run(f"encoding={encoding}", "evaluation.factors=[1,2.5,7]"))
+    run = trained_run(small_run(f"encoding={encoding}", "evaluation.factors=[1,2.5,7]"))
     text = np.frombuffer((corpus / "validation.txt").read_bytes(), dtype=np.uint8)
     tokens = torch.cat([torch.from_numpy(text.astype(np.int64)), torch.tensor([256])])
     weights = weights_of(run)
@@ -140,12 +144,15 @@ def fixed_targets(tokens: int, length: int, stride: int) -> Scored:
 def score_one_at_a_time(
     weights: dict[str, Tensor], tokens: Tensor, scored: Scored
 ) -> tuple[float, int]:
-    """Sum and count, with each token scored in its own window, which ends with it."""
+    """Return sum and count, with each token scored at the end of its own window."""
     inputs = torch.cat([torch.tensor([256]), tokens[:-1]])
-    losses = [
-        window_losses(weights, "rope", inputs[first : i + 1], tokens[first : i + 1])[-1].item()
-        for i, first in scored
-    ]
+    starts_by_length = defaultdict(list)
+    for token, start in scored:
+        starts_by_length[token + 1 - start].append(start)
+    losses: list[float] = []
+    for length, starts in starts_by_length.items():
+        index = torch.tensor(starts)[:, None] + torch.arange(length)
+        losses += window_losses(weights, "rope", inputs[index], tokens[index])[:, -1].tolist()
     return math.fsum(losses), len(losses)
 
 
@@ -163,7 +170,7 @@ def score_one_at_a_time(
         ("fixed_target", ["evaluation.targets=5"], fixed_targets),
     ],
 )
-def test_every_protocol_equals_one_token_at_a_time(
+def test_every_protocol_equals_scoring_one_token_at_a_time(
     protocol: str,
     parameters: list[str],
     oracle: Callable[[int, int, int], Scored],
@@ -186,7 +193,7 @@ def test_every_protocol_equals_one_token_at_a_time(
         assert (row["words"] is None) == (count < 398)
 
 
-def test_the_loss_at_each_position_is_that_of_the_tokens_there(
+def test_the_loss_at_a_position_sums_the_tokens_at_that_position(
     short_run: RunDirectory, short_tokens: Tensor
 ) -> None:
     words = [f"run={short_run.path}", "evaluation=by_position", "evaluation.lengths=[61]"]
@@ -200,8 +207,8 @@ def test_the_loss_at_each_position_is_that_of_the_tokens_there(
         assert arrays[f"{positions_name(row)}.sum"][position] == pytest.approx(total, abs=1e-5)
 
 
-def test_positions_add_up_to_the_row(small_run: Callable[..., RunDirectory]) -> None:
-    run = trained(small_run())
+def test_losses_by_position_sum_to_the_row(small_run: Callable[..., RunDirectory]) -> None:
+    run = trained_run(small_run())
     arrays = np.load(run.positions_file)
     for row in run.rows():
         prefix = f"{row['data']}.{row['split']}.{row['length']}"
@@ -223,7 +230,7 @@ def test_wikitext_validation_through_the_command(
     """WikiText-103's validation set in words: 217,646 tokens, each scored once at every length."""
     (tmp_path / "train.txt").write_text((wikitext / "test.txt").read_text()[:60_000])
     train = f"data.train={tmp_path}/train.txt"
-    run = trained(small_run(f"encoding={encoding}", "tokenizer=word", train))
+    run = trained_run(small_run(f"encoding={encoding}", "tokenizer=word", train))
     monkeypatch.chdir(tmp_path)
     words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
     assert main(["evaluate", *words, "evaluation.lengths=[100,1000]"]) == 0

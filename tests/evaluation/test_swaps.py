@@ -23,7 +23,7 @@ LENGTH = 61
 SIZES = ("width", "layers", "heads", "feed_forward")
 FACTOR = f"encoding.spectrum.factor={LENGTH / 24}"
 SPECTRUM = "encoding/spectrum"
-BUILT = {
+OVERRIDES = {
     "pi": [f"{SPECTRUM}=position_interpolation", FACTOR],
     "pi factor=4": [f"{SPECTRUM}=position_interpolation", "encoding.spectrum.factor=4"],
     "ntk": [f"{SPECTRUM}=ntk", FACTOR],
@@ -61,11 +61,11 @@ def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
     return total / len(tokens)
 
 
-def test_every_option_is_tested_here() -> None:
-    assert {text.split()[0] for text in BUILT} == set(options("evaluation/swap"))
+def test_every_swap_is_tested() -> None:
+    assert {text.split()[0] for text in OVERRIDES} == set(options("evaluation/swap"))
 
 
-def test_swaps_equal_models_with_those_encodings(
+def test_a_swap_equals_a_model_built_with_that_encoding(
     short_run: RunDirectory, short_tokens: Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On whole windows; the next test covers a factor of null in the tail."""
@@ -73,22 +73,22 @@ def test_swaps_equal_models_with_those_encodings(
     file = Path(short_run.config().data.validation).with_name("whole.txt")
     file.write_bytes(bytes(whole[:-1].tolist()))
     whole = torch.cat([whole[:-1], torch.tensor([256])])
-    texts = ",".join(["none", *(f"'{text}'" for text in BUILT)])
+    texts = ",".join(["none", *(f"'{text}'" for text in OVERRIDES)])
     corpus = ["data=text", f"data.validation={file}", f"evaluation.lengths=[{LENGTH}]"]
     words = ["evaluation=nonoverlapping", f"evaluation.swaps=[{texts}]"]
     assert main(["evaluate", f"run={short_run.path}", *corpus, *words]) == 0
     printed = capsys.readouterr().out
-    own = short_run.config().frozen.fingerprint
-    rows = {row["swap"]: row for row in short_run.rows() if row["data"] != own}
+    trained_on = short_run.config().frozen.fingerprint
+    rows = {row["swap"]: row for row in short_run.rows() if row["data"] != trained_on}
     rows = {swap: row for swap, row in rows.items() if row["length"] == LENGTH}
-    assert set(rows) == {None, *BUILT}
-    own_loss = loss_of(short_run, whole, [])
-    for text, overrides in BUILT.items():
+    assert set(rows) == {None, *OVERRIDES}
+    unswapped_loss = loss_of(short_run, whole, [])
+    for text, overrides in OVERRIDES.items():
         assert text in printed
         loss = loss_of(short_run, whole, overrides)
         assert rows[text]["loss"] == pytest.approx(loss, abs=1e-6), text
-        assert abs(loss - own_loss) > 1e-5, text
-    assert rows[None]["loss"] == pytest.approx(own_loss, abs=1e-6)
+        assert abs(loss - unswapped_loss) > 1e-5, text
+    assert rows[None]["loss"] == pytest.approx(unswapped_loss, abs=1e-6)
     arrays = read_positions(short_run.positions_file)
     sums = {text: arrays[f"{positions_name(row)}.sum"].sum() for text, row in rows.items()}
     assert sums == pytest.approx({text: row["sum"] for text, row in rows.items()}, rel=1e-9)
@@ -105,14 +105,16 @@ def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
         if row["swap"] == "pi" and row["protocol"] == "nonoverlapping" and row["length"] in (12, 61)
         if row["data"] == short_run.config().frozen.fingerprint
     )
-    assert long["loss"] == pytest.approx(loss_of(short_run, short_tokens, BUILT["pi"]), abs=1e-6)
+    assert long["loss"] == pytest.approx(
+        loss_of(short_run, short_tokens, OVERRIDES["pi"]), abs=1e-6
+    )
     assert main(["evaluate", f"run={short_run.path}", "evaluation.lengths=[12]"]) == 0
-    (own,) = (
+    (unswapped,) = (
         row
         for row in short_run.rows()
         if (row["swap"], row["protocol"], row["length"]) == (None, "nonoverlapping", 12)
     )
-    assert short["loss"] == own["loss"]  # within the training length a factor is 1
+    assert short["loss"] == unswapped["loss"]  # within the training length a factor is 1
 
 
 def test_commas_make_a_sweep_of_swaps(
@@ -153,11 +155,11 @@ def test_an_invalid_swap_is_one_error_message(
     [
         (["encoding=alibi"], "swap=pi: Alibi has no spectrum to replace"),
         (["encoding=nope"], "swap=pi: NoPE has no spectrum to replace"),
-        (["encoding=rope", "encoding.trainable=true"], "the frequencies of this Rope are trained"),
+        (["encoding=rope", "encoding.trainable=true"], "trainable=true"),
         (["encoding=rope", "encoding/spectrum=power"], "only the spectrum geometric can be scaled"),
     ],
 )
-def test_a_swap_that_does_not_fit_the_encoding_is_an_error_before_training(
+def test_a_swap_that_the_encoding_does_not_support_is_an_error_before_training(
     encoding: list[str], message: str, small_job: list[str], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"evaluation/swap=pi") as caught:

@@ -1,4 +1,4 @@
-"""The protocol tasks: the scores of known predictors, and the rows of a trained run."""
+"""The protocol `tasks`: the scores of known predictors, and the rows of a trained run."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Linear maps by oneDNN give the numbers and gradients of PyTorch's own."""
+"""Linear maps by oneDNN have the outputs and gradients of PyTorch's."""
 
 import pytest
 import torch

@@ -13,7 +13,7 @@ from posenc.training.optimizer import adamw
 
 Configured = Callable[..., DictConfig]
 SMALL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
-BY_KERNEL = ["rope", "alibi", "fox", "fire"]  # causal, lines, factored, blocks
+BY_KERNEL = ["rope", "alibi", "fox", "fire"]  # causal, toeplitz, factored, blocks
 
 
 @pytest.mark.slow

@@ -1,14 +1,14 @@
 """Causal attention with a bias of low rank, accurate at any length and positions.
 
-The bias of query i and key j is Q_i . (K_j - K_i). For FoX, K is a sum over all tokens so far: in
-float32 the difference would lose what its two terms have in common. The scores are therefore
-computed in parts where nothing cancels:
+The bias of query i and key j is Q_i . (K_j - K_i). For FoX, K is a sum over all tokens so far, and
+the difference of two such sums would lose precision in float32. The scores are therefore computed
+in parts without cancellation:
 
 - Triangles on the diagonal, 64 rows and 64 keys each. Their bias is formed in float64.
 - Rectangles below them, whose keys all precede their first row s. The bias is the sum of
-  Q_i . (K_j - K_s) and Q_i . (K_s - K_i); if it falls with distance, neither term is above 0, and
-  only what has no weight in the softmax is rounded coarsely. The second term is the same for all
-  keys of a query and is added to the logsumexp of the rectangle's scores.
+  Q_i . (K_j - K_s) and Q_i . (K_s - K_i). If it falls with distance, neither term is above 0, and
+  rounding errors are large only for keys without weight in the softmax. The second term is the
+  same for all keys of a query and is added to the logsumexp of the rectangle's scores.
 
 The outputs of the parts are merged by their logsumexp.
 """
@@ -38,7 +38,7 @@ def low_rank_attention(
 ) -> Tensor:
     """Return causal attention of q and k [B, H, T, d'] and v [B, H, T, d] with a low-rank bias.
 
-    The factors are [B, H, T, r] in float64; `query_factors` None stands for ones, with r = 1.
+    The factors are [B, H, T, r] in float64; `query_factors` of None means ones, with r = 1.
     """
     length, width = v.shape[2:]
     rows = -length % TRIANGLE  # of zeros at the end, which no other row sees
@@ -190,8 +190,8 @@ def rectangle_bias(
 ) -> tuple[Tensor, Tensor]:
     """Return the bias [B, H, R, K] relative to the first row, and the rest [B, H, R] of each query.
 
-    Without factors of the queries, the bias is the same for all rows, and what is below the
-    threshold gets no weight.
+    Without query factors the bias is the same for all rows, and keys below the threshold get no
+    weight.
     """
     dtype, first = threshold.dtype, key_factors[:, :, rows.start, None]
     relative = (key_factors[:, :, keys] - first).to(dtype)

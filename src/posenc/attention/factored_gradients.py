@@ -28,7 +28,7 @@ class FactorGradients:
 
     PyTorch's fused backward pass does not return dS, but sums of it are the gradients of extra
     columns of queries and keys: a column whose partner is 0 adds nothing to the scores, and its
-    gradient is the sum of dS with the partner's gradient. `query` None stands for ones.
+    gradient is the sum of dS with the partner's gradient. `query` of None means ones.
     """
 
     def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):

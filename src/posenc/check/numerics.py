@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -145,9 +146,11 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
         length = under_test.length  # coordinates describe tokens, not how far apart they are
     inputs = random_inputs(encoding, length)
     worst, evidence = 0.0, ""
-    for case in _half_precision_cases(encoding):
-        for layer in distinct_layers(encoding):
-            exact = _precise_outputs(case.exact, layer, inputs)
+    cases = list(_half_precision_cases(encoding))
+    for layer in distinct_layers(encoding):
+        exact_outputs = cache(partial(_precise_outputs, layer=layer, inputs=inputs))
+        for case in cases:
+            exact = exact_outputs(case.exact)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=case.autocast):
                 rounded = inputs.to(case.hidden_dtype, case.head_dtype)
                 actual = _precise_outputs(case.encoding, layer, rounded)

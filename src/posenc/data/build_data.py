@@ -36,13 +36,13 @@ def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Toke
         if not needs_symbols:
             raise ConfigError(
                 f"tokenizer: the task '{corpus.name}' defines its own symbols; leave tokenizer out"
-                " or give tokenizer=symbols"
+                " or use tokenizer=symbols"
             )
         return TaskData(corpus, tokenizer(corpus.symbols))
     if needs_symbols:
         raise ConfigError(
             f"tokenizer=symbols needs a task (data=task_...), but the data '{corpus.name}' is text;"
-            " give another tokenizer"
+            " use another tokenizer"
         )
     return corpus, tokenizer
 

@@ -110,9 +110,9 @@ class JsonLinesFile(_Utf8File):
         try:
             row: Any = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"{label} is not JSON ({error}); give one object per line") from None
+            raise ConfigError(f"{label} is not JSON ({error}); write one object per line") from None
         if not isinstance(row, dict):
-            raise ConfigError(f"{label} is a {type(row).__name__}; give one JSON object per line")
+            raise ConfigError(f"{label} is a {type(row).__name__}; write one JSON object per line")
         if self.column not in row:
             raise self._missing_column(sorted(row))
         text = row[self.column]

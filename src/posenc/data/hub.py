@@ -33,8 +33,7 @@ class HubCorpus(Corpus):
     ) -> None:
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
-                f"data.revision: '{revision}' can change; give the 40 hexadecimal digits of a "
-                "commit"
+                f"data.revision: '{revision}' can change; use the 40 hexadecimal digits of a commit"
             )
         self.path, self.name, self.revision, self.column = path, name, revision, column
         self.document_start, self.vocab_size = document_start, vocab_size

@@ -42,7 +42,7 @@ def prepare(
         if isinstance(tokenizer, TokenizerTrainer) and "train" not in corpus.splits():
             raise ConfigError(
                 f"tokenizer: it is learned from a train split, but the data '{corpus.name}' has "
-                f"only {', '.join(corpus.splits())}; give data.train, or tokenizer=byte or "
+                f"only {', '.join(corpus.splits())}; set data.train, or use tokenizer=byte or "
                 "tokenizer=pretrained"
             )
         with _preparation_lock(cache_dir, name, report):

@@ -16,7 +16,7 @@ _COLUMN = "text"
 _FRACTION = 0.05
 # With fewer documents, a fraction of 0.05 chosen by hash could be empty.
 _MANY_DOCUMENTS = 200
-_EXPECTED = f"give a file, a glob or a list of them ({', '.join(FORMATS)})"
+_EXPECTED = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
 class TextCorpus(Corpus):
@@ -109,11 +109,11 @@ def _check_exclusive(by_split: dict[str, Paths], paths: Paths | None) -> None:
     if paths is not None and by_split:
         raise ConfigError(
             f"data.paths is split automatically and cannot be combined with"
-            f" data.{', data.'.join(by_split)}; give one or the other"
+            f" data.{', data.'.join(by_split)}; use one or the other"
         )
     if paths is None and not by_split:
         raise ConfigError(
-            "data=text needs files: give data.train, data.validation and data.test (those that "
+            "data=text needs files: set data.train, data.validation and data.test (those that "
             "you need), or data.paths for an automatic split"
         )
 
@@ -121,7 +121,7 @@ def _check_exclusive(by_split: dict[str, Paths], paths: Paths | None) -> None:
 def _matches(key: str, pattern: str) -> list[Path]:
     path = Path(pattern).expanduser()
     if path.is_dir():
-        raise ConfigError(f"{key}: '{pattern}' is a folder; give its files: '{pattern}/*.txt'")
+        raise ConfigError(f"{key}: '{pattern}' is a folder; pass its files: '{pattern}/*.txt'")
     if path.is_file():
         return [path]
     if not glob.has_magic(pattern):
@@ -141,5 +141,5 @@ def _open(path: Path, key: str, column: str) -> DocumentFile:
             f"{', '.join(FORMATS)}); convert or rename it"
         )
     if path.stat().st_size == 0:
-        raise ConfigError(f"{key}: '{path}' is empty; give a file with text in it")
+        raise ConfigError(f"{key}: '{path}' is empty; pass a file with text in it")
     return FORMATS[path.suffix](path, key, column)

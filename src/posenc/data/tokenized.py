@@ -53,13 +53,13 @@ class TokenizedData(Dataset):
         if tokens < length:
             raise ConfigError(
                 f"the {split} split of '{self.name}' has {tokens} tokens, fewer than one"
-                f" window of {length}; give more text or shorter lengths"
+                f" window of {length}; use more text or shorter lengths"
             )
 
     def examples(self, split: str, length: int) -> Examples:
         raise ConfigError(
             f"evaluation.protocols: the protocol 'tasks' needs data=task_..., but the data"
-            f" '{self.name}' is text; give other protocols"
+            f" '{self.name}' is text; use other protocols"
         )
 
     def token_array(self, split: str) -> TokenArray:
@@ -91,7 +91,7 @@ class TrainingWindows:
         if self.count == 0:
             raise ConfigError(
                 f"the train split has {len(tokens.tokens)} tokens, fewer than one window of"
-                f" train_length={length}; give a shorter train_length or more text"
+                f" train_length={length}; use a shorter train_length or more text"
             )
         self._tokens, self._length, self._seed = tokens, length, seed
 

@@ -38,7 +38,7 @@ class Geometry:
 
 
 Factors = tuple[Tensor | None, Tensor]
-"""The queries' and the keys' factors of a bias, [B or 1, H, T, r] each; None stands for ones."""
+"""The queries' and the keys' factors of a bias, [B or 1, H, T, r] each; None means ones."""
 
 
 class Encoding(nn.Module):

@@ -3,7 +3,7 @@
     score_h(i, j) += sum_{l=j+1}^{i} ln f_h(l) = F_h(i) - F_h(j),   F_h(t) = sum_{l<=t} ln f_h(l)
 
 FoX:   f_h(l) = sigma(w_h . x_l + b_h), the fraction of the past that is kept (gate `keep`)
-CABLE: ln f_h(l) = -softplus(w_h . x_l + b_h), so that sigma is what is forgotten (gate `forget`).
+CABLE: ln f_h(l) = -softplus(w_h . x_l + b_h), where sigma is the fraction lost (gate `forget`).
        This is the form of the authors' repository (axiomlab/Cable; Veisi et al. 2025, 2503.08067),
        which also omits the 1/sqrt(d) on q . k; here the model keeps it. For the paper's form see
        cable.py.

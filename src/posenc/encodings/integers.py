@@ -9,7 +9,7 @@ positional encoding" (Fleetwood 2024), which scales by 1/T; dividing by T - 1 in
 [0, 1]. Fewer than D binary digits are stretched over the width: channel c then holds digit
 floor(c digits / D), and positions repeat after 2^digits.
 
-A layer norm removes what all channels have in common: in a pre-norm model with
+A layer norm removes the mean over the channels: in a pre-norm model with
 model.norm=layer_norm the first two are equivalent to no positional encoding; rms_norm keeps them.
 """
 

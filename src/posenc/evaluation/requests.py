@@ -41,9 +41,9 @@ class Request:
 def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
     """Return the keys of all rows that `config` requests on the data with that fingerprint.
 
-    `stride` is the protocol's parameter: the number of targets scored in a window. Besides what
-    identifies a row, a key has what must agree before an existing row is reused: the budget, and
-    for fixed_target the `longest` length, which determines the targets.
+    `stride` is the protocol's parameter: the number of targets scored in a window. Besides
+    the fields that identify a row, a key has those that must match for an existing row to be
+    reused: the budget, and for fixed_target the `longest` length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     keys = []

@@ -42,7 +42,7 @@ class Measurement:
 class Scores:
     """The loss in nats of each of the n scored targets of a batch, in the order of its mask.
 
-    With accuracy, `hits` says whether the model ranks each of them first.
+    With accuracy, `hits` is whether the model ranks each of them first.
     """
 
     losses: Tensor

@@ -115,11 +115,11 @@ def _out_of_memory(
     if fresh and sequences > 1:
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0) * length
         remedy = (
-            f"give micro_batch_tokens={smaller} retry=true, which gives the same result in smaller"
-            f" micro-batches"
+            f"set micro_batch_tokens={smaller} retry=true, which has the same result with less"
+            f" memory"
         )
     elif fresh:
-        remedy = "give a smaller model or train_length, or a device with more memory"
+        remedy = "use a smaller model or train_length, or a device with more memory"
     reason = str(error).strip().split("\n", 1)[0]
     return (
         f"out of memory with {sequences * length} tokens at once ({sequences} x"

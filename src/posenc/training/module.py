@@ -47,7 +47,7 @@ class LanguageModel(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # Random draws become a function of seed and micro-batch: no random state has to be saved,
-        # and several devices draw what a single one would draw for the same micro-batches.
+        # and several devices draw the same numbers as one for the same micro-batches.
         number = batch_idx * world_size() + rank()
         torch.manual_seed(seed_of(self.seed, f"batch {number}"))
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
@@ -125,7 +125,7 @@ def validation_loss(
                     total += losses.sum(dtype=torch.float64).item()
         except torch.OutOfMemoryError as error:
             raise RunError(
-                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; give"
+                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; set"
                 f" evaluation.batch_tokens={max(1, size // 2) * inputs.shape[1]} retry=true"
             ) from error
     model.train()

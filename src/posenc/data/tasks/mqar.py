@@ -53,7 +53,7 @@ class AssociativeRecall(Task):
         if size > self.keys:
             raise ConfigError(
                 f"length {length} has {size} pairs, but the task '{self.name}' has only"
-                f" data.keys={self.keys} distinct keys; give data.keys={size} or shorter lengths"
+                f" data.keys={self.keys} distinct keys; set data.keys={size} or use shorter lengths"
             )
         return size
 

@@ -20,8 +20,8 @@ from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task, prompt_an
 class Passkey(Task):
     """Size n: n tokens of filler around marker and key, then the marker and the key.
 
-    The filler repeats itself every `filler_length` tokens and continues after the key. A
-    `vocab_size` of None stands for that of a language model that is evaluated on the task.
+    The filler repeats itself every `filler_length` tokens and continues after the key. With
+    a `vocab_size` of None it is that of the language model that is evaluated on the task.
     """
 
     name = "passkey"
@@ -51,14 +51,14 @@ class Passkey(Task):
         if self.vocab_size is None:
             raise ConfigError(
                 "data.vocab_size=null only works in posenc evaluate, with a run trained on text;"
-                " give data.vocab_size=64"
+                " set data.vocab_size=64"
             )
         return self.vocab_size
 
     def for_language_model(self, vocab_size: int) -> "Passkey":
         if self.vocab_size is not None:
             raise ConfigError(
-                f"data.vocab_size={self.vocab_size}: the run has its own vocabulary; give"
+                f"data.vocab_size={self.vocab_size}: the run has its own vocabulary; set"
                 " data.vocab_size=null"
             )
         return replace(self, vocab_size=vocab_size)

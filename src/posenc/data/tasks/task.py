@@ -91,7 +91,7 @@ class Task(ABC):
         if size == 0:
             raise ConfigError(
                 f"length {length} is too short for the task '{self.name}', whose shortest sequence"
-                f" has {self.tokens(1)} tokens; give longer lengths"
+                f" has {self.tokens(1)} tokens; use longer lengths"
             )
         return size
 
@@ -99,7 +99,7 @@ class Task(ABC):
         """Return the task with the vocabulary of a language model; ConfigError if impossible."""
         raise ConfigError(
             f"the task '{self.name}' has its own symbols, which are not in the"
-            " vocabulary of a model trained on text; give a run trained on the task, or"
+            " vocabulary of a model trained on text; use a run trained on the task, or"
             " data=task_passkey data.vocab_size=null"
         )
 

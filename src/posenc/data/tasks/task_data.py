@@ -70,7 +70,7 @@ class TaskData(Dataset):
     def token_array(self, split: str) -> TokenArray:
         raise ConfigError(
             f"evaluation.protocols: the protocols for text do not apply to the task '{self.name}';"
-            " give evaluation=tasks"
+            " use evaluation=tasks"
         )
 
     def check_length(self, split: str, length: int) -> None:

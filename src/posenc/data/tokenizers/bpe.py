@@ -17,14 +17,14 @@ _MIN_VOCAB_SIZE = 257  # the bytes and the end of text
 class BPETrainer(TokenizerTrainer):
     """Learns `vocab_size` tokens from the first `train_bytes` bytes of the train split.
 
-    The special token <|endoftext|> is one of them. A small corpus may give fewer tokens.
+    The special token <|endoftext|> is one of them. A small corpus may yield fewer tokens.
     """
 
     def __init__(self, vocab_size: int, train_bytes: int) -> None:
         if vocab_size < _MIN_VOCAB_SIZE:
             raise ConfigError(
                 f"tokenizer.vocab_size={vocab_size} must be {_MIN_VOCAB_SIZE} or more (256 bytes "
-                "and the end of text); give more, or tokenizer=byte"
+                "and the end of text); use more, or tokenizer=byte"
             )
         if train_bytes < 1:
             raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be 1 or more")

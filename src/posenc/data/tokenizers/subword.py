@@ -87,10 +87,10 @@ class SubwordTokenizer(Tokenizer):
 def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     """Return the tokenizer in `path`, a tokenizer.json of the `tokenizers` library."""
     if path is None:
-        raise ConfigError("tokenizer.path is missing; give a tokenizer.json of `tokenizers`")
+        raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json of `tokenizers`")
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ConfigError(f"tokenizer.path: '{path}' does not exist; give a tokenizer.json")
+        raise ConfigError(f"tokenizer.path: '{path}' does not exist; set it to a tokenizer.json")
     try:
         model = Model.from_file(str(file))
     except Exception as error:
@@ -101,7 +101,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     if eos_token not in vocabulary:
         raise ConfigError(
             f"tokenizer.eos_token: '{eos_token}' is not one of the {len(vocabulary)} tokens "
-            f"of '{path}'{did_you_mean(eos_token, vocabulary)}; give the one that ends a document"
+            f"of '{path}'{did_you_mean(eos_token, vocabulary)}; set the one that ends a document"
         )
     return SubwordTokenizer(model, eos_token)
 

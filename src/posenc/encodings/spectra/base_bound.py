@@ -1,11 +1,15 @@
 """The smallest RoPE base for a context length (Men et al. 2024, 2405.14591, eq. 9)."""
 
+from itertools import accumulate, repeat
+from operator import mul
+
 import torch
 from torch import Tensor
 
 RATIO = 1.0005  # between consecutive candidates
 LARGEST = 1e10
-COARSE = 16  # most bases already fail at one of every 16 distances
+CHUNK = 32  # candidates at a time
+STEPS = (64, 8, 1)  # most candidates already fail at one of every 64 distances
 
 
 def smallest_base(head_width: int, length: int, at_least: float = 1.0) -> float:
@@ -19,17 +23,20 @@ def smallest_base(head_width: int, length: int, at_least: float = 1.0) -> float:
     """
     if head_width < 2 or head_width % 2 or length < 1:
         raise ValueError(f"head_width={head_width} must be even and length={length} 1 or more")
-    distance, base = torch.arange(length + 1), at_least
-    while base <= LARGEST:
-        subsets = (distance[::COARSE], distance)
-        if all(advantage(head_width, base, subset).min() >= 0 for subset in subsets):
-            return base
-        base *= RATIO
+    distance, first = torch.arange(length + 1), at_least
+    while first <= LARGEST:
+        *bases, first = accumulate(repeat(RATIO, CHUNK), mul, initial=first)
+        candidates = torch.tensor(bases, dtype=torch.float64)
+        for step in STEPS:
+            margins = expected_margin(head_width, candidates, distance[::step])
+            candidates = candidates[margins.amin(-1) >= 0]
+        if len(candidates) and candidates[0] <= LARGEST:
+            return candidates[0].item()
     raise ValueError(f"no base up to {LARGEST:.0e} satisfies the bound for length={length}")
 
 
-def advantage(head_width: int, base: float, distance: Tensor) -> Tensor:
-    """Return B_m [M] for distances m [M], in float64."""
+def expected_margin(head_width: int, bases: Tensor, distance: Tensor) -> Tensor:
+    """Return B_m [N, M] for bases [N] and distances m [M], in float64."""
     pairs = torch.arange(head_width // 2, dtype=torch.float64)
-    angles = distance.double()[:, None] * float(base) ** (-2 * pairs / head_width)
-    return angles.cos().sum(-1)
+    frequencies = bases[:, None, None] ** (-2 * pairs / head_width)
+    return (distance.double()[:, None] * frequencies).cos().sum(-1)

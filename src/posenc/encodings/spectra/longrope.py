@@ -55,7 +55,7 @@ def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor
     values = torch.tensor(factors, dtype=torch.float64)
     if len(values) != width // 2 or (values <= 0).any():
         raise ValueError(
-            f"{name}={factors} has {len(values)} factors; give {width // 2} factors above 0,"
+            f"{name}={factors} has {len(values)} factors; pass {width // 2} factors above 0,"
             f" one for each pair of the {width} rotary channels"
         )
     return values

@@ -1,6 +1,6 @@
 """The evaluation protocols: the windows at each evaluation length, and the targets scored in them.
 
-A protocol for text is a function `(tokens, length, ...) -> spans` in a module of its own, listed in
+A protocol for text is a function `(tokens, length, ...) -> spans` in its own module, listed in
 `PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, whose targets from
 first_scored to stop are scored. Imports no torch, so that reports can list the protocols.
 """
@@ -72,15 +72,15 @@ def _parameter_errors(config: DictConfig, protocol: str, parameter: str) -> list
     key, value = f"evaluation.{parameter}", config.evaluation[parameter]
     requested, shortest = protocol in config.evaluation.protocols, evaluation_lengths(config)[0]
     if requested and value is None:
-        return [f"{key} is missing, which the protocol {protocol} needs; give {key}=..."]
+        return [f"{key} is missing, which the protocol {protocol} needs; set {key}=..."]
     if value is not None and not requested:
         return [
             f"{key}={value} is only used by the protocol {protocol}, which is not in"
-            f" evaluation.protocols; add it, or give {key}=null"
+            f" evaluation.protocols; add it, or set {key}=null"
         ]
     if value is not None and value > shortest:
         return [
-            f"{key}={value} is more than the shortest evaluation length {shortest}; give"
+            f"{key}={value} is more than the shortest evaluation length {shortest}; use"
             f" {shortest} or less, or longer evaluation lengths"
         ]
     return []

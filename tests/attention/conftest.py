@@ -1,0 +1,57 @@
+"""Comparison of a kernel in float32 with the reference in float64."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.attention.choice import kernel
+from posenc.encodings.base import Encoding, Geometry
+
+GEOMETRY = Geometry(width=24, heads=3, layers=1, train_length=16)
+Make = Callable[[Geometry], Encoding]
+
+
+def _layer_results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(len(pos))
+    x = torch.randn(1, len(pos), 24, generator=generator).to(dtype)
+    q, k, v, weights = torch.randn(4, 1, 3, len(pos), 8, generator=generator).to(dtype).unbind(0)
+    q, k, v = (tensor.requires_grad_() for tensor in (q, k, v))
+    out = kernel(name)(encoding.to(dtype), x, q, k, v, pos)
+    leaves = [q, k, v, *encoding.parameters()]
+    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
+
+
+@pytest.fixture(scope="session")
+def layer_results() -> Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]:
+    """Return a kernel's output for a random layer, then the gradients of q, k, v and parameters."""
+    return _layer_results
+
+
+@pytest.fixture(scope="session")
+def assert_precise() -> Callable[[str, Make, Tensor], None]:
+    """Compare a kernel in float32 with the reference: 1e-6 for outputs, 1e-5 for gradients.
+
+    Errors are relative to the largest entry, those of parameters to the largest gradient of any
+    parameter. Gradients are sums of terms of both signs, which may cancel: errors of q, k and v
+    are relative to at least 1e-2, and a parameter's may be 10 times the rounding error of the
+    reference in float32.
+    """
+
+    def compare(name: str, make: Make, pos: Tensor) -> None:
+        torch.manual_seed(0)
+        encoding = make(GEOMETRY)
+        out, *grads = _layer_results(name, encoding, pos, torch.float32)
+        _, *rounded_grads = _layer_results("reference", encoding, pos, torch.float32)
+        exact, *exact_grads = _layer_results("reference", encoding, pos, torch.float64)
+        assert (out - exact).abs().max() <= 1e-6 * exact.abs().max()
+        largest = [grad.abs().max().item() for grad in exact_grads]
+        limits = [1e-5 * max(value, 1e-2) for value in largest[:3]]
+        for rounded, exact_grad in zip(rounded_grads[3:], exact_grads[3:], strict=True):
+            rounding_error = (rounded - exact_grad).abs().max().item()
+            limits.append(max(1e-5 * max(largest[3:]), 10 * rounding_error))
+        for grad, exact_grad, limit in zip(grads, exact_grads, limits, strict=True):
+            assert (grad - exact_grad).abs().max() <= limit + 1e-12
+
+    return compare
