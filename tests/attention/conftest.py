@@ -35,8 +35,7 @@ def assert_precise() -> Callable[[str, Make, Tensor], None]:
 
     Errors are relative to the largest entry, those of parameters to the largest gradient of any
     parameter. Gradients are sums of terms of both signs, which may cancel: errors of q, k and v
-    are relative to at least 1e-2, and a parameter's may be 10 times the rounding error of the
-    reference in float32.
+    are relative to at least 3e-2, and any error may be 10 times that of the reference in float32.
     """
 
     def compare(name: str, make: Make, pos: Tensor) -> None:
@@ -47,11 +46,13 @@ def assert_precise() -> Callable[[str, Make, Tensor], None]:
         exact, *exact_grads = _layer_results("reference", encoding, pos, torch.float64)
         assert (out - exact).abs().max() <= 1e-6 * exact.abs().max()
         largest = [grad.abs().max().item() for grad in exact_grads]
-        limits = [1e-5 * max(value, 1e-2) for value in largest[:3]]
-        for rounded, exact_grad in zip(rounded_grads[3:], exact_grads[3:], strict=True):
-            rounding_error = (rounded - exact_grad).abs().max().item()
-            limits.append(max(1e-5 * max(largest[3:]), 10 * rounding_error))
-        for grad, exact_grad, limit in zip(grads, exact_grads, limits, strict=True):
-            assert (grad - exact_grad).abs().max() <= limit + 1e-12
+        scales = [max(value, 3e-2) for value in largest[:3]]
+        scales += [max(largest[3:], default=0.0)] * len(largest[3:])
+        for grad, rounded, exact_grad, scale in zip(
+            grads, rounded_grads, exact_grads, scales, strict=True
+        ):
+            rounding_error = (rounded - exact_grad).abs().max()
+            limit = max(1e-5 * scale, 10 * rounding_error) + 1e-12
+            assert (grad - exact_grad).abs().max() <= limit
 
     return compare

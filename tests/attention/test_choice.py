@@ -168,5 +168,5 @@ def test_an_unknown_kernel_is_an_error_that_lists_the_others() -> None:
         kernel("flash")
 
 
-def test_the_settings_know_every_kernel() -> None:
+def test_the_settings_list_every_kernel() -> None:
     assert ("auto", *KERNELS) == settings.KERNELS

@@ -42,7 +42,7 @@ def test_the_symbol_tokenizer_is_completed_by_a_task() -> None:
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
-def test_an_option_builds(file: Path, required: dict[str, dict[str, Any]]) -> None:
+def test_every_option_can_be_built(file: Path, required: dict[str, dict[str, Any]]) -> None:
     config = _load(file)
     config.update(required.get(file.stem, {}))
     built = build(config, name=file.parent.name)
@@ -52,7 +52,7 @@ def test_an_option_builds(file: Path, required: dict[str, dict[str, Any]]) -> No
 
 
 @pytest.mark.parametrize("file", OPTIONS, ids=lambda file: file.stem)
-def test_an_option_lists_every_parameter(file: Path) -> None:
+def test_every_option_lists_every_parameter(file: Path) -> None:
     config = _load(file)
     parameters = inspect.signature(get_object(config.pop("_target_"))).parameters
     assert list(config) == list(parameters)
@@ -61,7 +61,7 @@ def test_an_option_lists_every_parameter(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_option_is_described(file: Path) -> None:
+def test_every_option_is_described(file: Path) -> None:
     description = file.read_text().splitlines()[0]
     assert description.startswith("# ")
     assert len(description) <= 100

@@ -72,7 +72,7 @@ def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> No
     assert train.tokens.dtype == np.uint16
 
 
-def test_large_vocabularies_take_wider_tokens(list_corpus: Make, tmp_path: Path) -> None:
+def test_large_vocabularies_use_uint32_tokens(list_corpus: Make, tmp_path: Path) -> None:
     words = [*(f"w{number}" for number in range(70_000)), "<unk>", "<eos>"]
     data = prepare(list_corpus(test=["w69999"]), WordTokenizer(words), tmp_path, _silent)
     assert data.token_array("test").tokens.tolist() == [69_999, 70_001]

@@ -60,7 +60,7 @@ def test_fractions_change_the_digest(tree: Path) -> None:
     assert StdlibCorpus(0.2, 0.2).digest() != StdlibCorpus(0.2, 0.3).digest()
 
 
-def test_the_real_standard_library() -> None:
+def test_the_real_standard_library_is_a_corpus() -> None:
     corpus = StdlibCorpus(0.04, 0.04)
     source = Path(os.__file__).read_text()
     splits = [split for split in SPLITS if source in corpus.documents(split)]

@@ -94,7 +94,7 @@ def test_resuming_continues_with_the_same_micro_batches() -> None:
         assert {count for *_, count in micro_batches} == {scored / 3}
 
 
-def test_evaluation_examples_are_fixed_and_of_the_largest_size_and_of_one_split() -> None:
+def test_evaluation_examples_are_fixed_as_large_as_possible_and_differ_between_splits() -> None:
     data = data_of("copy", examples=50)
     trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     splits = []
@@ -179,7 +179,7 @@ def _run_config() -> DictConfig:
         (Copy(examples=1, alphabet_size=4), SymbolTokenizer("abc"), "6 symbols.*on 3"),
     ],
 )
-def test_a_task_with_other_tokens_than_the_run_is_an_error(
+def test_a_task_incompatible_with_the_run_is_an_error(
     task: Passkey | Copy, tokenizer: Tokenizer, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -194,9 +194,7 @@ def test_a_task_with_other_tokens_than_the_run_is_an_error(
         (["data=task_passkey", "data.vocab_size=null"], r"data\.vocab_size=64"),
     ],
 )
-def test_data_and_tokenizer_that_do_not_fit_are_an_error(
-    overrides: list[str], message: str
-) -> None:
+def test_incompatible_data_and_tokenizer_are_an_error(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_data(compose("train", overrides), print)
 
@@ -209,7 +207,7 @@ def test_data_and_tokenizer_that_do_not_fit_are_an_error(
         (lambda data: data.training_batches(2, 1), "length 2 is too short.*3 tokens"),
     ],
 )
-def test_tokens_and_too_short_lengths_of_a_task_are_an_error(
+def test_a_task_refuses_protocols_for_text_and_short_lengths(
     call: Callable[[Dataset], object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

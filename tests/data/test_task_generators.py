@@ -186,7 +186,7 @@ def test_queries_follow_the_power_law() -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_sequences_grow_with_their_size_and_fill_a_length(name: str) -> None:
+def test_sequence_lengths_grow_with_the_size(name: str) -> None:
     task = build_task(name)
     lengths = [task.tokens(size) for size in range(1, 8)]
     assert lengths == sorted(set(lengths))

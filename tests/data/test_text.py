@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_formats(folder: Path) -> None:
+def test_every_file_format_is_read(folder: Path) -> None:
     corpus = TextCorpus(train="a.txt", validation="c.jsonl", test="d.parquet")
     documents = {split: list(corpus.documents(split)) for split in corpus.splits()}
     assert documents == {
@@ -39,7 +39,7 @@ def test_formats(folder: Path) -> None:
     }
 
 
-def test_another_column(folder: Path) -> None:
+def test_another_column_can_be_read(folder: Path) -> None:
     corpus = TextCorpus(test="d.parquet", column="title")
     assert list(corpus.documents("test")) == ["t1", "t2", "t3"]
     assert corpus.digest() != TextCorpus(test="d.parquet").digest()
@@ -119,7 +119,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("parameters", "message"), CASES, ids=[message[:40] for _, message in CASES]
 )
-def test_mistakes_are_reported_before_reading(
+def test_invalid_settings_are_reported_before_documents_are_read(
     folder: Path, parameters: dict[str, Any], message: str
 ) -> None:
     (folder / "empty.txt").touch()

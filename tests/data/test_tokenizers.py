@@ -165,7 +165,7 @@ def test_a_pretrained_file_encodes_whole_documents(words_file: Path) -> None:
         assert _ids(tokenizer, "a b a b") == [0, 1, 0, 1, 9]
 
 
-def test_pretrained_errors(words_file: Path, tmp_path: Path) -> None:
+def test_an_invalid_pretrained_tokenizer_is_an_error(words_file: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer.path is missing"):
         pretrained(None, "</s>")

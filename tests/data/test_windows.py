@@ -63,7 +63,7 @@ def test_batches_are_contiguous_integers() -> None:
         assert side.is_contiguous()
 
 
-def test_too_short_a_corpus_is_an_error() -> None:
+def test_a_corpus_shorter_than_a_window_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"has 7 tokens.*train_length=8"):
         TrainingWindows(_token_array(7), 8, seed=1)
 

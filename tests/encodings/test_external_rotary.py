@@ -148,7 +148,7 @@ def test_x_transformers_interpolation_and_base_rescaling_equal_ours(factor: floa
 
 
 @pytest.mark.parametrize(("width", "fraction"), [(64, 0.5), (128, 0.5), (32, 0.5)])
-def test_x_transformers_rotates_half_of_a_head_by_default_and_ours_all(
+def test_x_transformers_rotates_half_of_the_channels_by_default_and_ours_all(
     width: int, fraction: float
 ) -> None:
     decoder = Decoder(

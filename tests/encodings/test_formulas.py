@@ -292,7 +292,7 @@ def test_trainable_slopes_start_at_the_fixed_ones() -> None:
     )
 
 
-def test_alibi_slopes_of_the_formula_itself() -> None:
+def test_formula_slopes_differ_from_the_authors_unless_heads_are_a_power_of_two() -> None:
     """They differ from the authors' for 12 heads and are the same for a power of two."""
     assert formula_slopes(12)[:3] == pytest.approx([0.6299605249, 0.396850263, 0.25], rel=1e-8)
     assert formula_slopes(8) == authors_slopes(8)

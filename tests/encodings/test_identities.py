@@ -495,7 +495,7 @@ def test_binary_positions_repeat_after_two_to_the_digits(digits: int, width: int
     assert changes[-1] == 5  # on and off three times
 
 
-def test_252_in_binary() -> None:
+def test_position_252_in_binary() -> None:
     assert (
         embedding_of(Binary(geometry(8)), torch.tensor([252]))[0].flip(0).tolist()
         == [1] * 6 + [0] * 2

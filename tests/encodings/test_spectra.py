@@ -202,7 +202,7 @@ def test_a_factor_of_one_changes_nothing(spectrum: Spectrum) -> None:
     assert magnitude == 1.0
 
 
-def test_powers() -> None:
+def test_golden_powers() -> None:
     assert powers_of_two(8, 1, 1)[0].tolist() == [1.0, 0.5, 0.25, 0.125]
     assert power(8, 1, 1, exponent=1.0)[0].tolist() == [1.0, 0.75, 0.5, 0.25]
     assert power(8, 1, 1, exponent=2.0)[0].tolist() == [1.0, 0.5625, 0.25, 0.0625]

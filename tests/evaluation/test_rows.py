@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posenc.data.dataset import TokenArray
-from posenc.evaluation.evaluate import row
+from posenc.evaluation.evaluate import evaluation_row
 from posenc.evaluation.protocols.last_k import last_k
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.requests import missing_rows
@@ -30,7 +30,7 @@ TOKENS = TokenArray(np.zeros(3000), words=3, bytes=3000, documents=1, eos_id=0)
 
 def test_a_text_with_hardly_any_words_has_no_perplexity_per_word() -> None:
     result = Measurement(np.full(3, 2000.0), np.full(3, 1000), 1.0, np.arange(1000))
-    actual = row(KEY, result, TokenWindows(TOKENS, nonoverlapping(3000, 3)), "text")
+    actual = evaluation_row(KEY, result, TokenWindows(TOKENS, nonoverlapping(3000, 3)), "text")
     assert actual["sum"] == 6000.0 and actual["count"] == 3000 and actual["loss"] == 2.0
     assert actual["perplexity_per_word"] is None
     assert actual["perplexity"] == actual["perplexity_per_byte"]
@@ -39,7 +39,9 @@ def test_a_text_with_hardly_any_words_has_no_perplexity_per_word() -> None:
 
 def test_words_and_bytes_are_reported_for_a_whole_split_only() -> None:
     result = Measurement(np.array([0.0, 0.0, 1400.0]), np.array([0, 0, 700]), 1.0, np.arange(700))
-    actual = row({**KEY, "stride": 1}, result, TokenWindows(TOKENS, last_k(3000, 3, 1)), "text")
+    actual = evaluation_row(
+        {**KEY, "stride": 1}, result, TokenWindows(TOKENS, last_k(3000, 3, 1)), "text"
+    )
     assert actual["count"] == 700 and actual["full_count"] == 1000
     assert actual["coverage"] == pytest.approx(7 / 30)
     assert actual["perplexity"] == pytest.approx(math.exp(2))
@@ -49,7 +51,7 @@ def test_words_and_bytes_are_reported_for_a_whole_split_only() -> None:
 def test_accuracies_are_reported_if_counted() -> None:
     windows = TokenWindows(TOKENS, nonoverlapping(3000, 3))
     result = Measurement(np.full(3, 1.0), np.full(3, 1000), 1.0, np.arange(1000), 1500, 250)
-    actual = row(KEY, result, windows, "text")
+    actual = evaluation_row(KEY, result, windows, "text")
     assert actual["accuracy"] == 0.5 and actual["exact"] == 0.25
 
 

@@ -13,7 +13,7 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.evaluation.evaluate import row
+from posenc.evaluation.evaluate import evaluation_row
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.scoring import Measurement, measure
 from posenc.jobs.exit_codes import FINISHED
@@ -71,7 +71,7 @@ def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
     data = data_of(name)
     windows, result = measured(data, lambda tokens: next_token(data, tokens))
     count = int(data.examples("test", 64).scored.sum())
-    actual = row({}, result, windows, data.name)
+    actual = evaluation_row({}, result, windows, data.name)
     assert (actual["accuracy"], actual["exact"], actual["count"]) == (1, 1, count)
     assert actual["loss"] == pytest.approx(0, abs=1e-6)
     assert actual["words"] is actual["perplexity_per_byte"] is None
@@ -85,7 +85,7 @@ def test_a_random_predictor_has_the_accuracy_of_chance(name: str) -> None:
         return torch.randn(*tokens.shape, data.vocab_size, generator=generator)
 
     windows, result = measured(data, guess)
-    actual, chance = row({}, result, windows, data.name), 1 / data.vocab_size
+    actual, chance = evaluation_row({}, result, windows, data.name), 1 / data.vocab_size
     deviation = math.sqrt(chance * (1 - chance) / actual["count"])
     assert abs(actual["accuracy"] - chance) < 5 * deviation
     assert actual["exact"] <= actual["accuracy"]
@@ -105,7 +105,7 @@ def test_a_sequence_with_one_wrong_answer_is_not_exact() -> None:
     windows, result = measured(data, all_but_one)
     examples, *_ = data.examples("test", 64)
     fraction = float((examples[:, 0] % 2 == 0).mean())
-    actual = row({}, result, windows, data.name)
+    actual = evaluation_row({}, result, windows, data.name)
     assert actual["exact"] == pytest.approx(1 - fraction)
     assert actual["accuracy"] == pytest.approx(1 - fraction / 31)
 
@@ -157,7 +157,7 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
         (["data=task_copy", "data.alphabet_size=3"], "5 symbols, but the run was trained on 18"),
     ],
 )
-def test_data_that_does_not_fit_a_run_on_a_task_is_an_error(
+def test_data_incompatible_with_a_run_on_a_task_is_an_error(
     words: list[str], message: str, task_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", f"run={task_run.path}", *words]) == 2

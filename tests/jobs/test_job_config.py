@@ -8,7 +8,7 @@ from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
-from posenc.model.build import build_model, skeleton
+from posenc.model.build import build_model, build_meta_model
 from posenc.training.batches import loader
 
 
@@ -29,7 +29,7 @@ def test_parameters_are_counted_without_building_the_model(small_job: list[str])
         config = compose_job([*small_job, f"encoding={name}", "evaluation.factors=[1]"], [])
         vocab_size = build_data(config, lambda _: None).vocab_size
         expected = build_model(config, vocab_size).parameter_count()
-        assert skeleton(config, vocab_size, validate(config)).parameter_count() == expected
+        assert build_meta_model(config, vocab_size, validate(config)).parameter_count() == expected
 
 
 def test_the_setting_kernel_has_the_names_of_all_kernels() -> None:

@@ -8,7 +8,7 @@ from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.model import loss
 from posenc.model.adaptive import AdaptiveEmbedding, AdaptiveHead
-from posenc.model.build import build_model, skeleton
+from posenc.model.build import build_meta_model, build_model
 from posenc.model.transformer import Decoder
 
 VOCAB_SIZE, WIDTH, CUTOFFS, FACTOR = 50, 32, [10, 25], 4
@@ -120,7 +120,7 @@ def test_the_paper_s_model_has_the_paper_s_number_of_parameters() -> None:
     bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
     block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024
-    count = skeleton(config, 267744).parameter_count()
+    count = build_meta_model(config, 267744).parameter_count()
     assert count == bands + projections + 2 * 1024 + 16 * block
     assert round(count / 1e6) == 247
 

@@ -19,7 +19,7 @@ from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
 from posenc.jobs.validate import validate
-from posenc.model.build import skeleton
+from posenc.model.build import build_meta_model
 from posenc.model.flops import BACKWARD, model_flops
 from posenc.model.transformer import Decoder
 
@@ -82,7 +82,7 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     validate(config)
     vocab_size, data = known_vocab_size(config)
     steps = training_steps(config)
-    model = skeleton(config, vocab_size)
+    model = build_meta_model(config, vocab_size)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
     tokens = steps.total * config.batch_tokens

@@ -12,7 +12,7 @@ from posenc.benchmark.bench_settings import PASSES
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
-from posenc.model.build import skeleton
+from posenc.model.build import build_meta_model
 from posenc.model.device import check_accelerator, device_of
 from posenc.model.flops import BACKWARD, model_flops
 
@@ -84,7 +84,7 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
-    model = skeleton(config, config.vocab_size)
+    model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:
         raise ConfigError(

@@ -63,25 +63,25 @@ PROPERTIES: tuple[Property, ...] = (
 
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
     """Yield the result of every property; only the first if the encoding cannot be built."""
-    for property in PROPERTIES:
-        result = check_property(property, under_test)
-        yield property, result
-        if property is builds and result.status == "fail":
+    for prop in PROPERTIES:
+        result = check_property(prop, under_test)
+        yield prop, result
+        if prop is builds and result.status == "fail":
             return
 
 
-def check_property(property: Property, under_test: EncodingUnderTest) -> Result:
+def check_property(prop: Property, under_test: EncodingUnderTest) -> Result:
     """Return a property's result; an exception raised by the encoding is a failure in one line."""
     try:
-        return property(under_test)
+        return prop(under_test)
     except Exception as error:  # the user's own encoding may raise anything
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
         return fail(f"{kind}{one_line(error)}{_location(error, under_test)}")
 
 
-def description(property: Property) -> str:
+def description(prop: Property) -> str:
     """Return what a property requires, as printed."""
-    return str(property.__doc__)
+    return str(prop.__doc__)
 
 
 def _location(error: Exception, under_test: EncodingUnderTest) -> str:

@@ -59,7 +59,7 @@ def evaluate(
             precision=config.precision,
             on_batch=on_batch,
             accuracy=request.protocol.accuracy,
-            budget=Budget.of(config),
+            budget=Budget.from_config(config),
         )
         if result is None:
             break
@@ -87,7 +87,7 @@ def load_model(
     return model.to(device)
 
 
-def row(
+def evaluation_row(
     key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
 ) -> dict[str, Any]:
     """Return a row of `evaluation.json`: exact sum and count, and the means that follow from them.
@@ -138,7 +138,7 @@ def _record(
             f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows"
             f" measured before are kept"
         )
-    rows = [row(key, result, request.windows, data.name) for key in request.keys]
+    rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
         return rows
     for key in request.keys:

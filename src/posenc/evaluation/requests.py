@@ -88,7 +88,7 @@ def measurement_requests(
     requests = []
     for group in groups.values():
         windows = windows_of(data, group[0])
-        tokens = windows.lengths[Budget.of(config).order(windows)].sum()
+        tokens = windows.lengths[Budget.from_config(config).order(windows)].sum()
         requests.append(Request(group, PROTOCOLS[group[0]["protocol"]], windows, int(tokens)))
     return requests
 

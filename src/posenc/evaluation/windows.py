@@ -91,7 +91,7 @@ class Budget:
     tokens: int | None = None
 
     @classmethod
-    def of(cls, config: DictConfig) -> "Budget":
+    def from_config(cls, config: DictConfig) -> "Budget":
         """Return the budget of a configuration."""
         return cls(config.evaluation.budget_seconds, config.evaluation.budget_tokens)
 

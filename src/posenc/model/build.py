@@ -22,8 +22,8 @@ def build_model(config: DictConfig, vocab_size: int) -> Decoder:
     return model
 
 
-def skeleton(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
-    """Return the model on the meta device, without weights; only the encoding has weights.
+def build_meta_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
+    """Return the model on the meta device; only the encoding has real weights.
 
     `encoding` is the encoding of `config`, if the caller has it.
     """

@@ -19,7 +19,7 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate, validate_data, validate_devices
-from posenc.model.build import skeleton
+from posenc.model.build import build_meta_model
 from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory
@@ -107,7 +107,7 @@ def _data_key(config: DictConfig) -> str:
 def _job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
     """Validate a configuration with its data, and name the run."""
     validate_data(config, data)
-    parameters = skeleton(config, data.vocab_size, encoding).parameter_count()
+    parameters = build_meta_model(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
     name = run_name(config, config.choices.encoding, digest)
     config.frozen = {

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from posenc.config.steps import TrainingSteps
 from posenc.data.dataset import IGNORE_INDEX, Batches
 
-Batch = tuple[Tensor, Tensor, float]
+MicroBatch = tuple[Tensor, Tensor, float]
 """Inputs and targets, int64 [n, T] each, and the mean number of scored targets per micro-batch."""
 
 
@@ -22,7 +22,7 @@ class MicroBatches(IterableDataset):
     def __init__(self, batches: Batches, steps: TrainingSteps, first_step: int, rank: int) -> None:
         self.batches, self.steps, self.first_step, self.rank = batches, steps, first_step, rank
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[MicroBatch]:
         for step in range(self.first_step, self.steps.total):
             inputs, targets = self.batches.batch(step, self.steps.sequences)
             # A step's loss is the mean over all of its targets, however it is split.

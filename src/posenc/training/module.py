@@ -16,7 +16,7 @@ from posenc.config.errors import RunError
 from posenc.data.dataset import IGNORE_INDEX
 from posenc.model.transformer import Decoder, seed_of
 from posenc.runs.environment import rank, world_size
-from posenc.training.batches import Batch
+from posenc.training.batches import MicroBatch
 from posenc.training.distributed import all_reduce_sum
 
 
@@ -45,14 +45,14 @@ class LanguageModel(pl.LightningModule):
     def _losses(self) -> Callable[[Tensor, Tensor], Tensor]:
         return torch.compile(self.model.losses) if self.compiled else self.model.losses
 
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+    def on_train_batch_start(self, batch: MicroBatch, batch_idx: int) -> None:
         # Random draws become a function of seed and micro-batch: no random state has to be saved,
         # and several devices draw the same numbers as one for the same micro-batches.
         number = batch_idx * world_size() + rank()
         torch.manual_seed(seed_of(self.seed, f"batch {number}"))
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
         inputs, targets, scored = batch
         return self.losses(inputs, targets).sum() / scored
 
