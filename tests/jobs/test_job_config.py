@@ -8,7 +8,7 @@ from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
-from posenc.model.build import build_model, build_meta_model
+from posenc.model.build import build_meta_model, build_model
 from posenc.training.batches import loader
 
 

@@ -22,7 +22,9 @@ def build_model(config: DictConfig, vocab_size: int) -> Decoder:
     return model
 
 
-def build_meta_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
+def build_meta_model(
+    config: DictConfig, vocab_size: int, encoding: Encoding | None = None
+) -> Decoder:
     """Return the model on the meta device; only the encoding has real weights.
 
     `encoding` is the encoding of `config`, if the caller has it.
