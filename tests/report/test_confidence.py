@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from posenc.report.claim import compare
-from posenc.report.confidence import estimate
+from posenc.report.confidence import band, describe_bands, estimate
 
 BELOW = """
 - statement: a is below b
@@ -32,6 +32,35 @@ def test_one_number_has_no_interval_and_equal_numbers_one_without_width() -> Non
     assert (one.mean, one.low, one.high) == (2.0, None, None)
     equal = estimate([2.0, 2.0, 2.0], 0.95)
     assert (equal.low, equal.high) == (2.0, 2.0)
+
+
+def test_three_seeds_have_students_interval_and_two_their_range() -> None:
+    three, two = band([3.0, 3.1, 3.3]), band([3.0, 3.4])
+    interval = estimate([3.0, 3.1, 3.3], 0.95)
+    assert (three.low, three.high) == (interval.low, interval.high)
+    assert (two.low, two.high) == (3.0, 3.4)
+    assert "interval" in three.description and "interval" not in two.description
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 1), ("One seed",)),
+        ((2,), ("2 seeds", "lowest to the highest")),
+        ((1, 3), ("1-3 seeds", "95% t interval")),
+        ((2, 3), ("95% t interval", "3 seeds or more", "lowest to the highest")),
+    ],
+)
+def test_a_caption_describes_its_bands(counts: tuple[int, ...], words: tuple[str, ...]) -> None:
+    text = describe_bands(band([1.0] * count) for count in counts)
+    assert all(word in text for word in words)
+    assert ("interval" in text) == (max(counts) > 2)
+
+
+def test_a_caption_says_whether_the_mean_is_geometric() -> None:
+    bands = [band([1.0, 2.0, 3.0])]
+    assert describe_bands(bands, geometric=True).startswith("Geometric mean of 3 seeds")
+    assert describe_bands(bands).startswith("Mean of 3 seeds")
 
 
 @pytest.mark.parametrize(

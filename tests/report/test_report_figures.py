@@ -11,10 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from rich.console import Console
-from scipy.stats import t
 
 from posenc.encodings.spectra.base_bound import smallest_base
-from posenc.report.confidence import band, describe_bands
 from posenc.report.write_report import write_report
 
 SEEDS = (1, 2, 3)
@@ -33,31 +31,6 @@ def test_pngs_are_sharp_and_svgs_are_valid(reported: SimpleNamespace) -> None:
         assert png.startswith(b"\x89PNG")
         assert int.from_bytes(png[16:20], "big") >= 1500  # pixels for two panels
         assert ET.fromstring((report / f"{stem}.svg").read_text()).tag == f"{SVG}svg"
-
-
-def test_three_seeds_have_students_interval_and_two_their_range() -> None:
-    values = [3.0, 3.1, 3.3]
-    half = t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
-    three, two = band(values), band([3.0, 3.4])
-    mean = np.mean(values)
-    assert (three.low, three.high) == pytest.approx((mean - half, mean + half))
-    assert (two.low, two.high) == (3.0, 3.4)
-    assert "interval" in three.description and "interval" not in two.description
-
-
-@pytest.mark.parametrize(
-    ("counts", "words"),
-    [
-        ((1, 1), ("One seed",)),
-        ((2,), ("2 seeds", "lowest to the highest")),
-        ((1, 3), ("1-3 seeds", "95% t interval")),
-        ((2, 3), ("95% t interval", "3 seeds or more", "lowest to the highest")),
-    ],
-)
-def test_a_caption_describes_its_bands(counts: tuple[int, ...], words: tuple[str, ...]) -> None:
-    text = describe_bands(band([1.0] * count) for count in counts)
-    assert all(word in text for word in words)
-    assert ("interval" in text) == (max(counts) > 2)
 
 
 def test_perplexity_by_length_is_the_mean_over_seeds(reported: SimpleNamespace) -> None:

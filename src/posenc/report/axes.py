@@ -20,10 +20,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Return round numbers within the range of a log axis, denser where it spans less."""
     if high / low < LINEAR_UP_TO:
         return linear_ticks(low, high)
-    mantissas = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 4, 5, 6, 8)
-    if high / low > 10**3.5:
-        mantissas = (1,)
+    decades = log10(high) - log10(low)
+    mantissas = (1, 2, 5) if decades > 1 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    if decades > 3.5:
+        mantissas, step = (1,), ceil(decades / MAX_TICKS)
+        powers = [power for power in powers if power % step == 0]
     ticks = (float(f"{m}e{power}") for power in powers for m in mantissas)
     return [tick for tick in ticks if low <= tick <= high]
 

@@ -11,7 +11,7 @@
         reading="How to read the figure.",
         csv=csv_text(...),
     )
-    figure = line_figure("decay", chart)   # png, svg, csv and a place on a page: see figure.py
+    figure = line_figure("decay", chart)   # png, svg, csv, and a place on a page
 
 x is logarithmic; y is where `ratio` allows it and the values span more than a factor of 4.
 """

@@ -92,6 +92,19 @@ class CurveSet:
     def places(self) -> list[float]:
         return sorted({point.at for curve in self.curves for point in curve.points})
 
+    @property
+    def key(self) -> dict[str, object]:
+        """What identifies the set, as the first columns of csv files."""
+        of = self.measurement
+        return {
+            "data": of.data_name,
+            "split": of.split,
+            "protocol": of.protocol,
+            "stride": of.stride,
+            "swap": of.swap,
+            "train_length": self.train_length,
+        }
+
     def published_in(self, *units: str) -> dict[str, PublishedCurve]:
         return {label: curve for label, curve in self.published if curve.unit in units}
 

@@ -8,8 +8,7 @@ from posenc.report.confidence import Band
 from posenc.report.curves import CurveSet, Point
 from posenc.report.encoding_styles import Style
 from posenc.report.published_curves import PublishedCurve
-from posenc.report.result_tables import CURVE_SET_KEYS, curve_set_values
-from posenc.report.table import csv_text
+from posenc.report.table import records_csv
 
 Styles = Mapping[str, Style]
 
@@ -83,31 +82,50 @@ def points_csv(curve_sets: Sequence[CurveSet], place: str) -> str:
 
     `band` says what low and high are.
     """
-    names = (place, "loss", "low", "high", "band", "perplexity", "seeds", "tokens")
-    lines: list[Sequence[object]] = [(*CURVE_SET_KEYS, "encoding", *names)]
-    for curves in curve_sets:
-        for curve in curves.curves:
-            for p in curve.points:
-                loss = (f"{x:.6f}" for x in (p.mean, p.band.low, p.band.high))
-                rest = (p.band.description or None, f"{p.perplexity:.6f}", len(p.seeds), p.tokens)
-                lines.append((*curve_set_values(curves), curve.label, f"{p.at:.6g}", *loss, *rest))
-    return csv_text(lines)
+    return records_csv(
+        [
+            {
+                **curves.key,
+                "encoding": curve.label,
+                place: f"{point.at:.6g}",
+                "loss": f"{point.mean:.6f}",
+                "low": f"{point.band.low:.6f}",
+                "high": f"{point.band.high:.6f}",
+                "band": point.band.description or None,
+                "perplexity": f"{point.perplexity:.6f}",
+                "seeds": len(point.seeds),
+                "tokens": point.tokens,
+            }
+            for curves in curve_sets
+            for curve in curves.curves
+            for point in curve.points
+        ]
+    )
 
 
 def dots_csv(
-    curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], line: str, x: str, y: str
+    curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], label: str, x: str, y: str
 ) -> str:
     """Return the dots of the lines that are drawn for each curve set, a line for each dot.
 
-    `line`, `x` and `y` name the columns; `band` says what low and high are.
+    `label`, `x` and `y` name the columns; `band` says what low and high are.
     """
-    names = (line, "published", x, f"{x}_low", f"{x}_high", y, "low", "high", "band")
-    rows: list[Sequence[object]] = [(*CURVE_SET_KEYS, *names)]
-    for curves, drawn in zip(curve_sets, lines, strict=True):
-        for each in drawn:
-            key = (*curve_set_values(curves), each.label, str(each.published).lower())
-            for d in each.dots:
-                ends = (d.x_band.low, d.x_band.high) if d.x_band else (d.x, d.x)
-                numbers = (f"{n:.6g}" for n in (d.x, *ends, d.y.mean, d.y.low, d.y.high))
-                rows.append((*key, *numbers, d.y.description or None))
-    return csv_text(rows)
+    return records_csv(
+        [
+            {
+                **curves.key,
+                label: line.label,
+                "published": str(line.published).lower(),
+                x: f"{dot.x:.6g}",
+                f"{x}_low": f"{dot.x_band.low if dot.x_band else dot.x:.6g}",
+                f"{x}_high": f"{dot.x_band.high if dot.x_band else dot.x:.6g}",
+                y: f"{dot.y.mean:.6g}",
+                "low": f"{dot.y.low:.6g}",
+                "high": f"{dot.y.high:.6g}",
+                "band": dot.y.description or None,
+            }
+            for curves, drawn in zip(curve_sets, lines, strict=True)
+            for line in drawn
+            for dot in line.dots
+        ]
+    )

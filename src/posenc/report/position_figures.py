@@ -18,8 +18,7 @@ from posenc.report.plotted_curves import (
     shared_measurement,
     subplot_title,
 )
-from posenc.report.result_tables import CURVE_SET_KEYS, curve_set_values
-from posenc.report.table import csv_text
+from posenc.report.table import records_csv
 
 X_TITLE = "Position in the window (tokens)"
 LINES = (
@@ -96,13 +95,16 @@ def _edges(places: Sequence[float]) -> tuple[float, ...]:
 
 
 def _csv(curve_sets: Sequence[CurveSet], panels: Sequence[HeatPanel]) -> str:
-    lines: list[Sequence[object]] = [
-        (*CURVE_SET_KEYS, "encoding", "position", "loss", "above_best"),
-    ]
-    for curves, panel in zip(curve_sets, panels, strict=True):
-        for i, j in np.argwhere(~np.isnan(panel.values)):
-            numbers = (panel.others["loss"][i, j], panel.values[i, j])
-            place = f"{panel.columns[j]:.6g}"
-            values = (f"{number:.6f}" for number in numbers)
-            lines.append((*curve_set_values(curves), panel.rows[i], place, *values))
-    return csv_text(lines)
+    return records_csv(
+        [
+            {
+                **curves.key,
+                "encoding": panel.rows[i],
+                "position": f"{panel.columns[j]:.6g}",
+                "loss": f"{panel.others['loss'][i, j]:.6f}",
+                "above_best": f"{panel.values[i, j]:.6f}",
+            }
+            for curves, panel in zip(curve_sets, panels, strict=True)
+            for i, j in np.argwhere(~np.isnan(panel.values))
+        ]
+    )

@@ -7,9 +7,8 @@ from typing import Any
 from posenc.report.curves import CurveSet, Point, describe_lengths
 from posenc.report.experiment import Experiment, Run
 from posenc.report.published_curves import PublishedCurve
-from posenc.report.table import MISSING, Cell, Column, Table, csv_text
+from posenc.report.table import MISSING, Cell, Column, Table, records_csv
 
-CURVE_SET_KEYS = ("data", "split", "protocol", "stride", "swap", "train_length")
 ROW_KEYS = (
     *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),
     *("accuracy", "exact"),  # of tasks
@@ -75,27 +74,34 @@ def accuracy_table(curves: CurveSet) -> Table:
 
 def tables_csv(tables: Sequence[tuple[CurveSet, Table]]) -> str:
     """Return all tables as one: the measurement, the encoding, then a column for each length."""
-    lengths = sorted({int(n) for curves, _ in tables for n in curves.places})
-    heads = (*CURVE_SET_KEYS, "encoding", "seeds", *lengths, "longest_over_train_length")
-    lines: list[Sequence[object]] = [heads]
+    lengths = sorted({place for curves, _ in tables for place in curves.places})
+    records = []
     for curves, table in tables:
         for row in table.grid:
             label, seeds, *values, ratio = (cell.value for _, cell in row)
             by_length = dict(zip(curves.places, values, strict=True))
-            numbers = [by_length.get(length) for length in lengths]
-            lines.append([*curve_set_values(curves), label, seeds, *numbers, ratio])
-    return csv_text(lines)
+            numbers = {str(length): by_length.get(length) for length in lengths}
+            key = {**curves.key, "encoding": label, "seeds": seeds}
+            records.append({**key, **numbers, "longest_over_train_length": ratio})
+    return records_csv(records)
 
 
 def runs_csv(experiment: Experiment) -> str:
     """Return every evaluation row of every run, unrounded; a run without rows has a line too."""
-    lines: list[Sequence[object]] = [
-        ("run", "state", "encoding", "train_length", "seed", *ROW_KEYS),
-    ]
-    for run in experiment.runs:
-        key = (run.name, run.status.state, run.label, run.train_length, run.seed)
-        lines += [(*key, *(row.get(name) for name in ROW_KEYS)) for row in run.rows or ({},)]
-    return csv_text(lines)
+    return records_csv(
+        [
+            {
+                "run": run.name,
+                "state": run.status.state,
+                "encoding": run.label,
+                "train_length": run.train_length,
+                "seed": run.seed,
+                **{name: row.get(name) for name in ROW_KEYS},
+            }
+            for run in experiment.runs
+            for row in run.rows or ({},)
+        ]
+    )
 
 
 def runs_table(experiment: Experiment) -> Table:
@@ -111,12 +117,6 @@ def runs_table(experiment: Experiment) -> Table:
         Column("files", align="left"),
     ]
     return Table("", columns, [_run_cells(run) for run in experiment.runs])
-
-
-def curve_set_values(curves: CurveSet) -> list[object]:
-    """Return what a curve set measures, in the order of CURVE_SET_KEYS."""
-    of = curves.measurement
-    return [of.data_name, of.split, of.protocol, of.stride, of.swap, curves.train_length]
 
 
 def _table(

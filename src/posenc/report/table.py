@@ -22,7 +22,7 @@ how it is shown. Titles, notes and details that contain `code` show it as code o
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -204,6 +204,11 @@ def csv_text(lines: Sequence[Sequence[object]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([MISSING if item is None else item for item in line] for line in lines)
     return text.getvalue()
+
+
+def records_csv(records: Sequence[Mapping[str, object]]) -> str:
+    """Return records with the same keys as csv, the keys as its first line."""
+    return csv_text([list(records[0]), *(list(record.values()) for record in records)])
 
 
 def escape_markdown(text: str) -> str:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from posenc.report.claim import Outcome
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.result_tables import number_text
-from posenc.report.table import Cell, Column, Table, Tone, csv_text
+from posenc.report.table import Cell, Column, Table, Tone, records_csv
 
 PLURALS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
 TONES: dict[Outcome, Tone] = {"holds": "good", "fails": "bad", "undecided": "open"}
-CSV_COLUMNS = (
-    *("claim", "verdict", "train_length", "comparison", "outcome", "left", "right", "unit"),
-    *("difference", "low", "high", "scale", "margin", "confidence", "seeds", "published"),
-    "reason",
-)
 NOTES = (
     "Left and right are means over seeds: geometric means of perplexities, speeds and memory,"
     " arithmetic means of other quantities. Each difference is taken seed"
@@ -95,22 +90,32 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
     """Return a line for each clause of each claim, unrounded."""
-    lines: list[Sequence[object]] = [CSV_COLUMNS]
-    for verdict in verdicts:
-        for judged in verdict.clauses:
-            clause, interval = judged.clause, judged.difference
-            quantity = clause.left.quantity
-            ends = (interval.mean, interval.low, interval.high) if interval else (None,) * 3
-            lines.append(
-                (
-                    *(verdict.claim.statement, verdict.outcome, verdict.train_length),
-                    *(str(clause), judged.outcome, judged.left, judged.right, quantity.unit),
-                    *(*ends, "ratio - 1" if quantity.ratio else "difference"),
-                    *(clause.margin, clause.confidence, " ".join(map(str, judged.seeds))),
-                    *(verdict.claim.published, judged.reason),
-                )
-            )
-    return csv_text(lines)
+    return records_csv(
+        [
+            {
+                "claim": verdict.claim.statement,
+                "verdict": verdict.outcome,
+                "train_length": verdict.train_length,
+                "comparison": str(clause),
+                "outcome": judged.outcome,
+                "left": judged.left,
+                "right": judged.right,
+                "unit": clause.left.quantity.unit,
+                "difference": judged.difference and judged.difference.mean,
+                "low": judged.difference and judged.difference.low,
+                "high": judged.difference and judged.difference.high,
+                "scale": "ratio - 1" if clause.left.quantity.ratio else "difference",
+                "margin": clause.margin,
+                "confidence": clause.confidence,
+                "seeds": " ".join(map(str, judged.seeds)),
+                "published": verdict.claim.published,
+                "reason": judged.reason,
+            }
+            for verdict in verdicts
+            for judged in verdict.clauses
+            for clause in [judged.clause]
+        ]
+    )
 
 
 def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
