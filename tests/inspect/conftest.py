@@ -1,36 +1,36 @@
-"""Encodings of a small host, as `posenc inspect` sees them."""
+"""Encodings in a small model, as `posenc inspect` builds them."""
 
 from collections.abc import Callable
 
 import pytest
 
 from posenc.cli.arguments import parse
-from posenc.cli.inspect_encoding import subjects_of
-from posenc.inspect.encoding.matrix import Found, measure
+from posenc.cli.inspect_encoding import build_subjects
+from posenc.inspect.encoding.encoding_page import Measurements, measure
 from posenc.inspect.encoding.subject import Subject
 
-HOST = ["model.width=32", "model.heads=4", "train_length=64"]
+MODEL = ["model.width=32", "model.heads=4", "train_length=64"]
 
 
 @pytest.fixture(scope="session")
 def subject() -> Callable[..., Subject]:
     """An encoding by name, with overrides; L = 64, width 32, 4 heads."""
 
-    def of(name: str, *overrides: str) -> Subject:
-        (one,) = subjects_of(parse("inspect", [f"encoding={name}", *HOST, *overrides]))
-        return one
+    def build(name: str, *overrides: str) -> Subject:
+        (result,) = build_subjects(parse("inspect", [f"encoding={name}", *MODEL, *overrides]))
+        return result
 
-    return of
+    return build
 
 
 @pytest.fixture(scope="session")
-def found(subject: Callable[..., Subject]) -> Callable[[str], Found]:
-    """Everything measured of an encoding, once."""
-    known: dict[str, Found] = {}
+def measured(subject: Callable[..., Subject]) -> Callable[[str], Measurements]:
+    """All measurements of an encoding, made once."""
+    results: dict[str, Measurements] = {}
 
-    def of(name: str) -> Found:
-        if name not in known:
-            known[name] = measure(subject(name))
-        return known[name]
+    def get(name: str) -> Measurements:
+        if name not in results:
+            results[name] = measure(subject(name))
+        return results[name]
 
-    return of
+    return get

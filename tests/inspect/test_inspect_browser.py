@@ -14,7 +14,7 @@ from posenc.cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1280,1600")
-HOST = ["model.width=32", "model.heads=4", "train_length=16"]
+MODEL = ["model.width=32", "model.heads=4", "train_length=16"]
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     driver.quit()
 
 
-def test_every_figure_stands_in_its_own_place(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    assert main(["inspect", "encoding=sinusoidal,t5", *HOST, f"outputs_dir={tmp_path}"]) == 0
+def test_every_figure_is_drawn_in_its_place(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    assert main(["inspect", "encoding=sinusoidal,t5", *MODEL, f"outputs_dir={tmp_path}"]) == 0
     folder = tmp_path / "scratch" / "inspect"
     figures = {file.stem for file in folder.glob("*.svg")}
     browser.get((folder / "index.html").as_uri())
@@ -38,8 +38,8 @@ def test_every_figure_stands_in_its_own_place(browser: webdriver.Chrome, tmp_pat
     WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(drawn))
     places = browser.find_elements(By.CSS_SELECTOR, "figure")
     assert {place.get_attribute("id") for place in places} == figures
-    maps = browser.find_elements(By.CSS_SELECTOR, "#code_matrix .chart image")
-    assert len(maps) == 1  # t5 has no code
+    maps = browser.find_elements(By.CSS_SELECTOR, "#position_vectors .chart image")
+    assert len(maps) == 1  # t5 has no position vectors
     assert browser.find_elements(By.CSS_SELECTOR, "#wavelengths .mark-rule.role-mark line")
     assert browser.get_log("browser") == []
-    assert "Card of t5" in browser.find_element(By.TAG_NAME, "nav").text
+    assert "Properties of t5" in browser.find_element(By.TAG_NAME, "nav").text

@@ -1,4 +1,4 @@
-"""`posenc inspect run=...` end to end, on runs that were trained for it."""
+"""`posenc inspect run=...` end to end, on runs that are trained here."""
 
 import csv
 import shutil
@@ -19,22 +19,22 @@ Rows = list[dict[str, str]]
 
 @pytest.fixture(scope="session")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunDirectory]:
-    """Trains one run of 10 steps at 24 tokens, not evaluated past it; each once."""
+    """Trains a run of 10 steps at 24 tokens, evaluated at that length alone; each once."""
     outputs = tmp_path_factory.mktemp("inspected") / "outputs"
     splits = [f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation")]
     text = ["data=text", *splits, "tokenizer=byte"]
-    made: dict[tuple[str, ...], RunDirectory] = {}
+    runs: dict[tuple[str, ...], RunDirectory] = {}
 
     def train(*overrides: str) -> RunDirectory:
-        if overrides not in made:
-            words = [*(f"model.{knob}" for knob in MODEL), "train_length=24", "tokens=1920"]
+        if overrides not in runs:
+            words = [*(f"model.{value}" for value in MODEL), "train_length=24", "tokens=1920"]
             words += ["batch_tokens=192", "validation.every_tokens=null", "evaluation.factors=[1]"]
             words += ["trainer=cpu", "logger=none", f"outputs_dir={outputs}"]
             task = any(word.startswith("data=") for word in overrides)
             run = plan([[*words, *([] if task else text), *overrides]], [], "test", print)[0].run
             assert job([str(run.path)]) == FINISHED, run.status().error
-            made[overrides] = run
-        return made[overrides]
+            runs[overrides] = run
+        return runs[overrides]
 
     return train
 
@@ -50,30 +50,30 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
     run = trained("encoding=rope")
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     assert main(["inspect", f"run={run.path}", "lengths=[40,72]", "windows=3"]) == 0
-    told = capsys.readouterr().out
-    assert "Attention by layer" in told and "How far apart two equal tokens end up" in told
-    page = Path(told.split()[-1])
+    printed = capsys.readouterr().out
+    assert "Attention by layer" in printed and "Distance between two equal tokens" in printed
+    page = Path(printed.split()[-1])
     assert page == run.path / "inspect" / "index.html"
     assert run.name in page.read_text()
     figures = {"attention_by_distance", "attention_by_position", "frequencies"}
     for kind in ("png", "svg", "csv"):
         assert figures <= {path.stem for path in page.parent.glob(f"*.{kind}")}
-    assert not (page.parent / "gates.csv").exists() and "No layer has gates" in told
+    assert not (page.parent / "gates.csv").exists() and "No layer has forget gates" in printed
     assert all(path.read_bytes() == content for path, content in before.items())
 
     heads = {(int(r["length"]), int(r["layer"]), int(r["head"])): r for r in rows(run, "heads")}
     assert set(heads) == {(t, n, h) for t in (24, 40, 72) for n in range(2) for h in range(4)}
     for (length, layer, head), row in heads.items():
-        shares = [
+        fractions = [
             (int(r["start"]), int(r["stop"]), float(r["attention"]))
             for r in rows(run, "attention_by_distance")
             if (int(r["length"]), int(r["layer"]), int(r["head"])) == (length, layer, head)
         ]
-        assert sum(share for *_, share in shares) == pytest.approx(1)
-        assert shares[0][0] == 0 and shares[-1][1] == length
-        past = sum(share for start, _, share in shares if start >= 24)
-        assert float(row["past"]) == pytest.approx(past)
-        assert float(row["own"]) == pytest.approx(shares[0][2])
+        assert sum(fraction for *_, fraction in fractions) == pytest.approx(1)
+        assert fractions[0][0] == 0 and fractions[-1][1] == length
+        beyond = sum(fraction for start, _, fraction in fractions if start >= 24)
+        assert float(row["beyond"]) == pytest.approx(beyond)
+        assert float(row["self"]) == pytest.approx(fractions[0][2])
     pairs = {(r["length"], r["region"]): int(r["pairs"]) for r in rows(run, "scores")}
     assert pairs == {
         ("24", "within"): 3 * 300,
@@ -81,76 +81,76 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
         **{(str(t), "near"): 3 * 24 * (t - 24) for t in (40, 72)},
         **{(str(t), "far"): 3 * (t - 24) * (t - 23) // 2 for t in (40, 72)},
     }
-    for of in ("norm", "variation"):
-        total = sum(float(row[of]) for row in rows(run, "frequencies"))
+    for name in ("norm", "variation"):
+        total = sum(float(row[name]) for row in rows(run, "frequencies"))
         assert total == pytest.approx(3 * 2 * 4)  # one for each length, layer and head
 
 
-def test_a_table_that_ends_at_the_training_length(
+def test_an_encoding_that_ends_at_the_training_length(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=learned")
     assert main(["inspect", f"run={run.path}", "windows=2"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "at most 24 positions" in told and "The sentence has 26 tokens" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "at most 24 positions" in printed and "The sentence has 26 tokens" in printed
     assert {row["length"] for row in rows(run, "heads")} == {"24"}
-    moved = [float(r["trained"]) - float(r["initial"]) for r in rows(run, "learned")]
-    assert len(moved) == 24 * 32 and max(map(abs, moved)) > 1e-3
+    changes = [float(r["trained"]) - float(r["initial"]) for r in rows(run, "learned")]
+    assert len(changes) == 24 * 32 and max(map(abs, changes)) > 1e-3
     assert [row["vectors"] for row in rows(run, "embeddings")] == [
         "vocabulary",
         "text",
         "positions within L",
     ]
     assert main(["inspect", f"run={run.path}", "lengths=[48]"]) == 2
-    assert "at most 24 positions; give lengths up to 24" in capsys.readouterr().err
+    assert "at most 24 positions" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_task_has_no_sentence_and_fox_has_gates(
+def test_a_task_has_no_sentence_and_fox_has_forget_gates(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=fox", "data=task_copy", "data.examples=4")
     assert main(["inspect", f"run={run.path}", "windows=2", "lengths=[30]"]) == 0
     assert "symbols of a task" in capsys.readouterr().out
     assert all(float(row["mean_log"]) < 0 for row in rows(run, "gates"))
-    added = [row for row in rows(run, "attention_by_distance") if row["start"] == "0"]
-    assert all(float(row["added"]) == pytest.approx(0, abs=1e-5) for row in added)
-    assert (run.path / "inspect" / "added_by_distance.svg").is_file()
+    at_query = [row for row in rows(run, "attention_by_distance") if row["start"] == "0"]
+    assert all(float(row["bias"]) == pytest.approx(0, abs=1e-5) for row in at_query)
+    assert (run.path / "inspect" / "bias_by_distance.svg").is_file()
 
 
 @pytest.mark.slow
-def test_a_logger_mirrors_it_beside_the_run(trained: Callable[..., RunDirectory]) -> None:
+def test_a_logger_gets_a_run_of_its_own(trained: Callable[..., RunDirectory]) -> None:
     run = trained("encoding=nope")
     assert main(["inspect", f"run={run.path}", "windows=2", "logger=wandb"]) == 0
-    (fragment,) = (run.path.parent / "wandb").glob("offline-run-*")
-    assert fragment.name.endswith(f"{run.name}-inspect")
+    (offline_run,) = (run.path.parent / "wandb").glob("offline-run-*")
+    assert offline_run.name.endswith(f"{run.name}-inspect")
     shutil.rmtree(run.path / "inspect")
 
 
-def test_what_is_asked_wrongly_is_told_and_nothing_is_written(
+def test_an_invalid_command_gives_one_message_and_writes_nothing(
     trained: Callable[..., RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=nope")
-    for words, message in (
-        ([f"run={tmp_path}/nothing"], "is not a run directory"),
-        ([f"run={run.path}", "encoding=rope"], "cannot be combined with run=PATH"),
-        ([f"run={run.path}", "lengths=[1]"], "must be 2 or more each"),
-        ([f"run={run.path}", "lengths=[9000]"], "fewer than one window of 9000"),
-        ([f"run={run.path}", "windows=0"], "must be 1 or more"),
-        ([f"run={run.path}", "windows=many"], "must be an integer"),
-        ([f"run={run.path}", "sentence=abc"], "no token of it is there twice"),
+    for overrides, message in (
+        ([f"run={tmp_path}/nothing"], "not a run directory"),
+        ([f"run={run.path}", "encoding=rope"], "encoding=rope cannot be combined with run=PATH"),
+        ([f"run={run.path}", "lengths=[1]"], "lengths=[1]"),
+        ([f"run={run.path}", "lengths=[9000]"], "9000"),
+        ([f"run={run.path}", "windows=0"], "windows=0"),
+        ([f"run={run.path}", "windows=many"], "windows='many'"),
+        ([f"run={run.path}", "sentence=abc"], "no token occurs twice"),
         ([f"run={run.path}", "windows=1,2"], "a single value"),
         (["encoding=rope", "windows=4"], "needs run=PATH"),
     ):
-        assert main(["inspect", *words]) == 2, words
-        assert message in " ".join(capsys.readouterr().err.split()), words
+        assert main(["inspect", *overrides]) == 2, overrides
+        assert message in " ".join(capsys.readouterr().err.split()), overrides
     assert not (run.path / "inspect").exists()
 
 
-def test_a_run_that_is_not_trained_yet(
+def test_a_run_that_is_not_trained_is_an_error(
     small_run: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = small_run("encoding=nope")
     assert main(["inspect", f"run={run.path}"]) == 1
-    assert "finish its training first" in " ".join(capsys.readouterr().err.split())
+    assert "training" in " ".join(capsys.readouterr().err.split())
     assert not (run.path / "inspect").exists()

@@ -1,4 +1,4 @@
-"""Every encoding can be inspected after training, and its page written."""
+"""The analysis of a run supports every encoding, and writes its page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,9 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.paths import options
-from posenc.inspect.run.findings import findings
-from posenc.inspect.run.measure import Measured, Subject, measure
-from posenc.inspect.write import write
+from posenc.inspect.inspection import write_inspection
+from posenc.inspect.run.run_measurements import RunMeasurements, TrainedRun, measure_run
+from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding, build_model
 
 TRAINED, VOCABULARY = 24, 40
@@ -21,19 +21,19 @@ LAYERS = {"rnope_swa": 4}
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", sorted(options("encoding", [])))
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_an_encoding_is_measured_within_its_reach(
+def test_an_encoding_is_measured_up_to_its_maximum_length(
     configured: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
-    found = measured(configured, encoding, precision)
-    rows = found.tables["heads"]
+    measurements = measured(configured, encoding, precision)
+    rows = measurements.tables["heads"]
     assert {row["layer"] for row in rows} == set(range(LAYERS.get(encoding, 2)))
     for row in rows:
-        assert 0 <= row["past"] <= 1 and 0 <= row["moved"] <= 1, row
+        assert 0 <= row["beyond"] <= 1 and 0 <= row["shift"] <= 1, row
         assert 0 <= row["distance"] <= row["length"] and row["entropy"] >= 0, row
-    wanted = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
-    assert wanted <= set(found.tables)
-    for table in findings("run", found, TRAINED).tables:
-        assert all(len(line) == len(table.columns) for line in table.rows), table.file
+    expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
+    assert expected <= set(measurements.tables)
+    for part in run_results("run", measurements, TRAINED).tables:
+        assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file
 
 
 @pytest.mark.slow
@@ -41,17 +41,19 @@ def test_an_encoding_is_measured_within_its_reach(
 def test_a_page_is_written(
     configured: Callable[..., DictConfig], encoding: str, tmp_path: Path
 ) -> None:
-    found = findings("run", measured(configured, encoding, "float32"), TRAINED)
-    page = write(tmp_path, found, "posenc inspect run=run")
-    for table in found.tables:
-        assert (tmp_path / f"{table.file}.csv").is_file() and table.title in page.read_text()
-    for picture in found.pictures:
+    results = run_results("run", measured(configured, encoding, "float32"), TRAINED)
+    page = write_inspection(tmp_path, results, "posenc inspect run=run").read_text()
+    for part in results.tables:
+        assert (tmp_path / f"{part.file}.csv").is_file() and part.table.title in page
+    for figure in results.figures:
         for kind in ("csv", "png", "svg"):
-            assert (tmp_path / f"{picture.file}.{kind}").stat().st_size > 100
+            assert (tmp_path / f"{figure.file}.{kind}").stat().st_size > 100
 
 
-def measured(configured: Callable[..., DictConfig], encoding: str, precision: str) -> Measured:
-    """What is found in a model that has not been trained."""
+def measured(
+    configured: Callable[..., DictConfig], encoding: str, precision: str
+) -> RunMeasurements:
+    """Measures a model that has not been trained."""
     layers = LAYERS.get(encoding, 2)
     words = [f"encoding={encoding}", f"model.layers={layers}", f"train_length={TRAINED}"]
     config = configured(*words)
@@ -64,5 +66,5 @@ def measured(configured: Callable[..., DictConfig], encoding: str, precision: st
         if length <= limit
     }
     initial = build_encoding(config, [])
-    subject = Subject(model, initial, VOCABULARY, windows, SENTENCE, precision)
-    return measure(subject, lambda what: None)
+    run = TrainedRun(model, initial, VOCABULARY, windows, SENTENCE, precision)
+    return measure_run(run, lambda what: None)

@@ -1,4 +1,4 @@
-"""`posenc inspect encoding=...`: properties of encodings, measured without training."""
+"""`posenc inspect encoding=...`: measure properties of encodings without training."""
 
 from pathlib import Path
 from typing import Any
@@ -16,46 +16,45 @@ from posenc.config.overrides import override_key
 from posenc.config.paths import options, options_in
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
-from posenc.inspect.encoding import inspect
+from posenc.inspect.encoding.encoding_page import inspect_encodings
 from posenc.inspect.encoding.subject import Subject
-from posenc.inspect.write import mirror, show, write
+from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
 SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
-ALL = "encoding=all"
 
 
 def run(arguments: Arguments) -> int:
-    subjects = subjects_of(arguments)
+    subjects = build_subjects(arguments)
     config = subjects[0].config
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
-    torch.set_num_threads(1)  # more threads slow down encodings as small as these
+    torch.set_num_threads(1)  # faster than several for encodings of this size
     with Console(stderr=True).status("measuring") as status:
-        findings = inspect(subjects, lambda label: status.update(f"measuring {label}"))
+        results = inspect_encodings(subjects, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
-    index = write(folder, findings, arguments.command_line())
-    plain: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
-    mirror(tracker, RunDirectory(folder), folder, findings, plain)
-    show(Console(), findings, index)
+    index = write_inspection(folder, results, arguments.command_line())
+    configs: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
+    track_inspection(tracker, RunDirectory(folder), folder, results, configs)
+    print_inspection(Console(), results, index)
     return 0
 
 
-def subjects_of(arguments: Arguments) -> list[Subject]:
-    """Return the encodings to inspect; raises ConfigError if any of them is invalid."""
+def build_subjects(arguments: Arguments) -> list[Subject]:
+    """Return the encodings to inspect; raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
-    overrides = ["encoding=glob(*)" if o == ALL else o for o in arguments.overrides]
+    overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
     if not any(override_key(override) == "encoding" for override in overrides):
         available = ", ".join(options("encoding", folders))
-        raise ConfigError(f"give encoding=all, some of {available}, or run=PATH")
+        raise ConfigError(f"give run=PATH, encoding=all, or encoding= with some of {available}")
     jobs = expand(None, overrides, options_in(folders))
     configs = [_compose(job, folders) for job in jobs]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
-            raise ConfigError(f"{key}: one page shows all encodings; give a single value")
-    names = variant_labels([config.choices.encoding for config in configs], jobs)
-    return [Subject(name, config) for name, config in zip(names, configs, strict=True)]
+            raise ConfigError(f"{key}: all encodings are on one page; give a single value")
+    labels = variant_labels([config.choices.encoding for config in configs], jobs)
+    return [Subject(label, config) for label, config in zip(labels, configs, strict=True)]
 
 
 def _compose(job: list[str], folders: list[Path]) -> DictConfig:

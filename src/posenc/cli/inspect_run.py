@@ -17,9 +17,9 @@ from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import load_model
-from posenc.inspect.run.findings import findings
-from posenc.inspect.run.measure import Subject, measure
-from posenc.inspect.write import mirror, show, write
+from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+from posenc.inspect.run.run_measurements import TrainedRun, measure_run
+from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
 from posenc.model.device import device_of
 from posenc.runs.run_directory import RunDirectory
@@ -47,15 +47,15 @@ def run(arguments: Arguments) -> int:
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
-    subject = _subject(directory, config, request, console)
+    trained = _load(directory, config, request, console)
     with console.status("measuring") as status:
-        measured = measure(subject, lambda item: status.update(f"measuring {item}"))
-    results = findings(directory.name, measured, config.train_length)
+        measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
+    results = run_results(directory.name, measurements, config.train_length)
     folder = directory.path / "inspect"
-    index = write(folder, results, arguments.command_line())
+    index = write_inspection(folder, results, arguments.command_line())
     tracked_run = RunDirectory(directory.path.with_name(f"{directory.name}-inspect"))
-    mirror(tracker, tracked_run, folder, results, run_config(directory, config))
-    show(Console(), results, index)
+    track_inspection(tracker, tracked_run, folder, results, run_config(directory, config))
+    print_inspection(Console(), results, index)
     return 0
 
 
@@ -72,17 +72,17 @@ def _request(arguments: Arguments) -> DictConfig:
     return request
 
 
-def _subject(
+def _load(
     directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
-) -> Subject:
+) -> TrainedRun:
     remedy = "train a run on the corpus as it is now"
     data = training_data(config, remedy, console.print)
     model = load_model(directory, config, data.vocab_size, device_of(config))
     lengths = _lengths(model.encoding, config.train_length, request.lengths)
-    return Subject(
+    return TrainedRun(
         model=model,
         initial=build_encoding(config, list(config.modules)),
-        vocabulary=data.vocab_size,
+        vocab_size=data.vocab_size,
         windows={length: _windows(data, length, request.windows) for length in lengths},
         sentence=_sentence(data, request.sentence, model.encoding),
         precision=config.precision,

@@ -1,1 +1,1 @@
-"""What an encoding is, measured without training, and what a trained run has made of it."""
+"""Analysis of an encoding without training, and of the attention of a trained run."""

@@ -123,7 +123,7 @@ def _axes(heat_map: HeatMap, panel: HeatPanel) -> list[Any]:
     """Return the channels that place a cell: x, x2, y and, where rows are numbers, y2."""
     extent = _extent(panel)
     scale: dict[str, Any] = {"domain": [extent["x"], extent["x2"]], "nice": False}
-    axis: dict[str, Any] = {"grid": False}
+    axis: dict[str, Any] = {"grid": False, "tickMinStep": 1}
     if panel.edges:
         scale["type"] = "log"
         ticks = token_ticks(extent["x"], extent["x2"], panel.tick_unit or 1)
@@ -132,7 +132,7 @@ def _axes(heat_map: HeatMap, panel: HeatPanel) -> list[Any]:
     if _named(panel):
         return [x, alt.X2("x2:Q"), alt.Y("row:N", sort=None, title=None)]
     down = alt.Scale(domain=[extent["y"], extent["y2"]], nice=False, reverse=True)
-    y = alt.Y("y:Q", title=heat_map.y_title, scale=down, axis=alt.Axis(grid=False))
+    y = alt.Y("y:Q", title=heat_map.y_title, scale=down, axis=alt.Axis(grid=False, tickMinStep=1))
     return [x, alt.X2("x2:Q"), y, alt.Y2("y2:Q")]
 
 

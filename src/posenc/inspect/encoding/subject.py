@@ -1,6 +1,7 @@
-"""An encoding to be inspected: its label, its configuration, and what is built of it."""
+"""An encoding to inspect, and measurements of its properties."""
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,13 +10,15 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.check.under_test import move_off_zero
+from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
+from posenc.report.table import Value
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Encodings are in float64 and in evaluation mode, what starts at zero moved off it."""
+    """An encoding in float64 and evaluation mode; parameters that start at 0 are moved off it."""
 
     label: str
     config: DictConfig
@@ -27,27 +30,30 @@ class Subject:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """The encoding of the configuration as it is; ConfigError where it cannot be built."""
+        """The encoding of the configuration; raises ConfigError if it cannot be built."""
         return self.build({})
 
     @property
     def limit(self) -> int | None:
-        """The longest sequence that can be encoded at all; None for any."""
+        """The maximum sequence length; None if there is none."""
         return self.encoding.max_length()
+
+    def up_to(self, length: int) -> int:
+        """Return `length`, or the maximum sequence length if that is less."""
+        return length if self.limit is None else min(length, self.limit)
 
     @cached_property
     def along_sequence(self) -> bool:
         """Whether positions are numbers along the sequence rather than coordinates."""
         return self.positions(2).ndim == 1
 
-    def other_seed(self) -> "Subject":
-        """The same with weights, and random positions, of another seed."""
+    def with_other_seed(self) -> "Subject":
         config = copy.deepcopy(self.config)
         config.seed += 1
         return Subject(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
-        """One of its own, with other values at some keys of the configuration."""
+        """Return a new encoding with other values at some keys of the configuration."""
         config = copy.deepcopy(self.config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
@@ -56,6 +62,35 @@ class Subject:
         return encoding
 
     def positions(self, length: int) -> torch.Tensor:
-        """Coordinates of so many tokens, as the encoding gives them; random ones alike."""
+        """Return the encoding's own positions of `length` tokens; random ones are reproducible."""
         torch.manual_seed(self.config.seed)
         return self.encoding.positions(length, torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A value and its description; where a property does not apply, None and the reason."""
+
+    name: str
+    value: Value
+    description: str
+
+
+@dataclass(frozen=True)
+class PropertyGroup:
+    """Properties that one function measures; `names` are their columns in tables."""
+
+    theme: str
+    names: Sequence[str]
+    function: Callable[[Subject], list[Measurement]]
+
+    def measure(self, subject: Subject) -> list[Measurement]:
+        """Return a measurement for each name; an error of the encoding is the reason for None."""
+        try:
+            return self.function(subject)
+        except ValueError as error:
+            return inapplicable(self.names, f"not supported: {one_line(error)}")
+
+
+def inapplicable(names: Sequence[str], reason: str) -> list[Measurement]:
+    return [Measurement(name, None, reason) for name in names]

@@ -1,1 +1,1 @@
-"""What training made of an encoding, measured on the weights of one run."""
+"""Analysis of a trained run: attention, scores, frequencies, parameters, embeddings."""

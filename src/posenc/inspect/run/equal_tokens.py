@@ -1,9 +1,9 @@
-"""The "dog" of article 002 (Fleetwood 2024): how far apart two equal tokens end up.
+"""The distance between the hidden states of two equal tokens, layer by layer (Fleetwood 2024).
 
-"The dog chased another dog" has two dogs; without positions and without a mask attention makes
-them the same. Here the stream of the model is followed through its layers at both: in the
-sentence; where all tokens are that one, so that positions alone can tell them apart (a causal mask
-cannot: all that is behind is the same); and at all equal neighbours in a text.
+"The dog chased another dog" has two dogs, which attention without positions and without a mask
+cannot tell apart. Their hidden states are compared in the sentence; where all tokens are that
+token, so that only positions differ (with a causal mask, too: all preceding tokens are equal); and
+for every token of a text and the last equal one before it.
 """
 
 from typing import Any, NamedTuple
@@ -14,47 +14,52 @@ from torch import Tensor, nn
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import ConfigError
-from posenc.inspect.run.watch import BATCH_TOKENS
+from posenc.inspect.run.observe import BATCH_TOKENS, Row
 from posenc.model.transformer import Decoder
 
 
-class Pairs(NamedTuple):
-    """Tokens of windows, by window and two places [n] each, the later one second."""
+class TokenPairs(NamedTuple):
+    """Pairs of tokens by window and two positions [n] each, the later one second."""
 
     window: Tensor
     earlier: Tensor
     later: Tensor
 
 
-def equal_pairs(tokens: Tensor) -> Pairs:
-    """Every token of windows [B, T] that came before in its window, and where it came last."""
-    found = []
+def equal_pairs(tokens: Tensor) -> TokenPairs:
+    """Return every token of windows [B, T] with the last equal one before it in its window."""
+    pairs = []
     for number, window in enumerate(tokens.cpu().numpy()):
         order = np.argsort(window, kind="stable")
         same = np.flatnonzero(window[order[1:]] == window[order[:-1]])
-        found.append(np.stack([np.full(len(same), number), order[same], order[same + 1]]))
-    return Pairs(*torch.from_numpy(np.concatenate(found, axis=1)))
+        pairs.append(np.stack([np.full(len(same), number), order[same], order[same + 1]]))
+    return TokenPairs(*torch.from_numpy(np.concatenate(pairs, axis=1)))
 
 
-def different_pairs(pairs: Pairs, tokens: Tensor) -> Pairs:
-    """As many pairs at the like places, of each earlier token with the later one of the next pair:
-    those whose tokens differ and that lie in one window in that order."""
+def different_pairs(pairs: TokenPairs, tokens: Tensor) -> TokenPairs:
+    """Return the earlier token of each pair with the later one of the next pair.
+
+    Only pairs of different tokens in the same window and in this order are kept.
+    """
     later, window = pairs.later.roll(-1), pairs.window.roll(-1)
     differ = tokens[pairs.window, pairs.earlier] != tokens[pairs.window, later]
     kept = (window == pairs.window) & (later > pairs.earlier) & differ
-    return Pairs(pairs.window[kept], pairs.earlier[kept], later[kept])
+    return TokenPairs(pairs.window[kept], pairs.earlier[kept], later[kept])
 
 
 @torch.no_grad()
-def streams(model: Decoder, tokens: Tensor, precision: str = "float32") -> Tensor:
-    """The stream of windows [B, T] before the first layer and after each, [layers + 1, B, T, D]."""
-    found: list[Tensor] = []
+def hidden_states(model: Decoder, tokens: Tensor, precision: str = "float32") -> Tensor:
+    """Return the hidden states of windows [B, T] before layer 0 and after each layer.
 
-    def before(block: nn.Module, given: tuple[Any, ...]) -> None:
-        found.append(given[0])
+    The shape is [layers + 1, B, T, D].
+    """
+    states: list[Tensor] = []
 
-    def after(block: nn.Module, given: tuple[Any, ...], stream: Tensor) -> None:
-        found.append(stream)
+    def before(block: nn.Module, args: tuple[Any, ...]) -> None:
+        states.append(args[0])
+
+    def after(block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        states.append(output)
 
     handles = [model.blocks[0].register_forward_pre_hook(before)]
     handles += [block.register_forward_hook(after) for block in model.blocks]
@@ -65,74 +70,81 @@ def streams(model: Decoder, tokens: Tensor, precision: str = "float32") -> Tenso
     finally:
         for handle in handles:
             handle.remove()
-    return torch.stack([stream.double().cpu() for stream in found])
+    return torch.stack([state.double().cpu() for state in states])
 
 
-def apart(stream: Tensor, pairs: Pairs) -> Tensor:
-    """|a - b| / sqrt(|a|^2 + |b|^2) for the pairs in a stream [.., B, T, D], [.., n].
+def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
+    """Return |a - b| / sqrt(|a|^2 + |b|^2) [.., n] for pairs in states [.., B, T, D].
 
-    0 for equal vectors, 1 for orthogonal ones, sqrt(2) for opposite ones of one norm.
+    0 for equal vectors, 1 for orthogonal ones, sqrt(2) for opposite ones of the same norm.
     """
-    a, b = stream[..., pairs.window, pairs.earlier, :], stream[..., pairs.window, pairs.later, :]
-    size = (a.square().sum(-1) + b.square().sum(-1)).sqrt()
-    return (a - b).norm(dim=-1) / size
+    a = states[..., pairs.window, pairs.earlier, :]
+    b = states[..., pairs.window, pairs.later, :]
+    return (a - b).norm(dim=-1) / (a.square().sum(-1) + b.square().sum(-1)).sqrt()
 
 
-def in_a_sentence(
-    model: Decoder, tokens: Tensor, precision: str = "float32"
-) -> list[dict[str, Any]]:
-    """A row for each depth: the equal tokens of a sentence [T], and the same places where every
-    token is that one. ConfigError where no token is there twice."""
-    places = last_repeated(tokens)
-    if places is None:
+def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") -> list[Row]:
+    """Return a row for each depth: a repeated token of a sentence [T], and the same positions where
+    every token is that one. Raises ConfigError if no token is repeated."""
+    positions = last_repeated(tokens)
+    if positions is None:
         raise ConfigError(
-            "sentence: no token of it is there twice; give one that says a word again, as"
-            " 'The dog chased another dog'"
+            "sentence: no token occurs twice; repeat a word, as in 'The dog chased another dog'"
         )
-    both = torch.stack([tokens, tokens[places[0]].expand_as(tokens)])
-    earlier, later = (torch.tensor([place, place]) for place in places)
-    found = apart(streams(model, both, precision), Pairs(torch.arange(2), earlier, later))
+    windows = torch.stack([tokens, tokens[positions[0]].expand_as(tokens)])
+    earlier, later = (torch.tensor([position, position]) for position in positions)
+    pairs = TokenPairs(torch.arange(2), earlier, later)
+    distances = relative_distance(hidden_states(model, windows, precision), pairs)
     return [
-        {"where": where, "depth": depth, "apart": float(of_depth[n]), "pairs": 1, "different": None}
-        for n, where in enumerate(("sentence", "one token alone"))
-        for depth, of_depth in enumerate(found)
+        {
+            "text": text,
+            "depth": depth,
+            "distance": float(at_depth[n]),
+            "pairs": 1,
+            "different": None,
+        }
+        for n, text in enumerate(("sentence", "same token everywhere"))
+        for depth, at_depth in enumerate(distances)
     ]
 
 
-def in_a_text(
+def text_rows(
     model: Decoder, tokens: Tensor, train_length: int, precision: str = "float32"
-) -> list[dict[str, Any]]:
-    """A row for each depth: means over equal pairs of windows [n, T], and, to compare, over pairs
-    of different tokens; the later one within the training length, and past it."""
-    ranges = {"text within L": (0, train_length), "text past L": (train_length, tokens.shape[1])}
-    sums = {where: torch.zeros(2, len(model.blocks) + 1, dtype=torch.float64) for where in ranges}
-    counts = {where: [0, 0] for where in ranges}
+) -> list[Row]:
+    """Return a row for each depth: the mean distance of equal pairs in windows [n, T].
+
+    `different` is that of pairs of different tokens. Pairs count as within or beyond the training
+    length by their later token.
+    """
+    ranges = {"within L": (0, train_length), "beyond L": (train_length, tokens.shape[1])}
+    sums = {name: torch.zeros(2, len(model.blocks) + 1, dtype=torch.float64) for name in ranges}
+    counts = {name: [0, 0] for name in ranges}
     for batch in tokens.split(max(1, BATCH_TOKENS // tokens.shape[1])):
-        found, equal = streams(model, batch, precision), equal_pairs(batch)
-        for which, pairs in enumerate((equal, different_pairs(equal, batch))):
-            distances = apart(found, pairs)
-            for where, (start, stop) in ranges.items():
+        states, equal = hidden_states(model, batch, precision), equal_pairs(batch)
+        for kind, pairs in enumerate((equal, different_pairs(equal, batch))):
+            distances = relative_distance(states, pairs)
+            for name, (start, stop) in ranges.items():
                 inside = (pairs.later >= start) & (pairs.later < stop)
-                sums[where][which] += distances[:, inside].sum(1)
-                counts[where][which] += int(inside.sum())
+                sums[name][kind] += distances[:, inside].sum(1)
+                counts[name][kind] += int(inside.sum())
     return [
         {
-            "where": where,
+            "text": f"text {name}",
             "depth": depth,
-            "apart": float(sums[where][0, depth]) / equal,
+            "distance": float(sums[name][0, depth]) / equal,
             "pairs": equal,
-            "different": float(sums[where][1, depth]) / different if different else None,
+            "different": float(sums[name][1, depth]) / different if different else None,
         }
-        for where, (equal, different) in counts.items()
+        for name, (equal, different) in counts.items()
         if equal
         for depth in range(len(model.blocks) + 1)
     ]
 
 
 def last_repeated(tokens: Tensor) -> tuple[int, int] | None:
-    """The places of the last token of a sentence [T] that is there twice, first and last."""
-    for place in range(len(tokens) - 1, 0, -1):
-        places = (tokens == tokens[place]).nonzero().flatten()
-        if len(places) > 1:
-            return int(places[0]), int(places[-1])
+    """Return the first and last position of the last token of [T] that occurs twice."""
+    for position in range(len(tokens) - 1, 0, -1):
+        positions = (tokens == tokens[position]).nonzero().flatten()
+        if len(positions) > 1:
+            return int(positions[0]), int(positions[-1])
     return None

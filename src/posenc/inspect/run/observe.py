@@ -1,13 +1,13 @@
-"""Every layer's attention as its model computes it, a block of query rows at a time.
+"""Observation of a model's attention, one block of query rows of one layer at a time.
 
-Scores and weights are those of the reference kernel on the layer's own queries and keys, so that
-memory is O(rows x T) however long the window. Shapes as in `encodings.base`.
+Scores and weights are computed by the reference kernel from the layer's own queries and keys, so
+that memory is O(rows x T) for any window. Shapes as in `encodings.base`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -21,11 +21,13 @@ from posenc.model.block import Block
 from posenc.model.transformer import Decoder
 
 BATCH_TOKENS = 16384  # of a forward pass
+Row = dict[str, Any]
+"""A row of a result table; layers and heads are numbered from 0."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """What enters the attention of layer `index`: x [B, T, D], q and k [B, H, T, d'] after
+class LayerInputs:
+    """The inputs to the attention of layer `index`: x [B, T, D], q and k [B, H, T, d'] after
     `rotate`, v [B, H, T, d], pos [T] or [B, T, axes]."""
 
     index: int
@@ -36,41 +38,41 @@ class Layer:
     v: Tensor
     pos: Tensor
 
-    def blocks(self) -> Iterator["Rows"]:
-        """All query rows, in turn."""
+    def blocks(self) -> Iterator["QueryBlock"]:
         for rows, keys in row_blocks(self.encoding, self.q):
-            yield Rows(self, rows, keys)
+            yield QueryBlock(self, rows, keys)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The query `rows` of a layer and the run of `keys` that holds all they see."""
+class QueryBlock:
+    """The query `rows` of a layer and the range of `keys` that they attend to."""
 
-    layer: Layer
+    layer: LayerInputs
     rows: slice
     keys: slice
 
     @cached_property
     def query(self) -> Tensor:
-        """How many tokens precede each query [R, 1]."""
+        """The index of each query in its window [R, 1]."""
         return torch.arange(self.rows.start, self.rows.stop, device=self.layer.q.device)[:, None]
 
     @cached_property
     def distance(self) -> Tensor:
-        """How many tokens each key lies before each query [R, K]; negative ahead of it."""
+        """The distance from each query back to each key, in tokens [R, K]; negative if ahead."""
         return self.query - torch.arange(self.keys.start, self.keys.stop, device=self.query.device)
 
     @cached_property
-    def seen(self) -> Tensor:
-        """Which keys each query sees [R, K]."""
+    def mask(self) -> Tensor:
+        """Which keys each query attends to [R, K]."""
         window = self.layer.encoding.window()
         return causal_mask(self.rows, self.keys, window, self.layer.q.device)
 
     @cached_property
     def scores(self) -> Tensor:
-        """Scores [B, H, R, K], -inf where a key is not seen."""
-        at = self.layer
-        return attention_scores(at.encoding, at.x, at.q, at.k, at.v, at.pos, self.rows, self.keys)
+        """Scores [B, H, R, K], -inf where masked."""
+        layer = self.layer
+        inputs = layer.encoding, layer.x, layer.q, layer.k, layer.v, layer.pos
+        return attention_scores(*inputs, self.rows, self.keys)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -78,32 +80,33 @@ class Rows:
         return self.scores.double().softmax(dim=-1)
 
     @cached_property
-    def added(self) -> Tensor | None:
-        """What the encoding adds to the scores [B|1, H, R, K]; None for nothing."""
-        at = self.layer
-        return score_bias(at.encoding, at.x, at.q, at.k, at.pos, self.rows, self.keys)
+    def bias(self) -> Tensor | None:
+        """The encoding's bias [B|1, H, R, K]; None if it has none."""
+        layer = self.layer
+        inputs = layer.encoding, layer.x, layer.q, layer.k, layer.pos
+        return score_bias(*inputs, self.rows, self.keys)
 
 
 class Observer(Protocol):
-    """Something that sums what it is shown."""
+    """Accumulates statistics over blocks."""
 
-    def see(self, rows: Rows) -> None: ...
+    def observe(self, block: QueryBlock) -> None: ...
 
 
 @torch.no_grad()
-def watch(
+def observe_attention(
     model: Decoder, tokens: Tensor, observers: Sequence[Observer], precision: str = "float32"
 ) -> None:
-    """Show every block of rows of every layer on tokens [n, T] to the observers, each once.
+    """Run the model on tokens [n, T] and pass every block of every layer to each observer.
 
-    The model is put into evaluation mode and computes as it is evaluated, in `precision`.
+    The model is put into evaluation mode and computes in `precision`, as in evaluation.
     """
     blocks = [cast(Block, block) for block in model.blocks]
     kernels = [block.attention.attend for block in blocks]
     model.eval()
     try:
         for index, block in enumerate(blocks):
-            block.attention.attend = _watched(index, kernels[index], observers)
+            block.attention.attend = _observed(index, kernels[index], observers)
         for batch in tokens.split(max(1, BATCH_TOKENS // tokens.shape[1])):
             with autocast(precision, model.device):
                 model.hidden_states(batch.to(model.device))
@@ -112,15 +115,15 @@ def watch(
             block.attention.attend = attend
 
 
-def _watched(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
-    """The kernel, after its inputs have been shown."""
+def _observed(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
+    """Return the kernel, which shows its inputs to the observers first."""
 
     def attend(
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
     ) -> Tensor:
-        for rows in Layer(index, encoding, x, q, k, v, pos).blocks():
+        for block in LayerInputs(index, encoding, x, q, k, v, pos).blocks():
             for observer in observers:
-                observer.see(rows)
+                observer.observe(block)
         return kernel(encoding, x, q, k, v, pos)
 
     return attend

@@ -1,4 +1,4 @@
-"""Shares of rotary frequencies, and gates, of layers with known contents."""
+"""Contributions of rotary frequencies, and forget gates, of layers with known content."""
 
 import math
 from collections.abc import Callable
@@ -9,9 +9,12 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.inspect.run.gates import Gates
-from posenc.inspect.run.rotary import Frequencies, turning
-from posenc.inspect.run.watch import Layer
+from posenc.inspect.run.observe import LayerInputs
+from posenc.inspect.run.rotary_frequencies import (
+    FrequencyContributions,
+    rotary_channels,
+)
+from posenc.inspect.run.score_sums import ForgetGates
 from posenc.model.build import build_encoding
 
 LENGTH, HEADS, WIDTH = 13, 4, 8
@@ -23,34 +26,34 @@ def encoding(configured: Callable[..., DictConfig]) -> Built:
     return lambda *overrides: build_encoding(configured(*overrides), [])
 
 
-def drawn(seed: int) -> Tensor:
+def random(seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(2, HEADS, LENGTH, WIDTH, generator=generator, dtype=torch.float64)
 
 
-def layer(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> Layer:
-    here, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * WIDTH).double()
+def layer_inputs(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> LayerInputs:
+    layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * WIDTH).double()
     pos = encoding.positions(LENGTH, q.device)
-    turned = here.rotate(x, q, k, pos)
-    return Layer(index, here, x, *turned, torch.zeros_like(q), pos)
+    rotated = layer.rotate(x, q, k, pos)
+    return LayerInputs(index, layer, x, *rotated, torch.zeros_like(q), pos)
 
 
 def shares(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    here = layer(encoding, q, k)
-    turns = turning(here.encoding, LENGTH)
-    assert turns is not None
-    found = Frequencies(0, HEADS, turns)
-    for rows in here.blocks():
-        found.see(rows)
-    return found.shares()
+    inputs = layer_inputs(encoding, q, k)
+    channels = rotary_channels(inputs.encoding, LENGTH)
+    assert channels is not None
+    sums = FrequencyContributions(0, HEADS, channels)
+    for block in inputs.blocks():
+        sums.observe(block)
+    return sums.fractions()
 
 
 def centred(row: list[float]) -> list[float]:
     return [value - sum(row) / len(row) for value in row]
 
 
-def test_shares_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
-    q, k = drawn(1), drawn(2)
+def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
+    q, k = random(1), random(2)
     norm, variation = shares(encoding("encoding=rope"), q, k)
     half = WIDTH // 2
     for h in range(HEADS):
@@ -86,46 +89,51 @@ def test_shares_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
         (["encoding=randomized"], 4),
     ],
 )
-def test_shares_sum_to_the_whole(encoding: Built, overrides: list[str], groups: int) -> None:
-    for of in shares(encoding(*overrides), drawn(3), drawn(4)):
+def test_fractions_sum_to_one(encoding: Built, overrides: list[str], groups: int) -> None:
+    for of in shares(encoding(*overrides), random(3), random(4)):
         assert of.shape == (HEADS, groups)
         assert of.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_a_score_in_one_pair_of_channels_is_one_frequency_s(encoding: Built, layout: str) -> None:
+def test_a_score_in_one_pair_of_channels_belongs_to_one_frequency(
+    encoding: Built, layout: str
+) -> None:
     pair = [2, 6] if layout == "half" else [4, 5]
     rest = [c for c in range(WIDTH) if c not in pair]
-    q, k = drawn(5).index_fill(-1, torch.tensor(rest), 0), drawn(6)
+    q, k = random(5).index_fill(-1, torch.tensor(rest), 0), random(6)
     for of in shares(encoding("encoding=rope", f"encoding.layout={layout}"), q, k):
         assert torch.allclose(of, torch.tensor([0.0, 0, 1, 0]).double().expand_as(of))
 
 
-def test_frequencies_are_those_of_the_spectrum_whatever_is_around_it(encoding: Built) -> None:
+def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(encoding: Built) -> None:
     base = [10000 ** (-2 * g / WIDTH) for g in range(WIDTH // 2)]
     for name in ("rope", "log_n", "window"):
-        found = turning(encoding(f"encoding={name}").at_layer(0), 50)
+        found = rotary_channels(encoding(f"encoding={name}").at_layer(0), 50)
         assert found is not None and found.frequencies.tolist() == pytest.approx(base), name
-    half = turning(encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
+    half = rotary_channels(encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
     assert half is not None and half.frequencies.tolist() == pytest.approx([1, 0.01, 0])
     assert half.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
     mixed = encoding("encoding=rnope")
-    assert turning(mixed.at_layer(0), 50) is not None and turning(mixed.at_layer(1), 50) is None
+    assert (
+        rotary_channels(mixed.at_layer(0), 50) is not None
+        and rotary_channels(mixed.at_layer(1), 50) is None
+    )
     for name in ("nope", "alibi", "sinusoidal"):
-        assert turning(encoding(f"encoding={name}"), 50) is None
+        assert rotary_channels(encoding(f"encoding={name}"), 50) is None
 
 
-def test_gates_that_no_token_moves_are_those_of_the_offset(encoding: Built) -> None:
+def test_gates_without_content_follow_from_their_offset(encoding: Built) -> None:
     fox = encoding("encoding=fox").double()
     offsets = torch.tensor([-1.0, 0.5, 2.0, 5.0]).double()
     with torch.no_grad():
         fox.get_parameter("offset")[1] = offsets
-    here = layer(fox, drawn(7), drawn(8), index=1)
-    found = Gates(1, HEADS)
-    for rows in here.blocks():
-        found.see(rows)
-    wanted = [-math.log1p(math.exp(-b)) for b in offsets.tolist()]
-    assert found.mean().tolist() == pytest.approx(wanted)
-    assert found.std().tolist() == pytest.approx([0.0] * HEADS, abs=1e-6)
-    assert found.below_half().tolist() == [1.0, 0.0, 0.0, 0.0]
-    assert found.count == 2 * (LENGTH - 1)
+    inputs = layer_inputs(fox, random(7), random(8), index=1)
+    sums = ForgetGates(1, HEADS)
+    for block in inputs.blocks():
+        sums.observe(block)
+    expected = [-math.log1p(math.exp(-b)) for b in offsets.tolist()]
+    assert sums.mean().tolist() == pytest.approx(expected)
+    assert sums.std().tolist() == pytest.approx([0.0] * HEADS, abs=1e-6)
+    assert (sums.below_half / sums.count).tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert sums.count == 2 * (LENGTH - 1)

@@ -9,17 +9,21 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from posenc.config.errors import ConfigError
-from posenc.inspect.run.embeddings import described, embeddings, position_vectors
 from posenc.inspect.run.equal_tokens import (
-    apart,
     different_pairs,
     equal_pairs,
-    in_a_sentence,
-    in_a_text,
+    hidden_states,
     last_repeated,
-    streams,
+    relative_distance,
+    sentence_rows,
+    text_rows,
 )
-from posenc.inspect.run.learned import learned
+from posenc.inspect.run.trained_parameters import (
+    embedding_rows,
+    embedding_statistics,
+    parameter_rows,
+    position_embeddings,
+)
 from posenc.model.build import build_encoding, build_model
 from posenc.model.transformer import Decoder
 
@@ -32,62 +36,68 @@ def built(configured: Callable[..., DictConfig]) -> Built:
     return lambda *overrides: build_model(configured(*overrides), VOCABULARY).double()
 
 
-def drawn(*shape: int) -> Tensor:
+def random_tokens(*shape: int) -> Tensor:
     return torch.randint(VOCABULARY, shape, generator=torch.Generator().manual_seed(1))
 
 
-def test_a_parameter_is_told_before_and_after(configured: Callable[..., DictConfig]) -> None:
+def test_parameters_are_listed_before_and_after_training(
+    configured: Callable[..., DictConfig],
+) -> None:
     config = configured("encoding=t5")
     initial, trained = build_encoding(config, []), build_encoding(config, [])
     with torch.no_grad():
         trained.get_parameter("table")[3, 2] += 1
-    rows = learned(initial, trained, TRAINED)
+    rows = parameter_rows(initial, trained, TRAINED)
     assert len(rows) == 32 * 4
     differ = [row for row in rows if row["trained"] != row["initial"]]
     assert [(row["parameter"], row["index"]) for row in differ] == [("table", "3,2")]
     assert differ[0]["trained"] == pytest.approx(differ[0]["initial"] + 1)
 
 
-def test_trained_frequencies_are_told_in_radians(configured: Callable[..., DictConfig]) -> None:
+def test_trainable_frequencies_are_in_radians_per_token(
+    configured: Callable[..., DictConfig],
+) -> None:
     config = configured("encoding=rope", "encoding.trainable=true")
     initial, trained = build_encoding(config, []), build_encoding(config, [])
     with torch.no_grad():
         trained.get_parameter("sinusoids.offset").add_(0.25)
     rows = [
-        r for r in learned(initial, trained, TRAINED) if r["parameter"] == "sinusoids.frequencies"
+        r
+        for r in parameter_rows(initial, trained, TRAINED)
+        if r["parameter"] == "sinusoids.frequencies"
     ]
     base = [10000 ** (-2 * i / 8) for i in range(4)]
     assert [row["initial"] for row in rows] == pytest.approx(base)
     assert [row["trained"] for row in rows] == pytest.approx([f + 0.25 for f in base])
 
 
-def test_a_large_table_is_told_by_its_norms(configured: Callable[..., DictConfig]) -> None:
+def test_a_large_table_is_summarised_by_norms(configured: Callable[..., DictConfig]) -> None:
     encoding = build_encoding(configured("encoding=learned", "train_length=64"), [])
     with torch.no_grad():
         encoding.get_parameter("table")[5] = 0.5
-    rows = learned(encoding, encoding, 64)
+    rows = parameter_rows(encoding, encoding, 64)
     assert [row["quantity"] for row in rows] == ["norm"] * 64
     assert rows[5]["trained"] == pytest.approx(0.5 * WIDTH**0.5)
 
 
 def test_sinusoids_have_the_norm_of_half_their_width(built: Built) -> None:
     model = built("encoding=sinusoidal")
-    rows = {row["vectors"]: row for row in embeddings(model, VOCABULARY, drawn(2, 60), 60)}
-    for name, count in (("positions within L", 24), ("positions past L", 36)):
+    rows = {
+        row["vectors"]: row for row in embedding_rows(model, VOCABULARY, random_tokens(2, 60), 60)
+    }
+    for name, count in (("positions within L", 24), ("positions beyond L", 36)):
         assert rows[name]["mean_norm"] == pytest.approx((WIDTH / 2) ** 0.5)
         assert rows[name]["count"] == count
     scaled = WIDTH**0.5 * model.get_parameter("embedding.weight").detach()
     assert rows["vocabulary"]["mean_norm"] == pytest.approx(float(scaled.norm(dim=1).mean()))
-    text = scaled[drawn(2, 60).flatten()].norm(dim=1).mean()
+    text = scaled[random_tokens(2, 60).flatten()].norm(dim=1).mean()
     assert rows["text"]["mean_norm"] == pytest.approx(float(text))
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "randomized"])
-def test_what_adds_nothing_to_the_stream_has_no_position_vectors(
-    built: Built, encoding: str
-) -> None:
+def test_encodings_without_position_embeddings(built: Built, encoding: str) -> None:
     model = built(f"encoding={encoding}")
-    assert position_vectors(model.encoding, 30, model.device) is None
+    assert position_embeddings(model.encoding, 30, model.device) is None
 
 
 def test_covariance_equals_loops_over_channels() -> None:
@@ -102,85 +112,85 @@ def test_covariance_equals_loops_over_channels() -> None:
     ]
     on = [covariance[i][i] for i in range(5)]
     off = [covariance[i][j] for i in range(5) for j in range(5) if i != j]
-    row = described("made", vectors)
-    assert row["diagonal_over_rest"] == pytest.approx((sum(on) / 5) / (sum(map(abs, off)) / 20))
+    row = embedding_statistics("made", vectors)
+    assert row["diagonal_ratio"] == pytest.approx((sum(on) / 5) / (sum(map(abs, off)) / 20))
     squares = sum(c**2 for c in on), sum(c**2 for c in on + off)
-    assert row["diagonal_share"] == pytest.approx(squares[0] / squares[1])
+    assert row["diagonal_fraction"] == pytest.approx(squares[0] / squares[1])
 
 
-def test_independent_channels_come_near_their_expectation() -> None:
+def test_independent_channels_have_about_the_expected_ratio() -> None:
     vectors = torch.randn(2000, 64, generator=torch.Generator().manual_seed(5)).double()
-    row = described("independent", vectors)
+    row = embedding_statistics("independent", vectors)
     assert row["independent"] == pytest.approx(math.sqrt(1000 * math.pi))
-    assert row["diagonal_over_rest"] == pytest.approx(row["independent"], rel=0.05)
+    assert row["diagonal_ratio"] == pytest.approx(row["independent"], rel=0.05)
 
 
 def test_pairs_are_the_nearest_equal_tokens_before() -> None:
-    tokens = drawn(3, 40)
-    found = set(zip(*(part.tolist() for part in equal_pairs(tokens)), strict=True))
-    wanted = set()
+    tokens = random_tokens(3, 40)
+    pairs = set(zip(*(part.tolist() for part in equal_pairs(tokens)), strict=True))
+    expected = set()
     for b, window in enumerate(tokens.tolist()):
         for j, token in enumerate(window):
             before = [i for i in range(j) if window[i] == token]
             if before:
-                wanted.add((b, before[-1], j))
-    assert found == wanted
+                expected.add((b, before[-1], j))
+    assert pairs == expected
     other = different_pairs(equal_pairs(tokens), tokens)
     assert len(other.window) > 10
     for b, i, j in zip(*(part.tolist() for part in other), strict=True):
         assert i < j and tokens[b, i] != tokens[b, j]
 
 
-def test_streams_are_those_of_the_model_and_their_distance_plain(built: Built) -> None:
-    model, tokens = built("encoding=rope"), drawn(2, 20)
-    found = streams(model, tokens)
-    assert found.shape == (3, 2, 20, WIDTH)
-    assert torch.allclose(found[0], model.embedding(tokens) * WIDTH**0.5)
-    assert torch.allclose(model.norm(found[-1]), model.hidden_states(tokens))
+def test_hidden_states_and_their_distance(built: Built) -> None:
+    model, tokens = built("encoding=rope"), random_tokens(2, 20)
+    states = hidden_states(model, tokens)
+    assert states.shape == (3, 2, 20, WIDTH)
+    assert torch.allclose(states[0], model.embedding(tokens) * WIDTH**0.5)
+    assert torch.allclose(model.norm(states[-1]), model.hidden_states(tokens))
     pairs = equal_pairs(tokens)
     b, i, j = (int(part[4]) for part in pairs)
-    one, other = found[2, b, i].tolist(), found[2, b, j].tolist()
-    apart_by = math.dist(one, other) / math.hypot(*one, *other)
-    assert float(apart(found, pairs)[2, 4]) == pytest.approx(apart_by)
+    one, other = states[2, b, i].tolist(), states[2, b, j].tolist()
+    distance = math.dist(one, other) / math.hypot(*one, *other)
+    assert float(relative_distance(states, pairs)[2, 4]) == pytest.approx(distance)
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "t5"])
-def test_among_equal_tokens_what_is_relative_tells_none_apart(built: Built, encoding: str) -> None:
+def test_relative_encodings_do_not_distinguish_equal_tokens(built: Built, encoding: str) -> None:
     model = built(f"encoding={encoding}")
-    rows = in_a_sentence(model, torch.tensor([4, 7, 9, 11, 7]))
-    alone = [row["apart"] for row in rows if row["where"] == "one token alone"]
-    assert alone == pytest.approx([0.0] * 3, abs=1e-9)
-    sentence = [row["apart"] for row in rows if row["where"] == "sentence"]
-    assert sentence[0] == 0 and min(sentence[1:]) > 1e-3  # causal: what stands before tells
+    rows = sentence_rows(model, torch.tensor([4, 7, 9, 11, 7]))
+    same = [row["distance"] for row in rows if row["text"] == "same token everywhere"]
+    assert same == pytest.approx([0.0] * 3, abs=1e-9)
+    sentence = [row["distance"] for row in rows if row["text"] == "sentence"]
+    assert sentence[0] == 0 and min(sentence[1:]) > 1e-3  # causal: the tokens before differ
 
 
-def test_sinusoids_tell_equal_tokens_apart_from_the_start(built: Built) -> None:
+def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(built: Built) -> None:
     model = built("encoding=sinusoidal")
-    rows = in_a_sentence(model, torch.tensor([4, 7, 9, 11, 7]))
+    rows = sentence_rows(model, torch.tensor([4, 7, 9, 11, 7]))
     token = (WIDTH**0.5 * model.get_parameter("embedding.weight").detach()[7]).tolist()
     codes = [
         [f(m * 10000 ** (-2 * i / WIDTH)) for i in range(16) for f in (math.sin, math.cos)]
         for m in (1, 4)
     ]
     one, other = ([t + c for t, c in zip(token, code, strict=True)] for code in codes)
-    wanted = math.dist(one, other) / math.hypot(*one, *other)
-    assert rows[0]["apart"] == pytest.approx(wanted)
-    assert {row["depth"]: row["apart"] for row in rows if row["where"] != "sentence"}[
+    expected = math.dist(one, other) / math.hypot(*one, *other)
+    assert rows[0]["distance"] == pytest.approx(expected)
+    assert {row["depth"]: row["distance"] for row in rows if row["text"] != "sentence"}[
         0
-    ] == pytest.approx(wanted)
+    ] == pytest.approx(expected)
 
 
 def test_a_text_is_split_at_the_training_length(built: Built) -> None:
-    model, tokens = built("encoding=nope"), drawn(4, 60)
-    rows = in_a_text(model, tokens, TRAINED)
+    model, tokens = built("encoding=nope"), random_tokens(4, 60)
+    rows = text_rows(model, tokens, TRAINED)
     later = equal_pairs(tokens).later
-    found = {(row["where"], row["depth"]): row for row in rows}
-    assert found["text within L", 0]["pairs"] == int((later < TRAINED).sum())
-    assert found["text past L", 0]["pairs"] == int((later >= TRAINED).sum())
-    assert found["text past L", 0]["apart"] == 0 < found["text past L", 0]["different"]
+    by_depth = {(row["text"], row["depth"]): row for row in rows}
+    assert by_depth["text within L", 0]["pairs"] == int((later < TRAINED).sum())
+    assert by_depth["text beyond L", 0]["pairs"] == int((later >= TRAINED).sum())
+    assert by_depth["text beyond L", 0]["distance"] == 0 < by_depth["text beyond L", 0]["different"]
 
 
-def test_a_sentence_without_a_repetition_is_refused(built: Built) -> None:
+def test_a_sentence_without_a_repetition_is_an_error(built: Built) -> None:
     assert last_repeated(torch.tensor([1, 2, 3, 2, 1])) == (0, 4)
     with pytest.raises(ConfigError, match="twice"):
-        in_a_sentence(built("encoding=nope"), torch.tensor([1, 2, 3]))
+        sentence_rows(built("encoding=nope"), torch.tensor([1, 2, 3]))

@@ -1,0 +1,58 @@
+"""The cost of an encoding: parameters, buffers, its attention kernel, and time."""
+
+import time
+
+import torch
+
+from posenc.attention.choice import attend, choose
+from posenc.encodings.base import Encoding
+from posenc.inspect.encoding.hook_outputs import random_content
+from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject
+
+TOKENS = 1024
+REPETITIONS = 5
+PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
+
+
+def sizes(subject: Subject) -> list[Measurement]:
+    parameters = sum(parameter.numel() for parameter in subject.encoding.parameters())
+    buffers = sum(buffer.numel() for buffer in subject.encoding.buffers())
+    layers = subject.config.model.layers
+    return [
+        Measurement(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
+        Measurement(BUFFERS, float(buffers), "stored numbers that are not trained"),
+    ]
+
+
+@torch.no_grad()
+def attention(subject: Subject) -> list[Measurement]:
+    """Time the kernel of kernel=auto on this machine against attention without an encoding."""
+    tokens = subject.up_to(TOKENS)
+    encoding = subject.build({}).float()
+    x, q, k = (content.float() for content in random_content(subject, tokens))
+    pos = subject.positions(tokens)
+    layer, nope = encoding.at_layer(0), Encoding(encoding.geometry)
+    choice = choose(layer, q.device, q.dtype, tokens, pos)
+
+    def seconds(encoding: Encoding) -> float:
+        start = time.perf_counter()
+        rotated_q, rotated_k = encoding.rotate(x, q, k, pos)
+        attend(encoding, x, rotated_q, rotated_k, q, pos)
+        return time.perf_counter() - start
+
+    pairs = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
+    ratio = min(time for time, _ in pairs) / min(time for _, time in pairs)
+    description = (
+        f"forward attention of one layer at {tokens} tokens, relative to NoPE, fastest of"
+        f" {REPETITIONS}; posenc bench measures it more carefully"
+    )
+    return [
+        Measurement(KERNEL, choice.name, "of kernel=auto in float32"),
+        Measurement(TIME, ratio, description),
+    ]
+
+
+GROUPS = (
+    PropertyGroup("cost", [PARAMETERS, BUFFERS], sizes),
+    PropertyGroup("cost", [KERNEL, TIME], attention),
+)

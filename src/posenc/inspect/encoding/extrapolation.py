@@ -1,0 +1,84 @@
+"""Behaviour beyond the training length: the maximum length, finite scores, values out of range.
+
+The trained range is that of angles where the encoding has frequencies: one that completes a period
+within L has taken every angle. Otherwise it is that of each channel of the position vectors, or of
+each head's bias.
+"""
+
+import math
+
+from torch import Tensor
+
+from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.inspect.encoding.hook_outputs import (
+    bias_of_query,
+    last_scores,
+    position_vectors,
+    random_content,
+    sinusoids_of,
+)
+from posenc.inspect.encoding.score_properties import LONGER
+from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject
+
+MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
+NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
+ROUNDING = 1e-9
+
+
+def extrapolation(subject: Subject) -> list[Measurement]:
+    limit, longer = subject.limit, LONGER * subject.length
+    if limit is not None and limit < longer:
+        reason = f"{limit + 1} tokens are an error"
+        unsupported = [Measurement(name, None, reason) for name in NAMES[1:]]
+        return [Measurement(MAX_LENGTH, float(limit), reason), *unsupported]
+    content = random_content(subject, longer)
+    scores = last_scores(subject.encoding, *content, subject.positions(longer))
+    finite = scores.isfinite().double().mean().item()
+    return [
+        Measurement(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
+        Measurement(FINITE, finite, f"fraction of the scores of {longer} tokens"),
+        _out_of_range(subject, longer),
+    ]
+
+
+def _out_of_range(subject: Subject, longer: int) -> Measurement:
+    sinusoids, lengths = sinusoids_of(subject), (subject.length, longer)
+    if sinusoids is not None:
+        new, incomplete = new_angles(sinusoids, subject, longer)
+        description = f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no"
+        description += " period in L"
+        return Measurement(OUT_OF_RANGE, new.double().mean().item(), description)
+    values = [position_vectors(subject.encoding, subject.positions(n)) for n in lengths]
+    kind = "channels"
+    if values[0] is None:
+        biases = [bias_of_query(subject.encoding, subject.positions(n), n - 1) for n in lengths]
+        values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
+    trained, extended = values
+    if trained is None or extended is None:
+        return Measurement(OUT_OF_RANGE, 0.0, "nothing depends on the position")
+    new = out_of_range(trained, extended)
+    return Measurement(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
+
+
+def new_angles(
+    sinusoids: SinusoidalFrequencies, subject: Subject, longer: int
+) -> tuple[Tensor, Tensor]:
+    """Return which frequencies take new angles at `longer`, and which complete no period in L."""
+    absolute = subject.encoding.overrides("embed")
+    window = None if absolute else subject.encoding.at_layer(0).window()
+    spans = []
+    for length in (subject.length, longer):
+        angles, _ = sinusoids.angles(subject.positions(length))
+        visible = angles.flatten(1)[: window or length]
+        spans.append(visible.amax(0) - visible.amin(0))
+    incomplete = spans[0] < 2 * math.pi
+    return incomplete & (spans[1] > spans[0] * (1 + ROUNDING)), incomplete
+
+
+def out_of_range(trained: Tensor, extended: Tensor) -> Tensor:
+    """Return which channels [C] of `extended` [N, C] leave their range in `trained` [T, C]."""
+    low, high = trained.amin(0) - ROUNDING, trained.amax(0) + ROUNDING
+    return ((extended > high) | (extended < low)).any(0)
+
+
+GROUPS = (PropertyGroup("extrapolation", NAMES, extrapolation),)

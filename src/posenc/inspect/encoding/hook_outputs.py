@@ -1,0 +1,97 @@
+"""What an encoding's hooks return for given positions: vectors, biases and scores, in float64.
+
+T tokens, N distances, H heads, C channels of a position vector; biases are those of layer 0.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.attention.reference import positions_at, score_bias
+from posenc.encodings.base import Encoding
+from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.inspect.encoding.subject import Subject
+
+
+def random_normal(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def random_content(subject: Subject, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x [1, T, D] and q, k [1, H, T, d] of unit variance."""
+    geometry = subject.encoding.geometry
+    shape = (1, geometry.heads, tokens, geometry.head_width)
+    x = random_normal(3, 1, tokens, geometry.width)
+    return x, random_normal(4, *shape), random_normal(5, *shape)
+
+
+@torch.no_grad()
+def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
+    """Return a vector for each position [T, C]; None for an encoding that has none.
+
+    It is what the encoding adds to a token embedding, or a query of ones after rotation.
+    """
+    tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
+    geometry, layer = encoding.geometry, encoding.at_layer(0)
+    zeros = torch.zeros(1, tokens, geometry.width, dtype=torch.float64)
+    parts = [encoding.embed(zeros, pos)[0]] if encoding.overrides("embed") else []
+    if layer.overrides("rotate"):
+        ones = zeros.new_ones(1, geometry.heads, tokens, geometry.head_width)
+        rotated, _ = layer.rotate(zeros, ones, ones, pos)
+        parts.append(rotated[0, 0])
+    return torch.cat(parts, dim=-1) if parts else None
+
+
+@torch.no_grad()
+def bias_of_query(encoding: Encoding, pos: Tensor, query: int) -> Tensor | None:
+    """Return the bias of token number `query` by distance [H, query + 1] if all tokens are equal.
+
+    None for an encoding without a bias.
+    """
+    geometry, tokens = encoding.geometry, query + 1
+    x = random_normal(2, 1, 1, geometry.width).expand(1, tokens, -1)
+    q = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
+    rows, keys = slice(query, tokens), slice(0, tokens)
+    bias = score_bias(encoding.at_layer(0), x, q, q, positions_at(pos, keys), rows, keys)
+    return None if bias is None else bias[0, :, 0].flip(-1)
+
+
+@torch.no_grad()
+def bias_at_distances(encoding: Encoding, distance: Tensor, query: float) -> Tensor | None:
+    """Return the bias [H, N] at distances [N] from a query at that position; None without one."""
+    head = torch.arange(encoding.geometry.heads)[:, None]
+    pos_q = torch.full((1, 1), float(query)).double()
+    bias = encoding.at_layer(0).bias(head[..., None], distance.double()[None], pos_q)
+    return None if bias is None else bias.expand(len(head), 1, -1)[:, 0]
+
+
+@torch.no_grad()
+def attention_inputs(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return q and k [B, H, T, d'] after embedding and rotation, and the bias of the last query.
+
+    Token content is x [B, T, D] and q, k [B, H, T, d]. Absolute position embeddings reach q and k
+    through identity projections.
+    """
+    hidden = encoding.embed(x, pos)
+    if encoding.overrides("embed"):
+        embedding = (hidden - x).unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
+        q, k = q + embedding, k + embedding
+    layer, tokens = encoding.at_layer(0), q.shape[2]
+    q, k = layer.rotate(hidden, q, k, pos)
+    last, keys = slice(tokens - 1, tokens), slice(0, tokens)
+    return q, k, score_bias(layer, hidden, q, k, pos, last, keys)
+
+
+def last_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
+    """Return the scores of the last token's query [B, H, T], before the softmax."""
+    q, k, bias = attention_inputs(encoding, x, q, k, pos)
+    scores = (q[:, :, -1:] @ k.mT)[:, :, 0] * encoding.geometry.head_width**-0.5
+    return scores if bias is None else scores + bias[:, :, 0]
+
+
+def sinusoids_of(subject: Subject) -> SinusoidalFrequencies | None:
+    """Return the frequencies of an encoding that has a spectrum."""
+    modules = subject.encoding.modules()
+    return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

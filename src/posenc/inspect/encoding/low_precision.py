@@ -1,0 +1,100 @@
+"""Errors of scores in low precision against float64, for a query at a distant position.
+
+For each format there are two errors. Values: positions are exact, and what the encoding computes
+(embeddings added to tokens, rotated queries and keys, biases) is rounded. Positions: they are
+rounded themselves, as where angles are computed in the format, and all else is exact. float8 is
+e4m3; float8 and int8 have one scale per tensor, which maps its largest value to the format's.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
+from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject, inapplicable
+from posenc.inspect.inspection import InspectionTable, make_table
+
+POSITIONS = (100, 1_000, 10_000, 100_000)
+KEYS = 64  # before the query
+FLOAT8_MAX, INT8_MAX = 448.0, 127.0
+Rounding = Callable[[Tensor], Tensor]
+
+
+def _scaled(largest: float, rounding: Rounding) -> Rounding:
+    def apply(x: Tensor) -> Tensor:
+        scale = largest / x.abs().max().clamp(min=1e-300)
+        return rounding(x * scale) / scale
+
+    return apply
+
+
+FORMATS: dict[str, Rounding] = {
+    "bfloat16": lambda x: x.bfloat16().double(),
+    "float16": lambda x: x.half().double(),
+    "float8": _scaled(FLOAT8_MAX, lambda x: x.to(torch.float8_e4m3fn).double()),
+    "int8": _scaled(INT8_MAX, Tensor.round),
+}
+NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMATS]
+
+
+def low_precision(subject: Subject) -> list[Measurement]:
+    """Measure the errors at the last of POSITIONS, or the encoding's last position."""
+    if not subject.along_sequence:
+        return inapplicable(NAMES, "coordinates are no distances along a sequence")
+    position = subject.up_to(POSITIONS[-1] + 1) - 1
+    errors = [
+        error for by_format in score_errors(subject, position) for error in by_format.values()
+    ]
+    description = f"max error of a score at position {position}; scores have variance 1"
+    return [Measurement(*pair, description) for pair in zip(NAMES, errors, strict=True)]
+
+
+def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:
+    """Return the errors at all POSITIONS that an encoding supports, for a file."""
+    rows = [
+        [subject.label, float(position), name, by_values[name], by_positions[name]]
+        for subject in subjects
+        if subject.along_sequence
+        for position in POSITIONS
+        if subject.up_to(position + 1) > position
+        for by_values, by_positions in [score_errors(subject, position)]
+        for name in FORMATS
+    ]
+    columns = ["encoding", "position", "format", "values", "positions"]
+    table = make_table("Max error of a score by position", columns, rows)
+    return InspectionTable("", "low_precision_by_position", table, printed=False)
+
+
+@torch.no_grad()
+def score_errors(subject: Subject, position: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the max error over the nearest keys by format: of values, and of positions."""
+    pos = torch.cat([torch.arange(KEYS), torch.arange(position - KEYS + 1, position + 1)])
+    pos = torch.arange(position + 1) if position < 2 * KEYS else pos
+    content = random_content(subject, len(pos))
+    exact = _scores(subject, *attention_inputs(subject.encoding, *content, pos))
+    by_values, by_positions = {}, {}
+    for name, rounding in FORMATS.items():
+        q, k, bias = attention_inputs(subject.encoding, *content, pos)
+        rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
+        by_values[name] = _max_abs(_scores(subject, *rounded) - exact)
+        coarse = rounding(pos.double())
+        integers = coarse.nan_to_num(posinf=0).long()
+        inputs = attention_inputs(subject.encoding, *content, integers)
+        error = _max_abs(_scores(subject, *inputs) - exact)
+        overflow = not coarse.isfinite().all()
+        by_positions[name] = float("inf") if overflow and error > 0 else error
+    return by_values, by_positions
+
+
+def _scores(subject: Subject, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the scores of the last query for the nearest keys [1, H, KEYS]."""
+    scores = (q[:, :, -1:] @ k.mT) * subject.encoding.geometry.head_width**-0.5
+    return (scores if bias is None else scores + bias)[:, :, 0, -KEYS:]
+
+
+def _max_abs(difference: Tensor) -> float:
+    return difference.abs().nan_to_num(nan=float("inf")).max().item()
+
+
+GROUPS = (PropertyGroup("low precision", NAMES, low_precision),)

@@ -1,0 +1,76 @@
+"""Inner products of sinusoidal embeddings by distance, as sums and as oscillatory integrals.
+
+For frequencies f_0 .. f_{n-1} the mean of cos(m f_i) is <p_m', p_n'> / n at distance m = |m' - n'|
+(Su 2021, kexue.fm/archives/8231). With f_i = theta(i / n) it tends to the real part of the integral
+of exp(i m theta(t)) over t from 0 to 1. The modulus is the upper bound over all relative phases of
+query and key.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import exp1, gamma
+
+Array = np.ndarray
+NODES = 80
+NEAR = 20.0
+
+
+@dataclass(frozen=True)
+class ContinuousSpectrum:
+    """Frequencies theta(t) for t from 0 to 1: base^-t or t^exponent."""
+
+    name: str
+    base: float | None = None
+    exponent: float = 1.0
+
+    def frequencies(self, count: int) -> Array:
+        """Return theta(i / count), from i = 0 for exponentials and to i = count for powers."""
+        steps = np.arange(count) / count
+        if self.base is not None:
+            return self.base**-steps
+        return (steps + 1 / count) ** self.exponent
+
+    def integral(self, distance: Array) -> Array:
+        """Return the complex integral at each distance above 0."""
+        if self.base is not None:
+            return exponential_integral(distance, self.base)
+        return power_integral(distance, self.exponent)
+
+
+SPECTRA = (
+    ContinuousSpectrum("10000^-t", base=10_000.0),
+    ContinuousSpectrum("1000^-t", base=1_000.0),
+    ContinuousSpectrum("t"),
+    ContinuousSpectrum("t^2", exponent=2.0),
+    ContinuousSpectrum("t^3", exponent=3.0),
+)
+"""The choices that Su (2021) compares."""
+
+
+def mean_phasor(frequencies: Array, distance: Array) -> Array:
+    """Return the mean of exp(i m f) over frequencies [n] at distances m [N]: complex [N]."""
+    return np.exp(1j * np.multiply.outer(distance, frequencies)).mean(-1)
+
+
+def exponential_integral(distance: Array, base: float) -> Array:
+    """Return the integral of exp(i m base^-t): (E1(-i m / base) - E1(-i m)) / ln base."""
+    m = np.asarray(distance, dtype=float)
+    return (exp1(-1j * m / base) - exp1(-1j * m)) / np.log(base)
+
+
+def power_integral(distance: Array, exponent: float) -> Array:
+    """Return the integral of exp(i m t^a) = m^(-1/a) / a * integral of exp(iu) u^(1/a - 1).
+
+    u runs from 0 to m. From 0 to infinity the integral is Gamma(1/a) exp(i pi / 2a). The rest, from
+    m to infinity, does not oscillate along the imaginary axis, where Gauss-Laguerre quadrature
+    converges. At small m Gauss-Legendre quadrature is accurate.
+    """
+    m, s = np.asarray(distance, dtype=float), 1 / exponent
+    node, weight = np.polynomial.legendre.leggauss(NODES)
+    t = (node + 1) / 2
+    near = np.exp(1j * np.multiply.outer(m, t**exponent)) @ weight / 2
+    node, weight = np.polynomial.laguerre.laggauss(NODES)
+    rest = 1j * np.exp(1j * m) * ((m[..., None] + 1j * node) ** (s - 1) @ weight)
+    far = s * m**-s * (gamma(s) * np.exp(0.5j * np.pi * s) - rest)
+    return np.where(m < NEAR, near, far)

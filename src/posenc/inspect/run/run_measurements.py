@@ -1,0 +1,107 @@
+"""All measurements of a trained run, as rows of tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+from posenc.inspect.run.attention_sums import AttentionByDistance, AttentionByPosition, head_rows
+from posenc.inspect.run.equal_tokens import sentence_rows, text_rows
+from posenc.inspect.run.observe import Row, observe_attention
+from posenc.inspect.run.rotary_frequencies import FrequencyContributions, rotary_channels
+from posenc.inspect.run.score_sums import ForgetGates, ScoreRegions
+from posenc.inspect.run.trained_parameters import embedding_rows, parameter_rows
+from posenc.model.transformer import Decoder
+
+
+@dataclass
+class RunMeasurements:
+    """Rows by table, and notes on what does not apply to the run."""
+
+    tables: dict[str, list[Row]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, table: str, rows: list[Row], reason: str = "") -> None:
+        """Append rows; if there are none, add the reason to the notes, once."""
+        if rows:
+            self.tables.setdefault(table, []).extend(rows)
+        elif reason and reason not in self.notes:
+            self.notes.append(reason)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained model, its encoding at initialisation, and the text to run it on.
+
+    `windows` are tokens [n, T] by their length T, the training length first; `sentence` are tokens
+    [T], or the reason why there are none.
+    """
+
+    model: Decoder
+    initial: Encoding
+    vocab_size: int
+    windows: dict[int, Tensor]
+    sentence: Tensor | str
+    precision: str
+
+
+def measure_run(run: TrainedRun, report: Callable[[str], None]) -> RunMeasurements:
+    """Return the rows of every table; `report` shows the progress."""
+    results, model = RunMeasurements(), run.model
+    trained, longest = model.encoding.geometry.train_length, max(run.windows)
+    reference: Tensor | None = None
+    for length in run.windows:
+        report(f"attention in windows of {length} tokens")
+        fractions = _attention(results, run, length, reference)
+        reference = fractions if reference is None else reference
+    report("embeddings and equal tokens")
+    limit, tokens = model.encoding.max_length(), run.windows[longest]
+    if limit is not None:
+        results.notes.append(f"The encoding supports at most {limit} positions.")
+    rows = embedding_rows(model, run.vocab_size, tokens, longest)
+    results.add("embeddings", rows)
+    if len(rows) == 2:
+        results.notes.append("The encoding adds no position embeddings to the hidden states.")
+    if isinstance(run.sentence, str):
+        results.notes.append(run.sentence)
+    else:
+        results.add("equal_tokens", sentence_rows(model, run.sentence, run.precision))
+    results.add("equal_tokens", text_rows(model, tokens, trained, run.precision))
+    rows = parameter_rows(run.initial, model.encoding, trained)
+    results.add("learned", rows, "The encoding has no trainable parameters.")
+    return results
+
+
+def _attention(
+    results: RunMeasurements, run: TrainedRun, length: int, reference: Tensor | None
+) -> Tensor:
+    """Add the tables of one length; return the attention by distance [layers, H, T].
+
+    `reference` is that of the training length, None if `length` is it.
+    """
+    encoding = run.model.encoding
+    layers, heads = encoding.geometry.layers, encoding.geometry.heads
+    trained = encoding.geometry.train_length
+    distances = AttentionByDistance(
+        layers, heads, length, first=trained if length > trained else length // 2
+    )
+    positions = AttentionByPosition(layers, heads, length, trained)
+    scores = ScoreRegions(layers, heads, trained)
+    channels = [(i, rotary_channels(encoding.at_layer(i), length)) for i in range(layers)]
+    rotary = [FrequencyContributions(i, heads, layer) for i, layer in channels if layer]
+    gates = [ForgetGates(i, heads) for i in range(layers)]
+    observers = [distances, positions, scores, *rotary, *gates]
+    observe_attention(run.model, run.windows[length], observers, run.precision)
+    fractions = distances.fractions()
+    results.add(
+        "heads", head_rows(distances, positions, fractions if reference is None else reference)
+    )
+    results.add("attention_by_distance", distances.rows(trained))
+    results.add("attention_by_position", positions.rows())
+    results.add("scores", scores.rows(length))
+    frequency_rows = [row for layer in rotary for row in layer.rows(length)]
+    results.add("frequencies", frequency_rows, "No layer rotates queries and keys.")
+    gate_rows = [row for layer in gates for row in layer.rows(length)]
+    results.add("gates", gate_rows, "No layer has forget gates.")
+    return fractions

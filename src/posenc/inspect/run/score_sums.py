@@ -1,0 +1,121 @@
+"""Statistics of scores within and beyond the training length, and of forget gates.
+
+A pair of query i and key j <= i is `within` if i < L. A query beyond L is `near` the key if
+i - j < L, a distance that occurs in training though the positions do not, and `far` otherwise.
+Encodings of absolute positions fail in `near`, those of distances in `far`.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.fox import CumulativeBias
+from posenc.inspect.run.attention_sums import each_head
+from posenc.inspect.run.observe import QueryBlock, Row
+from posenc.inspect.run.rotary_frequencies import innermost
+
+REGIONS = ("within", "near", "far")
+
+
+class ScoreRegions:
+    """Number, mean, spread and extremes of the scores of each region, [layers, H, regions]."""
+
+    def __init__(self, layers: int, heads: int, train_length: int) -> None:
+        self.train_length = train_length
+        shape = layers, heads, len(REGIONS)
+        self.count, self.sum, self.squares = (
+            torch.zeros(shape, dtype=torch.float64) for _ in range(3)
+        )
+        self.lowest = torch.full(shape, torch.inf, dtype=torch.float64)
+        self.highest = -self.lowest
+
+    def observe(self, block: QueryBlock) -> None:
+        beyond, far = block.query >= self.train_length, block.distance >= self.train_length
+        masks = block.mask & ~beyond, block.mask & beyond & ~far, block.mask & far
+        for region, mask in enumerate(masks):
+            if not mask.any():
+                continue
+            at = block.layer.index, slice(None), region
+            scores = block.scores[..., mask].double().transpose(0, 1).flatten(1).cpu()  # [H, pairs]
+            self.count[at] += scores.shape[1]
+            self.sum[at] += scores.sum(1)
+            self.squares[at] += scores.square().sum(1)
+            self.lowest[at] = torch.minimum(self.lowest[at], scores.amin(1))
+            self.highest[at] = torch.maximum(self.highest[at], scores.amax(1))
+
+    def mean(self) -> Tensor:
+        """Return the means, NaN for a region without pairs."""
+        return self.sum / self.count
+
+    def std(self) -> Tensor:
+        """Return the standard deviations, NaN for a region without pairs."""
+        return (self.squares / self.count - self.mean().square()).clamp(min=0).sqrt()
+
+    def rows(self, length: int) -> list[Row]:
+        """Return a row for each head and region that has pairs."""
+        mean, std = self.mean(), self.std()
+        return [
+            {
+                "length": length,
+                **head,
+                "region": region,
+                "pairs": int(self.count[at][n]),
+                "mean": float(mean[at][n]),
+                "std": float(std[at][n]),
+                "lowest": float(self.lowest[at][n]),
+                "highest": float(self.highest[at][n]),
+            }
+            for at, head in each_head(mean)
+            for n, region in enumerate(REGIONS)
+            if self.count[at][n]
+        ]
+
+
+class ForgetGates:
+    """Statistics of ln f, at most 0, of the gates of a layer (FoX and CABLE): [H] each.
+
+    `below_half` counts the gates below 1/2.
+    """
+
+    def __init__(self, layer: int, heads: int) -> None:
+        self.layer, self.count = layer, 0
+        self.sum, self.squares, self.below_half = (
+            torch.zeros(heads, dtype=torch.float64) for _ in range(3)
+        )
+
+    def observe(self, block: QueryBlock) -> None:
+        encoding, layer = innermost(block.layer.encoding), block.layer
+        if (
+            layer.index != self.layer
+            or block.rows.start
+            or not isinstance(encoding, CumulativeBias)
+        ):
+            return
+        _, sums = encoding.weights_and_sums(layer.x)
+        logs = sums.squeeze(-1).diff(dim=-1).cpu()  # [B, H, T - 1]; the first gate has no effect
+        self.count += logs.shape[0] * logs.shape[2]
+        self.sum += logs.sum((0, 2))
+        self.squares += logs.square().sum((0, 2))
+        self.below_half += (logs < torch.tensor(0.5).log()).sum((0, 2))
+
+    def mean(self) -> Tensor:
+        """Return the mean of ln f [H]: over 1 / |mean| tokens a score falls by 1."""
+        return self.sum / self.count
+
+    def std(self) -> Tensor:
+        return (self.squares / self.count - self.mean().square()).clamp(min=0).sqrt()
+
+    def rows(self, length: int) -> list[Row]:
+        """Return a row for each head; none for an encoding without gates."""
+        if not self.count:
+            return []
+        return [
+            {
+                "length": length,
+                "layer": self.layer,
+                "head": head,
+                "mean_log": float(self.mean()[head]),
+                "std_log": float(self.std()[head]),
+                "below_half": float(self.below_half[head] / self.count),
+            }
+            for head in range(len(self.sum))
+        ]

@@ -1,0 +1,103 @@
+"""The encoding's parameters before and after training, and the statistics of embeddings."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.inspect.run.observe import Row
+from posenc.model.transformer import Decoder
+
+MAX_VALUES = 1024
+"""A larger parameter is summarised by the norms of its vectors along the last axis."""
+
+
+def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Row]:
+    """Return a row for each value, or vector, of each parameter: before and after training.
+
+    Trainable frequencies, which are stored as offsets, have further rows in radians per token in
+    windows of `length`.
+    """
+    before = dict(_parameters(initial, length))
+    return [
+        {
+            "parameter": name,
+            "index": ",".join(str(i.item()) for i in index),
+            "quantity": quantity,
+            "initial": float(before[name, quantity][tuple(index)]),
+            "trained": float(values[tuple(index)]),
+        }
+        for (name, quantity), values in _parameters(trained, length)
+        for index in torch.ones_like(values).nonzero()
+    ]
+
+
+def _parameters(encoding: Encoding, length: int) -> Iterator[tuple[tuple[str, str], Tensor]]:
+    for name, parameter in encoding.named_parameters():
+        values = parameter.detach().double().cpu()
+        if values.numel() > MAX_VALUES and values.ndim > 1:
+            yield (name, "norm"), values.norm(dim=-1)
+        else:
+            yield (name, "value"), values
+    for name, module in encoding.named_modules():
+        if isinstance(module, SinusoidalFrequencies) and module.offset is not None:
+            frequencies, _ = module.frequencies(1, length, torch.device("cpu"))
+            yield (f"{name}.frequencies", "radians per token"), frequencies[0].detach().cpu()
+
+
+@torch.no_grad()
+def token_embeddings(model: Decoder, vocab_size: int) -> Tensor:
+    """Return the embedding of each token as it enters the hidden states [V, D], in float64."""
+    tokens = torch.arange(vocab_size, device=model.device)
+    return model.embedding_scale * model.embedding(tokens[None])[0].double().cpu()
+
+
+@torch.no_grad()
+def position_embeddings(encoding: Encoding, length: int, device: torch.device) -> Tensor | None:
+    """Return what is added to the hidden states at each position [T, D] in float64, if anything."""
+    if not encoding.overrides("embed"):
+        return None
+    zeros = torch.zeros(1, length, encoding.geometry.width, device=device)
+    added = encoding.embed(zeros, encoding.positions(length, device))[0].double().cpu()
+    return added if added.any() else None
+
+
+def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) -> Row:
+    """Return norms and covariance of `vectors` [n, D] as a row.
+
+    Su (2021, kexue.fm/archives/8231) assumes that positions are small relative to tokens, and that
+    covariances are nearly diagonal. `diagonal_ratio` is the mean of the covariance's diagonal over
+    the mean absolute value of its other elements; n independent normal vectors with independent
+    channels have about sqrt(pi n / 2), `independent` (None if vectors are `repeated`).
+    `diagonal_fraction` is the diagonal's part of the sum of squares.
+    """
+    norms, covariance = vectors.norm(dim=-1), vectors.T.cov()
+    diagonal = covariance.diagonal()
+    width = len(diagonal)
+    off_diagonal = float((covariance - diagonal.diag()).abs().sum()) / (width * (width - 1))
+    return {
+        "vectors": name,
+        "count": len(vectors),
+        "mean_norm": float(norms.mean()),
+        "std_norm": float(norms.std(correction=0)),
+        "diagonal_ratio": float(diagonal.mean()) / off_diagonal if off_diagonal else None,
+        "independent": None if repeated else math.sqrt(math.pi * len(vectors) / 2),
+        "diagonal_fraction": float(diagonal.square().sum() / covariance.square().sum()),
+    }
+
+
+def embedding_rows(model: Decoder, vocab_size: int, tokens: Tensor, length: int) -> list[Row]:
+    """Return a row for the vocabulary, one for the tokens of a text [n], and one for position
+    embeddings within the training length and one beyond it, if there are any."""
+    embeddings, trained = token_embeddings(model, vocab_size), model.encoding.geometry.train_length
+    text = embedding_statistics("text", embeddings[tokens.flatten()], repeated=True)
+    rows = [embedding_statistics("vocabulary", embeddings), text]
+    added = position_embeddings(model.encoding, length, model.device)
+    if added is not None:
+        rows.append(embedding_statistics("positions within L", added[:trained]))
+        if length > trained + 1:
+            rows.append(embedding_statistics("positions beyond L", added[trained:]))
+    return rows
