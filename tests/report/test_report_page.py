@@ -3,9 +3,9 @@
 import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -30,34 +30,6 @@ FILES = {
 }
 
 
-class Page(HTMLParser):
-    """The addresses that a page loads and links, its tags and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.links: list[str] = []
-        self.tags: list[str] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name == "href" and tag == "a":
-                self.links.append(value or "")
-            elif name in ("src", "href", "srcset", "data", "poster"):
-                self.loads.append(value or "")
-
-    def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1] not in ("script", "style"):
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-
 def printed(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -68,8 +40,10 @@ def test_all_files_are_written_and_nothing_else(reported: SimpleNamespace) -> No
     assert {path.name for path in reported.index.parent.iterdir()} == FILES
 
 
-def test_the_page_loads_nothing_and_every_link_resolves(reported: SimpleNamespace) -> None:
-    page = Page(reported.index.read_text())
+def test_the_page_loads_nothing_and_every_link_resolves(
+    reported: SimpleNamespace, read_html: Any
+) -> None:
+    page = read_html(reported.index.read_text())
     assert page.loads
     assert all(target.startswith("data:") for target in page.loads)
     files = [unquote(link) for link in page.links if not link.startswith("#")]
@@ -88,8 +62,8 @@ def test_the_same_runs_give_the_same_bytes(
     assert {path.name: path.read_bytes() for path in again.iterdir()} == first
 
 
-def test_the_page_has_the_experimental_setup(reported: SimpleNamespace) -> None:
-    text = Page(reported.index.read_text()).text
+def test_the_page_has_the_experimental_setup(reported: SimpleNamespace, read_html: Any) -> None:
+    text = read_html(reported.index.read_text()).text
     for item in (
         "1,048,576 parameters",
         "1,500,000 tokens per run",
@@ -140,11 +114,11 @@ def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
     assert "At 128 tokens the runs were not all scored on the same tokens" in text
 
 
-def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace) -> None:
+def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace, read_html: Any) -> None:
     failed, pending = (next(reported.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2))
     lines = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")
     markdown = (reported.index.parent / "extrapolation.md").read_text()
-    for text in (reported.printed, Page(reported.index.read_text()).text, markdown):
+    for text in (reported.printed, read_html(reported.index.read_text()).text, markdown):
         for line in lines:
             assert line in text
 
@@ -161,7 +135,7 @@ def test_rows_of_a_run_that_is_still_training_are_left_out(
 
 
 def test_text_of_a_configuration_is_not_markup(
-    folder: Path, fabricate: SimpleNamespace, console: Console
+    folder: Path, fabricate: SimpleNamespace, console: Console, read_html: Any
 ) -> None:
     attack = "<script>alert(1)</script>"
     plan = json.loads((folder / "plan.json").read_text())
@@ -172,7 +146,7 @@ def test_text_of_a_configuration_is_not_markup(
         config = fabricate.config("rope", 64, 7, encoding={"kind": name})
         fabricate.run(folder, config, [fabricate.row(64, 3.0)], error=attack)
     index = write_report(folder, console)
-    page = Page(index.read_text())
+    page = read_html(index.read_text())
     assert attack not in index.read_text()
     assert page.tags.count("script") == 2 + len(FIGURES)  # Vega, our own, data of each figure
     assert page.text.count("alert(1)") == 8
@@ -205,8 +179,10 @@ def test_the_last_line_is_the_path_of_the_page(
     assert printed(console).splitlines()[-1] == "outputs/trial/report/index.html"
 
 
-def test_reproduction_has_commands_version_and_data(various: SimpleNamespace) -> None:
-    text = Page(various.index.read_text()).text
+def test_reproduction_has_commands_version_and_data(
+    various: SimpleNamespace, read_html: Any
+) -> None:
+    text = read_html(various.index.read_text()).text
     for words in ("posenc train name=various", "posenc report name=various", "posenc 0.2.0"):
         assert words in text
     assert "f00dfeed0123" in text
@@ -221,12 +197,12 @@ def test_runs_csv_has_every_row_and_every_run(reported: SimpleNamespace) -> None
 
 
 def test_a_page_without_losses_by_position_has_the_setting_that_adds_them(
-    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console, read_html: Any
 ) -> None:
     rows = [fabricate.row(64, 3.0)]
     fabricate.run(tmp_path / "short", fabricate.config("alibi", 64, 1), rows)
     index = write_report(tmp_path / "short", console)
-    assert "evaluation.protocols=" in Page(index.read_text()).text
+    assert "evaluation.protocols=" in read_html(index.read_text()).text
     assert not list(index.parent.glob("loss_by_position*"))
 
 

@@ -6,9 +6,9 @@ import json
 import math
 import re
 from collections import defaultdict
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -65,44 +65,15 @@ def in_terminal(text: str) -> Numbers:
     return {key: value for key, value in numbers.items() if value != "-"}
 
 
-class Tables(HTMLParser):
-    """The rows of every table with a caption, each cell's text without its smaller lines."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tables: list[tuple[str, list[list[str]]]] = []
-        self.inside = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "caption":
-            self.tables.append(("", []))
-        elif tag == "tr" and self.tables:
-            self.tables[-1][1].append([])
-        elif tag in ("td", "th") and self.tables:
-            self.tables[-1][1][-1].append("")
-        self.inside = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.inside in ("td", "th") and self.tables:
-            self.tables[-1][1][-1][-1] += data
-        elif self.inside == "caption":
-            self.tables[-1] = (data, self.tables[-1][1])
-
-
-def in_page(text: str) -> Numbers:
-    section = text[text.index('<section id="results"') :].partition("</section>")[0]
+def in_page(page: Any) -> Numbers:
     numbers: Numbers = {}
-    for caption, (header, *rows) in Tables(section).tables:
-        train_length = re.search(r"L = (\d+)", caption)
-        assert train_length
-        for row in rows:
-            for name, cell in list(zip(header, row, strict=True))[2:-1]:
-                if cell != "-":
-                    numbers[int(train_length[1]), row[0], int(name)] = cell
+    for table in page.tables:
+        if train_length := re.search(r"L = (\d+)", table.caption):
+            header, *rows = [[cell.text for cell in row] for row in table.rows]
+            for row in rows:
+                for name, cell in list(zip(header, row, strict=True))[2:-1]:
+                    if cell != "-":
+                        numbers[int(train_length[1]), row[0], int(name)] = cell
     return numbers
 
 
@@ -111,13 +82,15 @@ def printed(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_every_form_has_the_perplexities_of_the_files(reported: SimpleNamespace) -> None:
+def test_every_form_has_the_perplexities_of_the_files(
+    reported: SimpleNamespace, read_html: Any
+) -> None:
     numbers = expected(reported.folder)
     assert len(numbers) == 4 * 5 + 3 * 4
     assert in_csv((reported.folder / "report/extrapolation.csv").read_text()) == numbers
     assert in_markdown((reported.folder / "report/extrapolation.md").read_text()) == numbers
     assert in_terminal(reported.printed) == numbers
-    assert in_page(reported.index.read_text()) == numbers
+    assert in_page(read_html(reported.index.read_text())) == numbers
 
 
 def test_the_lowest_of_each_column_is_marked(reported: SimpleNamespace) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -30,35 +30,6 @@ def printed(table: Table, width: int) -> str:
     console = Console(file=(text := io.StringIO()), width=width)
     console.print(table)
     return text.getvalue()
-
-
-class Cells(HTMLParser):
-    """The text and the attributes of every cell of a page, row by row."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.attributes: dict[str, dict[str, str | None]] = {}
-        self.inside = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "tr":
-            self.rows.append([])
-        if self.inside or tag not in ("td", "th"):
-            return
-        self.inside = True
-        self.rows[-1].append("")
-        self.last = dict(attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self.inside = False
-            self.attributes[self.rows[-1][-1]] = self.last
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.rows[-1][-1] += data
 
 
 def test_csv_has_the_unrounded_values() -> None:
@@ -99,22 +70,23 @@ def test_a_wrapping_column_is_as_wide_as_the_page_allows() -> None:
     assert max(map(len, lines)) <= 60 and " ".join(lines).count("word") == 40
 
 
-def test_html_is_escaped_and_has_tooltips_links_and_details() -> None:
+def test_html_is_escaped_and_has_tooltips_links_and_details(read_html: Any) -> None:
     cell = Cell("one", links=[("config & log", "../a b/config.yaml")])
     details = Cell(1.5, details=["why: `code`"], tone="bad", tooltip="mean 1.5")
     table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [[cell, details]])
     page = render_block(table) + render_block(TABLE)
-    cells = Cells(page)
+    first, second = read_html(page).tables
     assert "<b>C" not in page
     assert '<a href="../a%20b/config.yaml">config &amp; log</a>' in page
     assert "<small>why: <code>code</code></small>" in page
-    assert cells.attributes["✗ 1.5why: code"] == {"class": "right bad", "title": "mean 1.5"}
-    assert cells.attributes["34.6 ppl"]["class"] == "right best"
-    assert cells.attributes["35.31"]["title"] == "35.3123"
-    assert cells.rows[-2:] == [
-        ["alibi", "3", "35.31", "34.6 ppl"],
-        [HOSTILE, "3", "36.00", MISSING],
-    ]
+    failed = first.rows[1][1]
+    assert (failed.text, failed.details) == ("✗ 1.5", "why: code")
+    assert failed.attributes == {"class": "right bad", "title": "mean 1.5"}
+    _, alibi, hostile = second.rows
+    assert [cell.text for cell in alibi] == ["alibi", "3", "35.31", "34.6 ppl"]
+    assert [cell.text for cell in hostile] == [HOSTILE, "3", "36.00", MISSING]
+    assert alibi[3].attributes["class"] == "right best"
+    assert alibi[2].attributes["title"] == "35.3123"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

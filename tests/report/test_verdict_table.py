@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,35 +72,10 @@ def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace)
     return SimpleNamespace(folder=folder, files=files, printed=printed.getvalue())
 
 
-class Verdicts(HTMLParser):
-    """The cells of the table of verdicts, and the headings of the page in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.cells: list[str] = []
-        self.headings: list[str] = []
-        self.inside = self.cell = self.heading = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.inside = self.inside or ("id", "verdicts") in attrs
-        self.cell, self.heading = self.inside and tag in ("td", "th"), tag == "h2"
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag != "table"
-
-    def handle_data(self, data: str) -> None:
-        if self.cell:
-            self.cells.append(data)
-        if self.heading:
-            self.headings.append(data)
-        self.cell = self.heading = False
-
-
-def test_every_form_has_the_verdicts(judged: SimpleNamespace) -> None:
-    page = Verdicts(judged.files["index.html"].read_text())
+def test_every_form_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
+    page = read_html(judged.files["index.html"].read_text())
     assert page.headings[0] == "Verdicts: 1 holds, 2 fail, 1 undecided"
-    outcomes = [cell for cell in page.cells if cell[:1] in tuple("✓✗?")]
+    outcomes = [cell.text for cell, *_ in page.tables[0].rows[1:]]
     parts = ["✓ holds", "✗ fails"]
     assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? undecided"]
     assert "1 holds, 2 fail, 1 undecided" in judged.printed.splitlines()[0]

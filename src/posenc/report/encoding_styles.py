@@ -52,8 +52,8 @@ class Style:
 
 def style_at(index: int) -> Style:
     """Return the style with a number from 0; the first nine differ in colour."""
-    names, turn = list(MARKERS), index // len(COLOURS)
-    dash = DASHES[turn % len(DASHES)]
+    names = list(MARKERS)
+    dash = DASHES[index // len(COLOURS) % len(DASHES)]
     return Style(COLOURS[index % len(COLOURS)], names[index % len(names)], dash)
 
 

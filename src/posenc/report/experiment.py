@@ -140,14 +140,8 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
     status = directory.status()
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
-    files = (
-        directory.config_file,
-        directory.status_file,
-        directory.metrics_file,
-        directory.evaluation_file,
-        directory.positions_file,
-        directory.log_file,
-    )
+    files = [directory.config_file, directory.status_file, directory.metrics_file]
+    files += [directory.evaluation_file, directory.positions_file, directory.log_file]
     return Run(
         name=directory.name,
         label=label,

@@ -51,24 +51,17 @@ class Results:
         curve_sets = [*self.losses, *self.accuracies, *self.positions]
         curves = [curve for curve_set in curve_sets for curve in curve_set.curves]
         styles = line_styles({curve.label: curve.encoding for curve in curves})
-        charts = {
-            "tasks": [accuracy_by_length(self.accuracies, styles)],
-            "results": [
-                perplexity_by_length(self.losses, styles),
-                relative_perplexity(self.losses, styles),
-            ],
-            "bases": [perplexity_by_base(self.losses, self.experiment)],
-            "positions": [loss_by_position(self.positions, styles)],
-            "cost": [cost_against_quality(self.losses, styles, self.experiment)],
-        }
-        heat_map = loss_heat_map(self.positions)
-        figures = [
-            line_figure(section, chart)
-            for section, listed in charts.items()
-            for chart in listed
-            if chart
+        charts = [
+            ("tasks", accuracy_by_length(self.accuracies, styles)),
+            ("results", perplexity_by_length(self.losses, styles)),
+            ("results", relative_perplexity(self.losses, styles)),
+            ("bases", perplexity_by_base(self.losses, self.experiment)),
+            ("positions", loss_by_position(self.positions, styles)),
+            ("cost", cost_against_quality(self.losses, styles, self.experiment)),
         ]
-        return [*figures, *([heat_figure("positions", heat_map)] if heat_map else [])]
+        figures = [line_figure(section, chart) for section, chart in charts if chart]
+        heat_map = loss_heat_map(self.positions)
+        return [*figures, heat_figure("positions", heat_map)] if heat_map else figures
 
 
 def read_results(folder: Path) -> Results:

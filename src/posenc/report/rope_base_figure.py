@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
+import numpy as np
+
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.encoding_styles import style_at, sweep_styles
@@ -11,6 +13,7 @@ from posenc.report.experiment import Experiment, Run
 from posenc.report.plotted_curves import curve_chart, dot, dots_csv, first_measurement
 
 MAX_LINES = 8
+"""Of a subplot, the shortest and the longest length included."""
 READING = (
     "Lower is better; one line for each evaluation length. Dotted: the smallest base at which a"
     " rotary key equal to the query is favoured at every distance up to L, and up to 2L, for this"
@@ -61,7 +64,8 @@ def _head_width(experiment: Experiment, bases: dict[str, float]) -> int:
 
 def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     by_base = sorted((bases[c.label], c) for c in curves.curves if c.label in bases)
-    lengths = _thin_out([int(place) for place in curves.places])
+    places = np.linspace(0, len(curves.places) - 1, min(MAX_LINES, len(curves.places)))
+    lengths = [int(curves.places[round(i)]) for i in places]
     names = describe_lengths(lengths, curves.train_length)
     styles = sweep_styles(style_at(0), len(lengths))
     lines = []
@@ -70,14 +74,6 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
         dots = tuple(replace(dot(point).transformed(exp), x=base) for base, point in points)
         lines.append(Line(f"{length} ({name})", style, dots))
     return tuple(lines)
-
-
-def _thin_out(lengths: list[int]) -> list[int]:
-    """Return at most MAX_LINES of the lengths, the first and the last included."""
-    if len(lengths) <= MAX_LINES:
-        return lengths
-    step = (len(lengths) - 1) / (MAX_LINES - 1)
-    return [lengths[round(i * step)] for i in range(MAX_LINES)]
 
 
 def _bounds(head_width: int, train_length: int) -> tuple[VerticalLine, ...]:

@@ -47,7 +47,7 @@ LATEX = {
     "|": r"\textbar{}",
     **{character: f"\\{character}" for character in "{}$&#_%"},
 }
-UNBOUNDED = 10_000  # columns of text, to measure how wide a table would like to be
+UNBOUNDED = 10_000  # columns of text: a width at which no table is cut
 
 
 @dataclass(frozen=True)
