@@ -82,8 +82,7 @@ def choose(
 def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias if it has
-    one.
+    """Return why a kernel does not support an encoding, or None, and the Toeplitz bias if used.
 
     That a bias depends on distance alone is checked on its values, besides the encoding's
     `limitations`.

@@ -34,12 +34,12 @@ def unsupported_reason(
         return "a bias of coordinates has no factors"
     if device.type != "cpu" and dtype != torch.bfloat16:
         return "on a GPU it is accurate only in bfloat16"
-    return None if probe(encoding, pos) is not None else "its bias currently has no factors"
+    return None if sample_factors(encoding, pos) else "its bias currently has no factors"
 
 
 def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
     """Return how many columns the factors of a supported encoding have on a device."""
-    factors = probe(encoding, pos)
+    factors = sample_factors(encoding, pos)
     assert factors is not None
     query, key = factors
     if device.type == "cpu":
@@ -49,7 +49,7 @@ def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
 
 
 @torch.no_grad()
-def probe(encoding: Encoding, pos: Tensor) -> Factors | None:
+def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
     """Return the factors of a single token of zeros, which have the rank of any token's."""
     x = torch.zeros(1, 1, encoding.geometry.width, device=pos.device)
     return encoding.bias_factors(x, pos[:1])

@@ -27,8 +27,8 @@ class FactorGradients:
     """Sums the gradients of factors [B, H, T, r] over parts of the scores.
 
     PyTorch's fused backward pass does not return dS, but sums of it are the gradients of extra
-    columns of queries and keys: a column whose partner is 0 adds nothing to the scores, and its
-    gradient is the sum of dS with the partner's gradient. `query` of None means ones.
+    columns of queries and keys: a column of one adds nothing to the scores if the other's is 0, and
+    the gradient of these zeros is the sum of dS weighted by the column. `query` of None means ones.
     """
 
     def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
