@@ -11,7 +11,7 @@ from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, Measurements, ideal_properties
 from posenc.inspect.encoding.extrapolation import extrapolation
 from posenc.inspect.encoding.low_precision import score_errors
-from posenc.inspect.encoding.score_properties import effective_windows, expected_scores
+from posenc.inspect.encoding.score_properties import decay, effective_windows, expected_scores
 from posenc.inspect.encoding.subject import Subject
 
 Build = Callable[..., Subject]
@@ -136,6 +136,11 @@ def test_sinusoids_add_their_inner_product_to_expected_scores(subject: Build) ->
         product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD)
         assert equal[n].item() == pytest.approx(HEADS * math.sqrt(HEAD) + product)
         assert random[n].item() == pytest.approx(product)
+
+
+def test_distances_beyond_the_maximum_length_have_no_expected_score(subject: Build) -> None:
+    results = {m.name: m.value for m in decay(subject("learned", "train_length=16"))}
+    assert results["equal at 16"] is None and results["equal at L"] == results["equal at 4L"]
 
 
 def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:

@@ -23,8 +23,8 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
         _largest_memory(max(estimates, key=lambda run: run.memory.peak())),
         f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
         f" device: {totals['device_seconds'] / 3600:.3g} device hours",
-        f"time: {clock(totals['seconds'])}, {machine.concurrent_runs} runs at a time with"
-        f" devices={estimates[0].devices} each",
+        f"time: {clock(totals['seconds'])} (concurrent runs: {machine.concurrent_runs}, devices per"
+        f" run: {estimates[0].devices})",
         *_notes(estimates, machine),
     ]
     for line in lines:

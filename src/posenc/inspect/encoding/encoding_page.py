@@ -19,7 +19,7 @@ from posenc.inspect.inspection import (
     make_table,
     short_number,
 )
-from posenc.report.table import Value
+from posenc.report.table import Table, Value
 
 Measurements = Mapping[str, Measurement]
 """The measurements of one encoding by the name of the property."""
@@ -126,7 +126,9 @@ def _theme_table(
     return InspectionTable(file, file, _table(THEMES[theme], names, results), printed)
 
 
-def _table(title: str, names: Sequence[str], results: Mapping[str, Measurements], note: str = ""):
+def _table(
+    title: str, names: Sequence[str], results: Mapping[str, Measurements], note: str = ""
+) -> Table:
     rows = [
         [label, *(measurements[name].value for name in names)]
         for label, measurements in results.items()
