@@ -71,7 +71,10 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
 def train_with_kills(
     folder: Path, overrides: list[str], every: tuple[float, float], seed: int, mark: str
 ) -> Counter[str]:
-    """Rerun the sweep's command until it succeeds; returns how often each process was killed."""
+    """Rerun the sweep's command while runs are unfinished; return the kills of each process.
+
+    A run that is killed several times in one launch stays interrupted until the next.
+    """
     draw, kills = random.Random(seed), Counter[str]()
     words = [*RUNS, *overrides, f"outputs_dir={folder}/killed", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
@@ -85,7 +88,8 @@ def train_with_kills(
                     launcher.wait(draw.uniform(*every))
                 except subprocess.TimeoutExpired:
                     kills.update(kill_one(launcher.pid, mark, draw))
-            if launcher.returncode >= 0:
+            states = {run.status().state for run in list_runs(folder / "killed" / "sweep")}
+            if launcher.returncode in (0, 2) or "failed" in states:
                 return kills
 
 
