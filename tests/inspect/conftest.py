@@ -6,7 +6,7 @@ import pytest
 
 from posenc.cli.arguments import parse
 from posenc.cli.inspect_encoding import build_subjects
-from posenc.inspect.encoding.encoding_page import Measurements, measure
+from posenc.inspect.encoding.encoding_page import PropertyValues, measure
 from posenc.inspect.encoding.subject import Subject
 
 MODEL = ["model.width=32", "model.heads=4", "train_length=64"]
@@ -24,11 +24,11 @@ def subject() -> Callable[..., Subject]:
 
 
 @pytest.fixture(scope="session")
-def measured(subject: Callable[..., Subject]) -> Callable[[str], Measurements]:
+def measured(subject: Callable[..., Subject]) -> Callable[[str], PropertyValues]:
     """All measurements of an encoding, made once."""
-    results: dict[str, Measurements] = {}
+    results: dict[str, PropertyValues] = {}
 
-    def get(name: str) -> Measurements:
+    def get(name: str) -> PropertyValues:
         if name not in results:
             results[name] = measure(subject(name))
         return results[name]

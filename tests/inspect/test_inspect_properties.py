@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from posenc.inspect.encoding import vector_properties as vectors
-from posenc.inspect.encoding.encoding_page import GROUPS, Measurements, ideal_properties
+from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
 from posenc.inspect.encoding.extrapolation import extrapolation
 from posenc.inspect.encoding.low_precision import score_errors
 from posenc.inspect.encoding.score_properties import decay, effective_windows, expected_scores
 from posenc.inspect.encoding.subject import Subject
 
 Build = Callable[..., Subject]
-Measured = Callable[[str], Measurements]
+Measured = Callable[[str], PropertyValues]
 L, WIDTH, HEADS, HEAD = 64, 32, 4, 8
 FREQUENCIES = [10_000.0 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
 SLOPES = [2.0 ** (-8 * h / HEADS) for h in range(1, HEADS + 1)]
 
 
-def value(measurements: Measurements, name: str) -> float:
+def value(measurements: PropertyValues, name: str) -> float:
     number = measurements[name].value
     assert isinstance(number, float | int), measurements[name]
     return float(number)

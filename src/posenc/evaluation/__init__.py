@@ -1,1 +1,1 @@
-"""Evaluating one checkpoint at many lengths: every token scored once, exact sums."""
+"""Evaluating one checkpoint at many lengths: every token scored once, float64 sums."""

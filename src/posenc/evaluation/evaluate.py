@@ -90,7 +90,7 @@ def load_model(
 def evaluation_row(
     key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
 ) -> dict[str, Any]:
-    """Return a row of `evaluation.json`: exact sum and count, and the means that follow from them.
+    """Return a row of `evaluation.json`: the summed loss, the count, and the means of these.
 
     `full_count` is the number of targets that the protocol scores without a budget, `coverage` the
     fraction of the split's tokens that were scored. Perplexities per word and byte are None unless

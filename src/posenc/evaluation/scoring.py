@@ -1,4 +1,4 @@
-"""Exact sums of a model's losses over the scored targets of windows."""
+"""Scores windows with a model: float64 sums of the losses of the scored targets."""
 
 import logging
 import time
@@ -68,7 +68,8 @@ def measure(
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
-    sums, counts = np.zeros(windows.lengths.max()), np.zeros(windows.lengths.max(), dtype=np.int64)
+    longest = windows.lengths.max()
+    sums, counts = np.zeros(longest, dtype=np.float64), np.zeros(longest, dtype=np.int64)
     hits, solved = 0, 0
     started, tokens, completed, stopped = time.perf_counter(), 0, 0, False
     model.eval()
@@ -88,9 +89,9 @@ def measure(
                 break
     if any_rank(stopped):
         return None
-    scored = np.zeros(len(windows.lengths), dtype=np.int64)
-    scored[order[:completed]] = 1
-    indices, seconds = np.flatnonzero(all_reduce_sum(scored)), time.perf_counter() - started
+    was_scored = np.zeros(len(windows.lengths), dtype=np.int64)
+    was_scored[order[:completed]] = 1
+    indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - started
     result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, indices)
     if not accuracy:
         return result

@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from posenc.report.confidence import Band, band
+from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
-from posenc.report.measurement import Measurement
 from posenc.report.published_curves import PublishedCurve
 from posenc.runs.evaluation_rows import bin_positions, positions_name
 
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
     """A run's loss in nats per token, or its accuracy, at a length or position in tokens."""
 
     run: Run
-    measurement: Measurement
+    measurement: EvaluationKey
     at: float
     value: float
     tokens: int
@@ -82,7 +82,7 @@ class CurveSet:
     `window` is the length of the windows, where the curves run over positions.
     """
 
-    measurement: Measurement
+    measurement: EvaluationKey
     train_length: int
     curves: tuple[Curve, ...]
     published: tuple[tuple[str, PublishedCurve], ...] = ()
@@ -133,11 +133,11 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
     """Return loss by position in bins, at the longest window of each training length."""
-    windows: dict[tuple[Measurement, int], dict[int, list[tuple[Run, str]]]] = {}
+    windows: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in _rows(experiment):
         name = positions_name(row)
         if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
-            lengths = windows.setdefault((_measurement(row), run.train_length), {})
+            lengths = windows.setdefault((_evaluation_key(row), run.train_length), {})
             lengths.setdefault(row["length"], []).append((run, name))
     samples = (
         Sample(run, measurement, *bin)
@@ -165,29 +165,29 @@ def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
     return ((run, row) for run in experiment.evaluated for row in run.rows)
 
 
-def _measurement(row: Row) -> Measurement:
+def _evaluation_key(row: Row) -> EvaluationKey:
     names = ("data", "data_name", "split", "protocol", "stride", "swap")
-    return Measurement(**{name: row[name] for name in names})
+    return EvaluationKey(**{name: row[name] for name in names})
 
 
 def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
     """Yield a sample for each evaluation row that has the quantity."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
-            yield Sample(run, _measurement(row), row["length"], row[quantity], row["count"])
+            yield Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
 
 
 def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[CurveSet]:
     """Return all sets, those on the data that the runs were trained on first."""
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
-    sets: dict[tuple[Measurement, int], dict[str, dict[float, dict[int, Sample]]]] = {}
+    sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, Sample]]]] = {}
     for sample in samples:
         curves = sets.setdefault((sample.measurement, sample.run.train_length), {})
         points = curves.setdefault(sample.run.label, {})
         points.setdefault(sample.at, {})[sample.run.seed] = sample
 
-    def sort_key(key: tuple[Measurement, int]) -> tuple[Any, ...]:
+    def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         of, train_length = key
         names = (of.data_name, of.split, of.protocol, of.stride or 0, of.swap or "", of.data)
         return (of.data not in train_data, *names, train_length)
@@ -213,7 +213,7 @@ def _point(item: tuple[float, dict[int, Sample]]) -> Point:
 
 
 def _published(
-    experiment: Experiment, measurement: Measurement, train_length: int, labels: Iterable[str]
+    experiment: Experiment, measurement: EvaluationKey, train_length: int, labels: Iterable[str]
 ) -> tuple[tuple[str, PublishedCurve], ...]:
     """Return the published curves for some labels, under the measurement's protocol and data."""
     keys = {**vars(measurement), "corpus": measurement.data_name}

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from posenc.report.curves import CurveSet
+from posenc.report.evaluation_key import PROTOCOL_TEXTS
 from posenc.report.experiment import Experiment, Run
-from posenc.report.measurement import PROTOCOLS
 from posenc.report.run_labels import flatten, plain
 
 RESOLVED = ("device", "threads")
@@ -62,7 +62,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
         }
         tokens = _unique(f"{count:,}" for count in sorted(counts))
         line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
-        _, description = PROTOCOLS.get(measurement.protocol, ("", ""))
+        _, description = PROTOCOL_TEXTS.get(measurement.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines
 

@@ -7,25 +7,25 @@ import torch
 from posenc.attention.choice import attend, choose
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import random_content
-from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject
+from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
 
 TOKENS = 1024
 REPETITIONS = 5
 PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
 
 
-def sizes(subject: Subject) -> list[Measurement]:
+def sizes(subject: Subject) -> list[PropertyValue]:
     parameters = sum(parameter.numel() for parameter in subject.encoding.parameters())
     buffers = sum(buffer.numel() for buffer in subject.encoding.buffers())
     layers = subject.config.model.layers
     return [
-        Measurement(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
-        Measurement(BUFFERS, float(buffers), "stored numbers that are not trained"),
+        PropertyValue(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
+        PropertyValue(BUFFERS, float(buffers), "stored numbers that are not trained"),
     ]
 
 
 @torch.no_grad()
-def attention(subject: Subject) -> list[Measurement]:
+def attention(subject: Subject) -> list[PropertyValue]:
     """Time the kernel of kernel=auto on this machine against attention without an encoding."""
     tokens = subject.up_to(TOKENS)
     encoding = subject.build({}).float()
@@ -47,8 +47,8 @@ def attention(subject: Subject) -> list[Measurement]:
         f" {REPETITIONS}; posenc bench measures it more carefully"
     )
     return [
-        Measurement(KERNEL, choice.name, "of kernel=auto in float32"),
-        Measurement(TIME, ratio, description),
+        PropertyValue(KERNEL, choice.name, "of kernel=auto in float32"),
+        PropertyValue(TIME, ratio, description),
     ]
 
 

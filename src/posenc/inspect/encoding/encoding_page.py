@@ -11,7 +11,7 @@ from posenc.inspect.encoding import (
 )
 from posenc.inspect.encoding.encoding_figures import SECTIONS, encoding_figures
 from posenc.inspect.encoding.low_precision import errors_by_position
-from posenc.inspect.encoding.subject import Measurement, Subject
+from posenc.inspect.encoding.subject import PropertyValue, Subject
 from posenc.inspect.inspection import (
     ROUNDING,
     InspectionResults,
@@ -21,7 +21,7 @@ from posenc.inspect.inspection import (
 )
 from posenc.report.table import Table, Value
 
-Measurements = Mapping[str, Measurement]
+PropertyValues = Mapping[str, PropertyValue]
 """The measurements of one encoding by the name of the property."""
 GROUPS = (
     *vector_properties.GROUPS,
@@ -81,7 +81,7 @@ def inspect_encodings(
     subjects: Sequence[Subject], report: Callable[[str], None]
 ) -> InspectionResults:
     """Measure all encodings; `report` shows the progress."""
-    results: dict[str, Measurements] = {}
+    results: dict[str, PropertyValues] = {}
     for subject in subjects:
         report(subject.label)
         results[subject.label] = measure(subject)
@@ -105,20 +105,20 @@ def inspect_encodings(
     )
 
 
-def measure(subject: Subject) -> Measurements:
+def measure(subject: Subject) -> PropertyValues:
     """Return every property of an encoding."""
-    measurements = (measurement for group in GROUPS for measurement in group.measure(subject))
-    return {measurement.name: measurement for measurement in measurements}
+    values = (value for group in GROUPS for value in group.measure(subject))
+    return {value.name: value for value in values}
 
 
-def matrix_table(results: Mapping[str, Measurements]) -> InspectionTable:
+def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return a few properties of every theme, with a row for each encoding."""
     table = _table("Encodings by property", MATRIX_COLUMNS, results, MATRIX_NOTE)
     return InspectionTable("matrix", "matrix", table, printed=len(results) > 1)
 
 
 def _theme_table(
-    theme: str, results: Mapping[str, Measurements], *, printed: bool
+    theme: str, results: Mapping[str, PropertyValues], *, printed: bool
 ) -> InspectionTable:
     """Return all properties of a theme, with a row for each encoding."""
     names = [name for group in GROUPS if group.theme == theme for name in group.names]
@@ -127,7 +127,7 @@ def _theme_table(
 
 
 def _table(
-    title: str, names: Sequence[str], results: Mapping[str, Measurements], note: str = ""
+    title: str, names: Sequence[str], results: Mapping[str, PropertyValues], note: str = ""
 ) -> Table:
     rows = [
         [label, *(measurements[name].value for name in names)]
@@ -136,7 +136,7 @@ def _table(
     return make_table(title, ["encoding", *names], rows, note)
 
 
-def _cards(results: Mapping[str, Measurements], *, printed: bool) -> list[InspectionTable]:
+def _cards(results: Mapping[str, PropertyValues], *, printed: bool) -> list[InspectionTable]:
     """Return for each encoding every property with its value and description."""
     columns = ["property", "value", "description"]
     return [
@@ -147,25 +147,25 @@ def _cards(results: Mapping[str, Measurements], *, printed: bool) -> list[Inspec
     ]
 
 
-def _all_cards(results: Mapping[str, Measurements]) -> InspectionTable:
+def _all_cards(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the cards of all encodings as one table, for a file."""
     columns = ["encoding", "property", "value", "description"]
     rows = [[label, *row] for label, card in results.items() for row in _card(card)]
     return InspectionTable("", "cards", make_table("Properties", columns, rows), printed=False)
 
 
-def _card(card: Measurements) -> list[list[Value]]:
+def _card(card: PropertyValues) -> list[list[Value]]:
     return [[m.name, m.value, m.description] for m in card.values()]
 
 
-def ideal_table(results: Mapping[str, Measurements]) -> InspectionTable:
+def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return whether each encoding has the five ideal properties of Fleetwood (2024)."""
     rows = [[label, *ideal_properties(card)] for label, card in results.items()]
     table = make_table("Five ideal properties", ["encoding", *QUESTIONS], rows, IDEAL_NOTE)
     return InspectionTable("matrix", "ideal", table)
 
 
-def ideal_properties(card: Measurements) -> list[Value]:
+def ideal_properties(card: PropertyValues) -> list[Value]:
     """Return yes or no to each of QUESTIONS, with the number; None where it does not apply."""
     value = {name: measurement.value for name, measurement in card.items()}
     seed_change, axes = value[vector_properties.SEED_CHANGE], value[score_properties.AXES]

@@ -18,36 +18,36 @@ from posenc.inspect.encoding.hook_outputs import (
     sinusoids_of,
 )
 from posenc.inspect.encoding.score_properties import LONGER
-from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject
+from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
 
 MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
 NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
 ROUNDING = 1e-9
 
 
-def extrapolation(subject: Subject) -> list[Measurement]:
+def extrapolation(subject: Subject) -> list[PropertyValue]:
     limit, longer = subject.limit, LONGER * subject.length
     if limit is not None and limit < longer:
         reason = f"{limit + 1} tokens are an error"
-        unsupported = [Measurement(name, None, reason) for name in NAMES[1:]]
-        return [Measurement(MAX_LENGTH, float(limit), reason), *unsupported]
+        unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
+        return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
     content = random_content(subject, longer)
     scores = last_scores(subject.encoding, *content, subject.positions(longer))
     finite = scores.isfinite().double().mean().item()
     return [
-        Measurement(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
-        Measurement(FINITE, finite, f"fraction of the scores of {longer} tokens"),
+        PropertyValue(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
+        PropertyValue(FINITE, finite, f"fraction of the scores of {longer} tokens"),
         _out_of_range(subject, longer),
     ]
 
 
-def _out_of_range(subject: Subject, longer: int) -> Measurement:
+def _out_of_range(subject: Subject, longer: int) -> PropertyValue:
     sinusoids, lengths = sinusoids_of(subject), (subject.length, longer)
     if sinusoids is not None:
         new, incomplete = new_angles(sinusoids, subject, longer)
         description = f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no"
         description += " period in L"
-        return Measurement(OUT_OF_RANGE, new.double().mean().item(), description)
+        return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), description)
     values = [position_vectors(subject.encoding, subject.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
@@ -55,9 +55,9 @@ def _out_of_range(subject: Subject, longer: int) -> Measurement:
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
-        return Measurement(OUT_OF_RANGE, 0.0, "nothing depends on the position")
+        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on the position")
     new = out_of_range(trained, extended)
-    return Measurement(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
+    return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
 
 
 def new_angles(

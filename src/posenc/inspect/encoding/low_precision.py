@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
-from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject, inapplicable
+from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
 from posenc.inspect.inspection import InspectionTable, make_table
 
 POSITIONS = (100, 1_000, 10_000, 100_000)
@@ -38,7 +38,7 @@ FORMATS: dict[str, Rounding] = {
 NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMATS]
 
 
-def low_precision(subject: Subject) -> list[Measurement]:
+def low_precision(subject: Subject) -> list[PropertyValue]:
     """Measure the errors at the last of POSITIONS, or the encoding's last position."""
     if not subject.along_sequence:
         return inapplicable(NAMES, "coordinates are no distances along a sequence")
@@ -47,7 +47,7 @@ def low_precision(subject: Subject) -> list[Measurement]:
         error for by_format in score_errors(subject, position) for error in by_format.values()
     ]
     description = f"max error of a score at position {position}; scores have variance 1"
-    return [Measurement(*pair, description) for pair in zip(NAMES, errors, strict=True)]
+    return [PropertyValue(*pair, description) for pair in zip(NAMES, errors, strict=True)]
 
 
 def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:

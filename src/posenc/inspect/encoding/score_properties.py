@@ -18,7 +18,7 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
     random_normal,
 )
-from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject, inapplicable
+from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
 SQUARE = 6  # tokens on a side
@@ -34,7 +34,7 @@ RANDOM = ["random at L", "random at 4L"]
 WINDOWS = ["narrowest window", "widest window"]
 
 
-def shift_errors(subject: Subject) -> list[Measurement]:
+def shift_errors(subject: Subject) -> list[PropertyValue]:
     """Measure how much scores, and inner products of vectors, change if all positions shift."""
     if not subject.along_sequence:
         return inapplicable([SCORE_SHIFT, PRODUCT_SHIFT], "coordinates of nodes have no order")
@@ -46,20 +46,20 @@ def shift_errors(subject: Subject) -> list[Measurement]:
     scores, shifted = (last_scores(subject.encoding, *content, p) for p in (pos, pos + shift))
     description = f"max change of a score if all positions shift by {shift}; scores have variance 1"
     error = (scores - shifted).abs().max().item()
-    return [Measurement(SCORE_SHIFT, error, description), _product_shift(subject, pos, shift)]
+    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(subject, pos, shift)]
 
 
-def _product_shift(subject: Subject, pos: Tensor, shift: int) -> Measurement:
+def _product_shift(subject: Subject, pos: Tensor, shift: int) -> PropertyValue:
     if not subject.encoding.overrides("embed"):
-        return Measurement(PRODUCT_SHIFT, None, "nothing is added to token embeddings")
+        return PropertyValue(PRODUCT_SHIFT, None, "nothing is added to token embeddings")
     p, shifted = (position_vectors(subject.encoding, at) for at in (pos, pos + shift))
     assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
-    return Measurement(PRODUCT_SHIFT, change.item(), description)
+    return PropertyValue(PRODUCT_SHIFT, change.item(), description)
 
 
-def axes(subject: Subject) -> list[Measurement]:
+def axes(subject: Subject) -> list[PropertyValue]:
     """Test whether positions may have two coordinates, and whether these have an effect."""
     grid = torch.cartesian_prod(torch.arange(SQUARE), torch.arange(SQUARE))[None].double()
     content = random_content(subject, SQUARE**2)
@@ -69,18 +69,18 @@ def axes(subject: Subject) -> list[Measurement]:
             for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
         )
     except ValueError as error:
-        return [Measurement(AXES, 1.0, f"two are not supported: {one_line(error)}")]
+        return [PropertyValue(AXES, 1.0, f"two are not supported: {one_line(error)}")]
     if (scores - stretched).abs().max() == 0:
-        return [Measurement(AXES, 1.0, "two are accepted but have no effect")]
+        return [PropertyValue(AXES, 1.0, "two are accepted but have no effect")]
     change = (scores - moved).abs().max().item()
     return [
-        Measurement(
+        PropertyValue(
             AXES, 2.0, f"if a grid of tokens moves along both, scores change by {change:.1e}"
         )
     ]
 
 
-def decay(subject: Subject) -> list[Measurement]:
+def decay(subject: Subject) -> list[PropertyValue]:
     """Measure expected scores of equal and of random content, and effective windows."""
     length = reach(subject)
     equal, random = (expected_scores(subject, length, equal=kind) for kind in (True, False))
@@ -98,13 +98,13 @@ def decay(subject: Subject) -> list[Measurement]:
     windows = effective_windows(random, subject.encoding.at_layer(0).window())
     description = f"nearest tokens that get {WEIGHT:.0%} of the weight of {length}, without content"
     ends = zip(WINDOWS, (min(windows), max(windows)), strict=True)
-    return measurements + [Measurement(name, float(size), description) for name, size in ends]
+    return measurements + [PropertyValue(name, float(size), description) for name, size in ends]
 
 
-def _at(scores: Tensor, name: str, distance: int, description: str) -> Measurement:
+def _at(scores: Tensor, name: str, distance: int, description: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
-        return Measurement(name, None, f"the longest distance is {scores.shape[-1] - 1}")
-    return Measurement(name, scores[:, distance].mean().item(), description.format(distance))
+        return PropertyValue(name, None, f"the longest distance is {scores.shape[-1] - 1}")
+    return PropertyValue(name, scores[:, distance].mean().item(), description.format(distance))
 
 
 def reach(subject: Subject) -> int:

@@ -68,7 +68,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class PropertyValue:
     """A value and its description; where a property does not apply, None and the reason."""
 
     name: str
@@ -82,9 +82,9 @@ class PropertyGroup:
 
     theme: str
     names: Sequence[str]
-    function: Callable[[Subject], list[Measurement]]
+    function: Callable[[Subject], list[PropertyValue]]
 
-    def measure(self, subject: Subject) -> list[Measurement]:
+    def measure(self, subject: Subject) -> list[PropertyValue]:
         """Return a measurement for each name; an error of the encoding is the reason for None."""
         try:
             return self.function(subject)
@@ -92,5 +92,5 @@ class PropertyGroup:
             return inapplicable(self.names, f"not supported: {one_line(error)}")
 
 
-def inapplicable(names: Sequence[str], reason: str) -> list[Measurement]:
-    return [Measurement(name, None, reason) for name in names]
+def inapplicable(names: Sequence[str], reason: str) -> list[PropertyValue]:
+    return [PropertyValue(name, None, reason) for name in names]

@@ -13,7 +13,7 @@ from posenc.inspect.encoding.hook_outputs import (
     bias_of_query,
     position_vectors,
 )
-from posenc.inspect.encoding.subject import Measurement, PropertyGroup, Subject, inapplicable
+from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
 from posenc.report.table import Value
 
 REPEAT_RANGE = 32_768
@@ -31,16 +31,16 @@ CONSTANT_CHANNELS = [f"constant channels d={width}" for width in WIDTHS]
 NO_VECTORS = "the encoding has no position vectors"
 
 
-def repeats(subject: Subject) -> list[Measurement]:
+def repeats(subject: Subject) -> list[PropertyValue]:
     """Search the first positions for a vector that occurs twice."""
     vectors, kind = _vectors(subject, REPEAT_RANGE)
     repeat = first_repeat(vectors)
     if repeat is None:
         value: Value = f"none to {len(vectors) - 1}"
-        return [Measurement(FIRST_REPEAT, value, f"{len(vectors)} {kind} all differ")]
+        return [PropertyValue(FIRST_REPEAT, value, f"{len(vectors)} {kind} all differ")]
     earlier, later = repeat
     description = f"{kind[:-1]} {later} has the vector of {earlier}"
-    return [Measurement(FIRST_REPEAT, later, description)]
+    return [PropertyValue(FIRST_REPEAT, later, description)]
 
 
 def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
@@ -58,7 +58,7 @@ def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
     return earlier, later
 
 
-def changes(subject: Subject) -> list[Measurement]:
+def changes(subject: Subject) -> list[PropertyValue]:
     """Compare the vectors with those in a longer sequence and with those of another seed."""
     longer = subject.up_to(LONGER * subject.length)
     short = min(subject.length, longer // 2)
@@ -72,36 +72,36 @@ def changes(subject: Subject) -> list[Measurement]:
     )
     lengths = f"max change between sequences of {short} and {longer} tokens"
     return [
-        Measurement(LENGTH_CHANGE, by_length, lengths),
-        Measurement(SEED_CHANGE, by_seed, "max change with another seed, in training mode"),
+        PropertyValue(LENGTH_CHANGE, by_length, lengths),
+        PropertyValue(SEED_CHANGE, by_seed, "max change with another seed, in training mode"),
     ]
 
 
-def sizes(subject: Subject) -> list[Measurement]:
+def sizes(subject: Subject) -> list[PropertyValue]:
     """Measure the size of values, to compare with token embeddings of unit variance."""
     vectors, kind = _vectors(subject, subject.length)
     rms = vectors.square().mean().sqrt().item()
     return [
-        Measurement(MAX_WITHIN_L, vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
+        PropertyValue(MAX_WITHIN_L, vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
         _max_far(subject, kind),
-        Measurement(RMS, rms, "root mean square; a token embedding or score has 1"),
+        PropertyValue(RMS, rms, "root mean square; a token embedding or score has 1"),
     ]
 
 
-def _max_far(subject: Subject, kind: str) -> Measurement:
+def _max_far(subject: Subject, kind: str) -> PropertyValue:
     if subject.limit is not None and subject.limit <= FAR:
-        return Measurement(MAX_FAR, None, f"the maximum length is {subject.limit}")
+        return PropertyValue(MAX_FAR, None, f"the maximum length is {subject.limit}")
     if not subject.along_sequence:
-        return Measurement(MAX_FAR, None, "coordinates are no distances along a sequence")
+        return PropertyValue(MAX_FAR, None, "coordinates are no distances along a sequence")
     pos = torch.arange(FAR - 127, FAR + 1)
     values = position_vectors(subject.encoding, pos)
     if values is None:
         values = bias_at_distances(subject.encoding, pos, FAR)
     if values is None and subject.encoding.at_layer(0).overrides("content_bias"):
-        return Measurement(MAX_FAR, None, "the bias depends on token content")
+        return PropertyValue(MAX_FAR, None, "the bias depends on token content")
     if values is None:
-        return Measurement(MAX_FAR, 0.0, "there is no bias")
-    return Measurement(MAX_FAR, values.abs().max().item(), f"of {kind} {pos[0]} to {FAR}")
+        return PropertyValue(MAX_FAR, 0.0, "there is no bias")
+    return PropertyValue(MAX_FAR, values.abs().max().item(), f"of {kind} {pos[0]} to {FAR}")
 
 
 def _vectors(subject: Subject, length: int, query: int | None = None) -> tuple[Tensor, str]:
@@ -120,7 +120,7 @@ def _vectors(subject: Subject, length: int, query: int | None = None) -> tuple[T
     return bias.mT, "distances"
 
 
-def linear_residuals(subject: Subject) -> list[Measurement]:
+def linear_residuals(subject: Subject) -> list[PropertyValue]:
     """Fit p(m + k) = p(m) M by least squares, as in Fleetwood's (2024) second property."""
     length = subject.up_to(LINEAR_POSITIONS)
     vectors = position_vectors(subject.encoding, subject.positions(length))
@@ -129,13 +129,13 @@ def linear_residuals(subject: Subject) -> list[Measurement]:
     return [_residual(vectors, name, step) for name, step in zip(LINEAR, STEPS, strict=True)]
 
 
-def _residual(vectors: Tensor, name: str, step: int) -> Measurement:
+def _residual(vectors: Tensor, name: str, step: int) -> PropertyValue:
     length, channels = vectors.shape
     if length - step <= channels:
         reason = f"{length} positions are too few to test a map of {channels} channels"
-        return Measurement(name, None, reason)
+        return PropertyValue(name, None, reason)
     description = f"residual of the best linear map relative to the change; {length} positions"
-    return Measurement(name, relative_residual(vectors, step), description)
+    return PropertyValue(name, relative_residual(vectors, step), description)
 
 
 def relative_residual(vectors: Tensor, step: int) -> float:
@@ -152,19 +152,19 @@ def relative_residual(vectors: Tensor, step: int) -> float:
     return (after - before @ best).norm().item() / change
 
 
-def constant_channels(subject: Subject) -> list[Measurement]:
+def constant_channels(subject: Subject) -> list[PropertyValue]:
     """Measure which fraction of channels hardly changes between neighbours, by width."""
     if position_vectors(subject.encoding, subject.positions(2)) is None:
         return inapplicable(CONSTANT_CHANNELS, NO_VECTORS)
     return [_constant(subject, *pair) for pair in zip(CONSTANT_CHANNELS, WIDTHS, strict=True)]
 
 
-def _constant(subject: Subject, name: str, width: int) -> Measurement:
+def _constant(subject: Subject, name: str, width: int) -> PropertyValue:
     per_head = not subject.encoding.overrides("embed")
     model_width = width * subject.config.model.heads if per_head else width
     encoding = subject.build({"model.width": model_width})
     fraction, change = constant_fraction(encoding, subject.positions(subject.length))
-    return Measurement(
+    return PropertyValue(
         name,
         fraction,
         f"fraction of channels that change by less than {CONSTANT:.0%} of the RMS from one position"

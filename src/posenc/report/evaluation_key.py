@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-PROTOCOLS = {
+PROTOCOL_TEXTS = {
     "nonoverlapping": (
         "non-overlapping windows",
         "the text is cut into consecutive windows of the evaluation length; every token is scored"
@@ -45,7 +45,7 @@ SWAPS = {
 
 
 @dataclass(frozen=True)
-class Measurement:
+class EvaluationKey:
     """The key of an evaluation row without its length."""
 
     data: str
@@ -56,7 +56,7 @@ class Measurement:
     swap: str | None
 
     def __str__(self) -> str:
-        protocol, _ = PROTOCOLS.get(self.protocol, (self.protocol, ""))
+        protocol, _ = PROTOCOL_TEXTS.get(self.protocol, (self.protocol, ""))
         stride = f", stride {self.stride}" if self.stride is not None else ""
         name, *settings = (self.swap or "").split(" ")
         swap = f", with {' '.join([SWAPS.get(name, name), *settings])}" if self.swap else ""
