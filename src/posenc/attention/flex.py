@@ -17,6 +17,8 @@ from posenc.attention.toeplitz import not_by_distance, require_bias
 from posenc.encodings.base import Encoding
 
 CACHED_MASKS = 16
+MIN_HEAD_WIDTH = 16
+"""Narrower heads do not compile in PyTorch 2.13."""
 
 
 def unsupported_reason(
@@ -26,7 +28,9 @@ def unsupported_reason(
     if device.type != "cuda":
         return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
     if dtype == torch.float64:
-        return "FlexAttention has no float64"
+        return "FlexAttention does not support float64"
+    if encoding.geometry.head_width < MIN_HEAD_WIDTH:
+        return f"FlexAttention compiles for heads of {MIN_HEAD_WIDTH} channels or more"
     return not_by_distance(encoding, pos)
 
 
