@@ -100,7 +100,8 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     data: Any = None  # the recorder needs none without validation
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
     stop, sink = StopRequest(lambda: True), NullTracker()
-    session = Session(run, config, resolved, data, Progress(run.status_file), stop, sink)
+    progress, encoding = Progress(run.status_file), plain.model.encoding
+    session = Session(run, config, encoding, resolved, data, progress, stop, sink)
     recorder = Recorder(session, total, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", total, [recorder, interleave])
     batches = loader(TrainingWindows(tokens, length, 1), total, 0)

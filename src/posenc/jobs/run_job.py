@@ -18,6 +18,7 @@ from posenc.config.settings import check_settings
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
+from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import (
     measurement_requests,
@@ -98,14 +99,15 @@ def _run(
     config.modules = modules
     check_settings(config)
     _check_identity(config)
-    resolved = _resolve_settings(run, config, progress, threads)
+    encoding = build_encoding(config, list(config.modules))
+    resolved = _resolve_settings(run, config, encoding, progress, threads)
     data = _planned_data(config)
     tracker = _tracker(config)
     tracker.start(run, config)
     failed = True
     try:
         with process_group(torch.device(resolved.device)):
-            session = Session(run, config, resolved, data, progress, stop, tracker)
+            session = Session(run, config, encoding, resolved, data, progress, stop, tracker)
             finished = _train_and_evaluate(session)
         failed = not finished
     finally:
@@ -132,14 +134,14 @@ def _check_identity(config: DictConfig) -> None:
 
 
 def _resolve_settings(
-    run: RunDirectory, config: DictConfig, progress: Progress, threads: int
+    run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
     """Resolve settings at the first start; return those of the first start on resume."""
     resolved = ResolvedSettings(
         code=code_digest(),
         threads=threads,
         device=device_of(config).type,
-        kernel=_kernels(config),
+        kernel=_kernels(config, encoding),
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )
@@ -155,9 +157,8 @@ def _resolve_settings(
     return resolved
 
 
-def _kernels(config: DictConfig) -> str:
+def _kernels(config: DictConfig, encoding: Encoding) -> str:
     """Return the attention kernel of each layer and the reason for it."""
-    encoding = build_encoding(config, list(config.modules))
     dtype = dtype_of(config.precision)
     return describe(layer_choices(config.kernel, encoding, device_of(config), dtype))
 

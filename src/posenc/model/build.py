@@ -10,14 +10,16 @@ from posenc.encodings.base import Encoding, Geometry
 from posenc.model.transformer import Decoder, initialise, seed_of
 
 
-def build_model(config: DictConfig, vocab_size: int) -> Decoder:
+def build_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
     """Return the model that `config` describes, initialised from its seed.
+
+    `encoding` is the untrained encoding of `config`, if the caller has it.
 
     Raises ConfigError for parameters that the model or the encoding refuses, such as a number of
     heads that does not divide the width.
     """
-    modules = list(config.get("modules") or [])
-    model = _build_decoder(config, vocab_size, build_encoding(config, modules))
+    encoding = encoding or build_encoding(config, list(config.get("modules") or []))
+    model = _build_decoder(config, vocab_size, encoding)
     initialise(model, config.seed)
     return model
 

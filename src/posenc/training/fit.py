@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from posenc.config.components import build
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, training_steps
+from posenc.encodings.base import Encoding
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
@@ -41,7 +42,7 @@ def fit(session: Session, training_fraction: float) -> bool:
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_lines(file, done)
-    module = build_module(config, data.vocab_size, steps)
+    module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
     recorder = Recorder(session, steps, training_fraction, validate)
     trainer = build_trainer(config, session.resolved.device, steps, [recorder])
@@ -64,12 +65,14 @@ def run_steps(session: Session) -> TrainingSteps:
     )
 
 
-def build_module(config: DictConfig, vocab_size: int, steps: TrainingSteps) -> LanguageModel:
-    """Return the model of `config` with its optimizer and schedule."""
+def build_module(
+    config: DictConfig, vocab_size: int, steps: TrainingSteps, encoding: Encoding | None = None
+) -> LanguageModel:
+    """Return the model of `config` with its optimizer and schedule; see `build_model`."""
     modules = list(config.modules)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
     schedule = build(config.schedule, name="schedule", modules=modules)
-    model = build_model(config, vocab_size)
+    model = build_model(config, vocab_size, encoding)
     return LanguageModel(
         model, optimizer, schedule, steps.total, config.seed, compile=config.compile
     )

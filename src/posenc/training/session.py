@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from omegaconf import DictConfig
 
 from posenc.data.dataset import Dataset
+from posenc.encodings.base import Encoding
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.training.stop import StopRequest
@@ -19,13 +20,14 @@ class MetricsSink(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """A run with its frozen configuration, the settings resolved at its start and its data.
+    """What training a run needs.
 
-    `progress` and `sink` receive its progress and metrics, `stop` its requests to stop.
+    `encoding` is the run's encoding before training; `resolved` are the settings of its start.
     """
 
     run: RunDirectory
     config: DictConfig
+    encoding: Encoding
     resolved: ResolvedSettings
     data: Dataset
     progress: Progress
