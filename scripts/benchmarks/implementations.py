@@ -1,6 +1,6 @@
-"""The same Transformer built by posenc and by other libraries, as similar as each of them allows.
+"""The same Transformer in posenc and in other libraries, as similar as each library allows.
 
-Pre-norm, no dropout, exact GELU, fused causal attention, tied input and output embeddings.
+All use pre-norm, no dropout, exact GELU, fused causal attention and tied embeddings.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from posenc.model.build import build_model
 
 @dataclass(frozen=True)
 class Size:
-    """The dimensions of a model, and the tokens of a training step."""
+    """The dimensions of a model, and the number of tokens per training step."""
 
     width: int
     layers: int
@@ -34,15 +34,15 @@ class Size:
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Built = tuple[nn.Module, Loss]
-"""A model, and its mean loss in nats for tokens and targets [B, T]."""
+"""A model, and a function that returns its mean loss in nats for tokens and targets [B, T]."""
 
 
 @dataclass(frozen=True)
 class Implementation:
     """`build(size, length)` returns the model and its loss; `package` is the library to install.
 
-    `counterpart` names the implementation of posenc that is closest to another library's. A model
-    with `learned_positions` has an embedding for each position.
+    For other libraries, `counterpart` names the closest implementation in posenc. A model with
+    `learned_positions` has an embedding for each position.
     """
 
     build: Callable[[Size, int], Built]
