@@ -6,7 +6,7 @@ First trains 12 short runs without interruption in FOLDER/uninterrupted. Then tr
 with `posenc train` in FOLDER/killed, and every 5 to 30 seconds sends SIGKILL to a random process of
 the sweep: the launcher, its fork server, a job, or the launcher and a job together. Reruns the
 command whenever the launcher has been killed. Prints every difference between the two folders; the
-exit code is 1 if there is one, or if nothing was killed.
+exit code is 1 if there is any, or if nothing was killed.
 """
 
 import argparse
@@ -72,11 +72,11 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
 def train_with_kills(
     folder: Path, overrides: list[str], every: tuple[float, float], seed: int, mark: str
 ) -> Counter[str]:
-    """Rerun the sweep's command until all runs are finished, and count the kills by process.
+    """Rerun the sweep's command until it succeeds or a run fails; count the kills by process.
 
     A run that is killed several times in one launch stays interrupted until the next launch.
     """
-    draw, kills = random.Random(seed), Counter[str]()
+    rng, kills = random.Random(seed), Counter[str]()
     words = [*RUNS, *overrides, f"outputs_dir={folder}/killed", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     with (folder / "killed.log").open("ab") as log:
@@ -86,15 +86,15 @@ def train_with_kills(
             )
             while launcher.poll() is None:
                 try:
-                    launcher.wait(draw.uniform(*every))
+                    launcher.wait(rng.uniform(*every))
                 except subprocess.TimeoutExpired:
-                    kills.update(kill_random_process(launcher.pid, mark, draw))
+                    kills.update(kill_random_process(launcher.pid, mark, rng))
             states = {run.status().state for run in list_runs(folder / "killed" / "sweep")}
             if launcher.returncode in (0, 2) or "failed" in states:
                 return kills
 
 
-def kill_random_process(launcher: int, mark: str, draw: random.Random) -> list[str]:
+def kill_random_process(launcher: int, mark: str, rng: random.Random) -> list[str]:
     """Kill a random process of the sweep and return its name; kills none if there is no job."""
     forked = {
         pid for pid, command in sweep_processes(mark) if "multiprocessing.forkserver" in command
@@ -102,10 +102,10 @@ def kill_random_process(launcher: int, mark: str, draw: random.Random) -> list[s
     jobs = sorted(pid for pid in forked if parent(pid) in forked)
     if not jobs:
         return []
-    choices = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
-    choices += [("fork server", [pid]) for pid in forked - set(jobs)]
-    choices += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
-    name, pids = draw.choice(choices)
+    targets = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
+    targets += [("fork server", [pid]) for pid in forked - set(jobs)]
+    targets += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
+    name, pids = rng.choice(targets)
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ def wandb_steps(folder: Path) -> dict[str, list[int]]:
 
 
 def orphans(mark: str) -> list[str]:
-    """Return a problem for each process of the sweep that does not exit within EXIT_SECONDS."""
+    """Return a message for each process of the sweep that does not exit within EXIT_SECONDS."""
     deadline = time.monotonic() + EXIT_SECONDS
     while (remaining := list(sweep_processes(mark))) and time.monotonic() < deadline:
         time.sleep(0.5)

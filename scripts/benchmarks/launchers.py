@@ -73,7 +73,7 @@ def time_sweep(command: list[str], overrides: list[str], joblib: Path | None) ->
 
 
 def app() -> None:
-    """Run the application for Hydra's launchers: it plans one job and runs it in this process."""
+    """Plan one job and run it in this process, as the application that Hydra's launcher calls."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig

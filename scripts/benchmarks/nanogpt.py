@@ -51,9 +51,8 @@ class NanoGPT(nn.Module):
         self.head = nn.Linear(width, vocab_size, bias=False)
         self.head.weight = self.embedding.weight
         for name, parameter in self.named_parameters():
-            if (
-                parameter.ndim == 2
-            ):  # as in GPT-2, projections into the residual stream start smaller
+            if parameter.ndim == 2:
+                # As in GPT-2, projections into the residual stream start with smaller weights.
                 scale = (2 * layers) ** -0.5 if name.endswith("out.weight") else 1.0
                 nn.init.normal_(parameter, std=0.02 * scale)
 

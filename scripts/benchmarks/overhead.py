@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
-Both loops alternate in one process. Prints the median time per step of each loop and the ratio
+The two loops alternate in one process. Prints the median time per step of each loop and the ratio
 posenc / plain loop over the pairs of measurements. A step of posenc includes everything that a run
 does in a step: Lightning, the recorder and the order of the data.
 """
@@ -81,6 +81,7 @@ class Interleave(pl.Callback):
 
 
 def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[float, float]]:
+    """Return the seconds per step of posenc and of the plain loop, for each pair."""
     config = compose(
         "train",
         ["model=small", "model.layers=4", "encoding=nope", "logger=none", "trainer=cpu",
@@ -88,7 +89,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
          f"tokens={BATCH_SIZE * length * steps * (pairs + 1)}"],
     )  # fmt: skip
     config.modules = []
-    total = training_steps(config)
+    training = training_steps(config)
     token_ids = torch.randint(
         0, VOCAB_SIZE, (2_000_000,), generator=torch.Generator().manual_seed(0)
     )
@@ -100,10 +101,10 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
     stop, tracker = StopRequest(lambda: True), NullTracker()
     session = Session(run, config, resolved, data, Progress(run.status_file), stop, tracker)
-    recorder = Recorder(session, total, training_fraction=1.0, validate=None)
-    trainer = build_trainer(config, "cpu", total, [recorder, interleave])
-    batches = loader(TrainingWindows(tokens, length, 1), total, 0)
-    trainer.fit(build_module(config, VOCAB_SIZE, total), batches)
+    recorder = Recorder(session, training, training_fraction=1.0, validate=None)
+    trainer = build_trainer(config, "cpu", training, [recorder, interleave])
+    batches = loader(TrainingWindows(tokens, length, 1), training, 0)
+    trainer.fit(build_module(config, VOCAB_SIZE, training), batches)
     return interleave.pairs[1:]
 
 

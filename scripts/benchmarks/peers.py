@@ -138,7 +138,7 @@ def measure(steps: dict[str, Steps], product: MatrixProduct, rounds: int) -> lis
 
 
 def check_learning(steps: dict[str, Steps], vocab_size: int) -> None:
-    """Exit with an error if an implementation's first loss is implausible or does not decrease."""
+    """Exit with an error if a first loss is implausible or a loss does not decrease."""
     for name, implementation in steps.items():
         first, last = implementation.losses[0], implementation.losses[-1]
         if abs(first - math.log(vocab_size)) > MAX_INITIAL_ERROR or not last < first:
@@ -150,7 +150,7 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
         "| model | parameters | GFLOPs per step | loss | ms per step | tokens/s | utilisation",
         end="",
     )
-    print(" | compared with | speed of posenc / its own | range |")
+    print(" | compared with | speedup of posenc | range |")
     print("| --- " + "| ---: " * 6 + "| --- | ---: | --- |")
     for name, implementation in steps.items():
         seconds = statistics.median(row[name] for row in results)

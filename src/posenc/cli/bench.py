@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> int:
         row | published_ratios(row, published)
         for row in result_rows(variants, rounds, peaks, machine)
     ]
-    texts = _texts(settings)
+    texts = _report_texts(settings)
     folder = Path(config.outputs_dir) / config.name / "bench"
     write_benchmark(folder, rows, arguments.command_line(), texts)
     print_benchmark(Console(), rows, texts)
@@ -64,8 +64,8 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
         if root_key(override) not in known_keys:
             hint = did_you_mean(root_key(override), known_keys)
             raise ConfigError(f"{override}: posenc bench has no such key{hint}")
-    sweep = sweep_jobs("bench", arguments.overrides, folders)
-    bench_jobs = [tuple(o for o in job if root_key(o) in known_keys) for job in sweep]
+    all_jobs = sweep_jobs("bench", arguments.overrides, folders)
+    bench_jobs = [tuple(o for o in job if root_key(o) in known_keys) for job in all_jobs]
     jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
@@ -84,7 +84,7 @@ def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) 
     return config
 
 
-def _texts(settings: dict[str, Any]) -> dict[str, str]:
+def _report_texts(settings: dict[str, Any]) -> dict[str, str]:
     """Return the title and texts of the benchmark report, and the source of published costs."""
     costs = settings["published_costs"]
     source = {"source": costs["source"]} if costs else {}

@@ -40,11 +40,11 @@ COLUMNS: dict[str, Callable[[Row], str | None]] = {
     "tokens": lambda row: f"{row['count']:,}",
     "coverage": lambda row: None if row["coverage"] == 1 else f"{100 * row['coverage']:.3g} %",
     "loss": lambda row: f"{row['loss']:.6f}",
-    "perplexity": lambda row: _number(row["perplexity"], 3),
-    "per word": lambda row: _number(row["perplexity_per_word"], 2),
-    "per byte": lambda row: _number(row["perplexity_per_byte"], 4),
-    "accuracy": lambda row: _number(row.get("accuracy"), 4),
-    "exact": lambda row: _number(row.get("exact"), 4),
+    "perplexity": lambda row: _format_number(row["perplexity"], 3),
+    "per word": lambda row: _format_number(row["perplexity_per_word"], 2),
+    "per byte": lambda row: _format_number(row["perplexity_per_byte"], 4),
+    "accuracy": lambda row: _format_number(row.get("accuracy"), 4),
+    "exact": lambda row: _format_number(row.get("exact"), 4),
 }
 
 
@@ -95,7 +95,7 @@ def _evaluate(
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
     data = _load_data(run, config, request, console)
-    _choose_split(config, data, overrides)
+    _select_split(config, data, overrides)
     keys = requested_rows(config, data.fingerprint)
     with console.status("evaluating") as status:
 
@@ -120,8 +120,8 @@ def _load_data(
     return evaluation_data(request.data, tokenizer, config, console.print)
 
 
-def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
-    """Select the only split of a corpus that has one, unless the user chose a split."""
+def _select_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
+    """Use a corpus's only split unless the user chose one, and check that it can be evaluated."""
     set_keys = {override_key(override) for override in overrides}
     if "evaluation.split" not in set_keys and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
@@ -144,5 +144,5 @@ def _print_rows(name: str, rows: Sequence[Row]) -> None:
     console.print(table)
 
 
-def _number(value: float | None, digits: int) -> str | None:
+def _format_number(value: float | None, digits: int) -> str | None:
     return None if value is None else f"{value:.{digits}f}"

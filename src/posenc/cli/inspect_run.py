@@ -38,16 +38,16 @@ DEFAULT_FACTORS = (2, 4)
 
 def run(arguments: Arguments) -> int:
     """Inspect one run, and write the results to `<run>/inspect/`."""
-    if len(expand(None, arguments.overrides)) > 1:
+    if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
-    request = _request(arguments)
+    request = _compose_request(arguments)
     directory = run_directory(request.run)
     config = directory.config()
     config.modules, config.logger = request.modules, request.logger
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
-    trained = _load(directory, config, request, console)
+    trained = _load_run(directory, config, request, console)
     with console.status("measuring") as status:
         measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
     results = run_results(directory.name, measurements, config.train_length)
@@ -59,7 +59,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _request(arguments: Arguments) -> DictConfig:
+def _compose_request(arguments: Arguments) -> DictConfig:
     """Return the command's settings, composed and checked."""
     request = OmegaConf.create(
         compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
@@ -72,7 +72,7 @@ def _request(arguments: Arguments) -> DictConfig:
     return request
 
 
-def _load(
+def _load_run(
     directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
 ) -> TrainedRun:
     data = training_data(config, "train a run on the current corpus", console.print)

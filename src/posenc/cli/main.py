@@ -11,7 +11,7 @@ from posenc.config.errors import ConfigError, PosencError, did_you_mean
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 KEYBOARD_INTERRUPT = 130
-"""The conventional exit code of a command that Ctrl-C stopped."""
+"""The conventional exit code after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

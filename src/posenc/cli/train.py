@@ -46,7 +46,7 @@ def run(arguments: Arguments) -> int:
     planned_runs = _plan(jobs, arguments, launcher, console)
     before = {planned.name: planned.run.status() for planned in planned_runs}
     skipped_states = {"finished"} if sweep.retry else {"finished", "failed"}
-    to_launch = [run for run in planned_runs if before[run.name].state not in skipped_states]
+    to_launch = [p for p in planned_runs if before[p.name].state not in skipped_states]
     if to_launch:
         finished = sum(status.state == "finished" for status in before.values())
         launcher.launch(to_launch, finished)

@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _parameters(job: Sequence[str]) -> dict[str, Any]:
-    """Return the overrides that only this job has as parameters of a W&B sweep."""
+    """Return a job's overrides, without those of the whole sweep, as W&B sweep parameters."""
     return dict(_parameter(o) for o in job if o.partition("=")[0] not in SWEEP_KEYS)
 
 
