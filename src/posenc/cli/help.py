@@ -66,10 +66,9 @@ TEXTS = {
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
           evaluation/swap                         exchange a part of the encoding (a config group)
           evaluation.swaps                        several swaps: '[none,pi,"yarn factor=4"]'
-          data                                    another corpus, encoded with the run's
-                                                  tokenizer
-          modules                                 trusted modules outside posenc that the run's
-                                                  configuration may import
+          data                                    another corpus, in the run's tokenization
+          modules                                 trusted modules that the run's configuration
+                                                  may import
     """,
     "report": """
         usage: posenc report experiment=NAME [size=laptop] | name=NAME [--strict]
@@ -166,8 +165,7 @@ TEXTS = {
 
         Runs the tests that every encoding must pass, on very small models: causality, shift
         invariance, an effect of every parameter, precision at position 16,000 and others. Each
-        result is pass, known limitation or fail; the exit code is 1 if a test fails. Without
-        encoding=NAME, checks every encoding.
+        result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks all.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf

@@ -175,8 +175,10 @@ def _summary(snapshot: Snapshot) -> str:
     parts = [format_percent(snapshot.work)]
     if speed := snapshot.tokens_per_second():
         parts.append(f"{format_rate(speed)} tokens/s")
-    left = snapshot.seconds_left
-    parts.append("estimating time left" if left is None else f"about {format_duration(left)} left")
+    if snapshot.seconds_left is None:
+        parts.append("estimating the time left")
+    else:
+        parts.append(f"about {format_duration(snapshot.seconds_left)} left")
     return " · ".join(parts)
 
 
