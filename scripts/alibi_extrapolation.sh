@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# ALiBi's extrapolation (Press et al. 2022, Tables 2 and 3). Usage: [size=laptop] [seed=1,2,3] [key=value ...]
+# Reproduce ALiBi's extrapolation (Press et al. 2022, Tables 2 and 3). Usage: [size=laptop] [seed=1,2,3] [key=value ...]
 exec "$(dirname "${BASH_SOURCE[0]}")/experiment.sh" alibi_extrapolation "$@"

@@ -1,11 +1,12 @@
-"""Fault-injection test: a sweep whose processes are killed at random ends as if uninterrupted.
+"""Fault-injection test: killing processes of a sweep at random must not change its results.
 
     python scripts/crash_test.py FOLDER [--every 5 30] [--seed 1] [key=value ...]
 
-Trains 12 short runs uninterrupted into FOLDER/uninterrupted; then the same runs with `posenc train`
-into FOLDER/killed, while every 5 to 30 seconds SIGKILL is sent to a random process of the sweep:
-the launcher, its fork server, a job, or launcher and job together. The command is rerun whenever
-the launcher is gone. Prints every difference; exit code 1 if there is any, or nothing was killed.
+First trains 12 short runs without interruption in FOLDER/uninterrupted. Then trains the same runs
+with `posenc train` in FOLDER/killed, and every 5 to 30 seconds sends SIGKILL to a random process of
+the sweep: the launcher, its fork server, a job, or the launcher and a job together. Reruns the
+command whenever the launcher has been killed. Prints every difference between the two folders; the
+exit code is 1 if there is any, or if nothing was killed.
 """
 
 import argparse
@@ -35,9 +36,9 @@ RUNS = [
     *("checkpoint.every_seconds=0.2", "cache_dir=${outputs_dir}/../data"),
 ]
 MARK = "POSENC_CRASH_TEST"
-"""An environment variable by which the processes of the sweep are recognised."""
+"""The environment variable that identifies the processes of the sweep."""
 EXIT_SECONDS = 60.0
-"""How long the sweep's processes may take to exit at the end."""
+"""How long the processes of the sweep may take to exit at the end."""
 
 
 def main() -> int:
@@ -71,11 +72,11 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
 def train_with_kills(
     folder: Path, overrides: list[str], every: tuple[float, float], seed: int, mark: str
 ) -> Counter[str]:
-    """Rerun the sweep's command while runs are unfinished; return the kills of each process.
+    """Rerun the sweep's command until it succeeds or a run fails; count the kills by process.
 
-    A run that is killed several times in one launch stays interrupted until the next.
+    A run that is killed several times in one launch stays interrupted until the next launch.
     """
-    draw, kills = random.Random(seed), Counter[str]()
+    rng, kills = random.Random(seed), Counter[str]()
     words = [*RUNS, *overrides, f"outputs_dir={folder}/killed", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     with (folder / "killed.log").open("ab") as log:
@@ -85,43 +86,45 @@ def train_with_kills(
             )
             while launcher.poll() is None:
                 try:
-                    launcher.wait(draw.uniform(*every))
+                    launcher.wait(rng.uniform(*every))
                 except subprocess.TimeoutExpired:
-                    kills.update(kill_one(launcher.pid, mark, draw))
+                    kills.update(kill_random_process(launcher.pid, mark, rng))
             states = {run.status().state for run in list_runs(folder / "killed" / "sweep")}
             if launcher.returncode in (0, 2) or "failed" in states:
                 return kills
 
 
-def kill_one(launcher: int, mark: str, draw: random.Random) -> list[str]:
-    """Kill a random process of the sweep; nothing while no job has started."""
-    server = {pid for pid, command in marked(mark) if "multiprocessing.forkserver" in command}
-    jobs = sorted(pid for pid in server if parent(pid) in server)
+def kill_random_process(launcher: int, mark: str, rng: random.Random) -> list[str]:
+    """Kill a random process of the sweep and return its name; kills none if there is no job."""
+    forked = {
+        pid for pid, command in sweep_processes(mark) if "multiprocessing.forkserver" in command
+    }
+    jobs = sorted(pid for pid in forked if parent(pid) in forked)
     if not jobs:
         return []
-    choices = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
-    choices += [("fork server", [pid]) for pid in server - set(jobs)]
-    choices += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
-    name, pids = draw.choice(choices)
+    targets = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
+    targets += [("fork server", [pid]) for pid in forked - set(jobs)]
+    targets += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
+    name, pids = rng.choice(targets)
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return [name]
 
 
-def marked(mark: str) -> Iterator[tuple[int, str]]:
+def sweep_processes(mark: str) -> Iterator[tuple[int, str]]:
     """Yield the pid and command line of every living process of the sweep."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes()
             if f"{MARK}={mark}".encode() in environment:
                 yield int(process.name), (process / "cmdline").read_text().replace("\0", " ")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has exited in the meantime
             continue
 
 
 def parent(pid: int) -> int:
-    """Return the pid of a process's parent; 0 if the process has ended."""
+    """Return the pid of a process's parent, or 0 if the process has exited."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
     return 0
@@ -130,7 +133,7 @@ def parent(pid: int) -> int:
 def differences(expected: list[RunDirectory]) -> Iterator[str]:
     """Yield every difference between the killed sweep and the uninterrupted one."""
     folder = expected[0].path.parents[2] / "killed" / "sweep"
-    steps = mirrored_steps(folder)
+    steps = wandb_steps(folder)
     names = {run.name for run in list_runs(folder)}
     if names != {run.name for run in expected} or set(steps) != {f"sweep.{n}" for n in names}:
         yield f"runs {sorted(names)}, in W&B {sorted(steps)}"
@@ -141,22 +144,23 @@ def differences(expected: list[RunDirectory]) -> Iterator[str]:
             yield f"{run.name} is {other.status()}"
         if other.metrics_file.read_text() != run.metrics_file.read_text():
             yield f"{run.name}: metrics.jsonl differs"
-        if sums(other) != sums(run):
-            yield f"{run.name}: evaluation differs: {sums(other)}, expected {sums(run)}"
-        if (ends := other.log_file.read_text().count("training finished")) > 1:
-            yield f"{run.name} finished training {ends} times"
-        timed = [row["step"] for row in other.timing()]
-        for source, logged in (("W&B", steps[f"sweep.{run.name}"]), ("timing.jsonl", timed)):
+        if (actual := loss_sums(other)) != (expected_sums := loss_sums(run)):
+            yield f"{run.name}: evaluation differs: {actual}, expected {expected_sums}"
+        if (count := other.log_file.read_text().count("training finished")) > 1:
+            yield f"{run.name} finished training {count} times"
+        timing_steps = [row["step"] for row in other.timing()]
+        wandb = steps[f"sweep.{run.name}"]
+        for source, logged in (("W&B", wandb), ("timing.jsonl", timing_steps)):
             if len(logged) != len(set(logged)) or logged != sorted(logged):
                 yield f"{run.name}: repeated steps in {source}: {logged}"
 
 
-def sums(run: RunDirectory) -> list[tuple[int, float, int]]:
+def loss_sums(run: RunDirectory) -> list[tuple[int, float, int]]:
     return [(row["length"], row["sum"], row["count"]) for row in run.rows()]
 
 
-def mirrored_steps(folder: Path) -> dict[str, list[int]]:
-    """Return the steps of every W&B run, over all of its offline files."""
+def wandb_steps(folder: Path) -> dict[str, list[int]]:
+    """Return the logged steps of every W&B run, from all of its offline files."""
     steps: dict[str, list[int]] = {}
     for file in sorted(folder.glob("wandb/*run-*/run-*.wandb")):
         wandb = str(Path(sys.executable).with_name("wandb"))
@@ -169,11 +173,11 @@ def mirrored_steps(folder: Path) -> dict[str, list[int]]:
 
 
 def orphans(mark: str) -> list[str]:
-    """Return a problem for each process of the sweep that has not exited in time."""
+    """Return a message for each process of the sweep that does not exit within EXIT_SECONDS."""
     deadline = time.monotonic() + EXIT_SECONDS
-    while (left := list(marked(mark))) and time.monotonic() < deadline:
+    while (remaining := list(sweep_processes(mark))) and time.monotonic() < deadline:
         time.sleep(0.5)
-    return [f"process {pid} is still running: {command}" for pid, command in left]
+    return [f"process {pid} is still running: {command}" for pid, command in remaining]
 
 
 if __name__ == "__main__":

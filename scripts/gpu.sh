@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run the GPU tests, then benchmark encodings at 124M parameters and the kernels against each other.
-# Takes minutes on one CUDA GPU. Results are in outputs/gpu*/bench/; docs/benchmarks.md quotes them.
+# Run the GPU tests, then benchmark encodings and attention kernels at 124M parameters.
+# Takes minutes on one CUDA GPU. Results go to outputs/gpu*/bench/ and are quoted in docs/benchmarks.md.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 .venv/bin/python -m pytest -m gpu "$@"

@@ -1,4 +1,4 @@
-# Create or reuse .venv with posenc and the exact versions of constraints.txt; other scripts source this.
+# Create or update .venv with posenc and the versions pinned in constraints.txt; sourced by other scripts.
 # Usage: source scripts/install.sh [EXTRA]
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extra="${1:+[$1]}"
@@ -11,7 +11,7 @@ find_python() {
             return
         fi
     done
-    echo "posenc needs Python 3.11 or newer with venv; none was found on the PATH" >&2
+    echo "posenc needs Python 3.11 or newer with the venv module, but none is on the PATH" >&2
     return 1
 }
 
@@ -25,7 +25,7 @@ fi
 stamp=".venv/.installed${1:+-$1}"
 versions="$(cat pyproject.toml constraints.txt | cksum) $PWD"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$versions" ]; then
-    echo "installing posenc$extra (takes minutes the first time)"
+    echo "installing posenc$extra (this takes minutes the first time)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
         --constraint constraints.txt --editable ".$extra"
     echo "$versions" > "$stamp"

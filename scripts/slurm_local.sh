@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Slurm cluster of one node on this machine, for tests, from Debian packages; needs root.
+# Run a single-node Slurm cluster on this machine for tests, from Debian packages. Needs root.
 # Usage: scripts/slurm_local.sh install | start FOLDER | stop FOLDER
-# All its files are in FOLDER; Slurm's commands find it by SLURM_CONF=FOLDER/slurm.conf.
+# All of its files are in FOLDER. To use it, set SLURM_CONF=FOLDER/slurm.conf.
 set -euo pipefail
 packages=(slurmctld slurmd slurm-client munge)
 

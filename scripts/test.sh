@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests. Without arguments the fast ones, under 8 minutes on two cores. With --core only those of
-# encodings, attention, model, evaluation and config, under 2 minutes, for work on the science. With
-# --all also the slow ones and those that need a browser or Slurm, which are installed with apt.
+# Run the linters and the fast tests, which take under 8 minutes on two cores. With --core, run only
+# the tests of encodings, attention, model, evaluation and config (under 2 minutes). With --all, also
+# run the slow tests and those that need a browser or Slurm, which are installed with apt.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 
@@ -31,17 +31,17 @@ elif [ "${1:-}" = --all ]; then
     shift
     without="not gpu"
     if ! install_browser; then
-        echo "chromium could not be installed: the tests of pages in a browser are left out" >&2
+        echo "Chromium could not be installed; skipping the browser tests" >&2
         without+=" and not browser"
         [ "${CI:-}" != true ] || exit 1
     fi
     if ! install_slurm; then
-        echo "Slurm could not be installed, which only root can: its test is left out" >&2
+        echo "Slurm could not be installed, which requires root; skipping the Slurm test" >&2
         without+=" and not slurm"
         [ "${CI:-}" != true ] || exit 1
     fi
     if ! may_mount; then
-        echo "no disk may be mounted here: the tests of one that is full are left out" >&2
+        echo "mounting a disk is not permitted; skipping the tests with a full disk" >&2
         without+=" and not mount"
     fi
     chosen=(-m "$without")

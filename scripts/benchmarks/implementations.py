@@ -1,6 +1,6 @@
-"""The same Transformer built by posenc and by other libraries, as similar as each of them allows.
+"""The same Transformer in posenc and in other libraries, as similar as each library allows.
 
-Pre-norm, no dropout, exact GELU, fused causal attention, tied input and output embeddings.
+All use pre-norm, no dropout, exact GELU, fused causal attention and tied embeddings.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from posenc.model.build import build_model
 
 @dataclass(frozen=True)
 class Size:
-    """The dimensions of a model, and the tokens of a training step."""
+    """The dimensions of a model, and the number of tokens per training step."""
 
     width: int
     layers: int
@@ -27,33 +27,33 @@ class Size:
     tokens: int
 
     @property
-    def gated(self) -> int:
+    def gated_feed_forward(self) -> int:
         """The hidden width of a gated feed-forward layer with about as many parameters."""
         return 8 * round(2 * self.feed_forward / 3 / 8)
 
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-Built = tuple[nn.Module, Loss]
-"""A model, and its mean loss in nats for tokens and targets [B, T]."""
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+BuiltModel = tuple[nn.Module, LossFunction]
+"""A model, and a function that returns its mean loss in nats for tokens and targets [B, T]."""
 
 
 @dataclass(frozen=True)
 class Implementation:
     """`build(size, length)` returns the model and its loss; `package` is the library to install.
 
-    `counterpart` names the implementation of posenc that is closest to another library's. A model
-    with `learned_positions` has an embedding for each position.
+    For other libraries, `counterpart` names the closest implementation in posenc. A model with
+    `learned_positions` has an embedding for each position.
     """
 
-    build: Callable[[Size, int], Built]
+    build: Callable[[Size, int], BuiltModel]
     package: str
     counterpart: str | None = None
     learned_positions: bool = False
 
 
-def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], Built]:
-    def build(size: Size, length: int) -> Built:
-        hidden = size.gated if gated else size.feed_forward
+def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], BuiltModel]:
+    def build(size: Size, length: int) -> BuiltModel:
+        hidden = size.gated_feed_forward if gated else size.feed_forward
         sizes = {"width": size.width, "layers": size.layers, "heads": size.heads}
         dimensions = [f"model.{name}={value}" for name, value in sizes.items()]
         dimensions += [f"model.feed_forward={hidden}", f"train_length={length}"]
@@ -66,13 +66,13 @@ def posenc(*overrides: str, gated: bool = False) -> Callable[[Size, int], Built]
     return build
 
 
-def nanogpt(size: Size, length: int) -> Built:
+def nanogpt(size: Size, length: int) -> BuiltModel:
     return with_loss(
         NanoGPT(size.vocab_size, length, size.width, size.layers, size.heads, size.feed_forward)
     )
 
 
-def gpt2(size: Size, length: int) -> Built:
+def gpt2(size: Size, length: int) -> BuiltModel:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -94,7 +94,7 @@ def gpt2(size: Size, length: int) -> Built:
     return with_loss(model, lambda tokens: model(tokens, use_cache=False).logits)
 
 
-def llama(size: Size, length: int) -> Built:
+def llama(size: Size, length: int) -> BuiltModel:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -103,7 +103,7 @@ def llama(size: Size, length: int) -> Built:
         hidden_size=size.width,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
-        intermediate_size=size.gated,
+        intermediate_size=size.gated_feed_forward,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=None,
@@ -113,8 +113,8 @@ def llama(size: Size, length: int) -> Built:
     return with_loss(model, lambda tokens: model(tokens, use_cache=False).logits)
 
 
-def x_transformers(*, rotary: bool) -> Callable[[Size, int], Built]:
-    def build(size: Size, length: int) -> Built:
+def x_transformers(*, rotary: bool) -> Callable[[Size, int], BuiltModel]:
+    def build(size: Size, length: int) -> BuiltModel:
         from x_transformers import Decoder, TransformerWrapper
 
         decoder = Decoder(
@@ -141,7 +141,7 @@ def x_transformers(*, rotary: bool) -> Callable[[Size, int], Built]:
     return build
 
 
-def litgpt(size: Size, length: int) -> Built:
+def litgpt(size: Size, length: int) -> BuiltModel:
     from litgpt.config import Config
     from litgpt.model import GPT
 
@@ -160,13 +160,12 @@ def litgpt(size: Size, length: int) -> Built:
     )
     model = GPT(config)
     model.apply(model._init_weights)
-    model.lm_head.weight = (
-        model.transformer.wte.weight
-    )  # litgpt ties them in its pretraining script
+    # litgpt ties the embeddings in its pretraining script.
+    model.lm_head.weight = model.transformer.wte.weight
     return with_loss(model)
 
 
-def with_loss(model: nn.Module, logits: Callable[[Tensor], Tensor] | None = None) -> Built:
+def with_loss(model: nn.Module, logits: Callable[[Tensor], Tensor] | None = None) -> BuiltModel:
     """Return the model and its mean cross-entropy, computed in float32."""
 
     def loss(tokens: Tensor, targets: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
 
-Each round trains the same twelve runs with each launcher into an empty folder, and prints the wall
-time including imports, planning and evaluation.
+Each round trains the same twelve runs with each launcher in an empty folder, and prints the wall
+time, which includes imports, planning and evaluation.
 """
 
 import argparse
@@ -28,7 +28,7 @@ JOBLIB = [sys.executable, __file__, "--app", "--multirun", "hydra/sweeper=basic"
 JOBLIB += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.output_subdir=null"]
 COMMANDS = {
     "pool, two at a time": [*POOL, "hydra.launcher.jobs=2"],
-    "one after another": [*POOL, "hydra.launcher.jobs=1"],
+    "pool, one at a time": [*POOL, "hydra.launcher.jobs=1"],
     "joblib, two at a time": JOBLIB,
 }
 
@@ -42,25 +42,25 @@ def main() -> None:
     commands = dict(list(COMMANDS.items())[: 3 if options.joblib else 2])
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(options.rounds):
-        first = number % len(commands)  # the order rotates
+        first = number % len(commands)  # rotate the order
         for name in [*commands][first:] + [*commands][:first]:
-            seconds[name].append(timed(commands[name], options.overrides, options.joblib))
+            seconds[name].append(time_sweep(commands[name], options.overrides, options.joblib))
             print(f"round {number + 1}: {name}: {seconds[name][-1]:.1f} s", flush=True)
     for name, measured in seconds.items():
         print(f"{name:22} median {median(measured):6.1f} s of {len(measured)}")
 
 
-def timed(command: list[str], overrides: list[str], joblib: Path | None) -> float:
-    """Return the seconds of one sweep into an empty folder."""
+def time_sweep(command: list[str], overrides: list[str], joblib: Path | None) -> float:
+    """Run a sweep in an empty folder and return its wall time in seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*command, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
-        words += [f"hydra.sweep.dir={folder}/hydra"] if command is JOBLIB else []
+        arguments = [*command, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
+        arguments += [f"hydra.sweep.dir={folder}/hydra"] if command is JOBLIB else []
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(joblib or "")]))
-        # The pool sets these variables for its jobs.
+        # The pool sets these variables for its jobs; joblib needs them from here.
         variables = MALLOC_VARIABLES | thread_variables(1) if command is JOBLIB else {}
         started = time.monotonic()
         subprocess.run(
-            words,
+            arguments,
             check=True,
             env=os.environ | {"PYTHONPATH": path} | variables,
             stdout=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def timed(command: list[str], overrides: list[str], joblib: Path | None) -> floa
 
 
 def app() -> None:
-    """The application that Hydra's launchers run: plan one job and run it in this process."""
+    """Plan one job and run it in this process, as the application that Hydra's launcher calls."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig

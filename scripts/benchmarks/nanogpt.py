@@ -1,7 +1,7 @@
-"""nanoGPT (Karpathy 2022) rewritten from its description: GPT-2 in plain PyTorch.
+"""A reimplementation of nanoGPT (Karpathy 2022): GPT-2 in plain PyTorch.
 
 Learned position embeddings, one projection for queries, keys and values, fused causal attention,
-exact GELU, tied input and output embeddings, no biases (nanoGPT's own choice for speed).
+exact GELU, tied input and output embeddings, and no biases (as nanoGPT chooses for speed).
 """
 
 import torch
@@ -51,9 +51,8 @@ class NanoGPT(nn.Module):
         self.head = nn.Linear(width, vocab_size, bias=False)
         self.head.weight = self.embedding.weight
         for name, parameter in self.named_parameters():
-            if (
-                parameter.ndim == 2
-            ):  # as in GPT-2, projections into the residual stream start smaller
+            if parameter.ndim == 2:
+                # As in GPT-2, projections into the residual stream start with smaller weights.
                 scale = (2 * layers) ** -0.5 if name.endswith("out.weight") else 1.0
                 nn.init.normal_(parameter, std=0.02 * scale)
 

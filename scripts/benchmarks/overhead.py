@@ -2,9 +2,9 @@
 
     python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
-The steps of both are interleaved in one process. Prints the median time of a step of each, and the
-ratio posenc / plain loop over the pairs. A step of posenc includes everything that a run does in a
-step: Lightning, the recorder, the data order.
+The two loops alternate in one process. Prints the median time per step of each loop and the ratio
+posenc / plain loop over the pairs of measurements. A step of posenc includes everything that a run
+does in a step: Lightning, the recorder and the order of the data.
 """
 
 import argparse
@@ -34,20 +34,20 @@ from posenc.training.session import Session
 from posenc.training.stop import StopRequest
 from posenc.training.trainer import build_trainer
 
-VOCAB_SIZE, WIDTH, LAYERS, HEADS = 4096, 256, 4, 8
+VOCAB_SIZE, WIDTH, LAYERS, HEADS, BATCH_SIZE = 4096, 256, 4, 8, 8
 
 
 class PlainStep:
-    """Forward, backward, clipping, AdamW and a scheduled learning rate."""
+    """A plain training step: forward, backward, clipping, AdamW and a learning rate schedule."""
 
-    def __init__(self, model: Decoder, tokens: Tensor, length: int, size: int) -> None:
+    def __init__(self, model: Decoder, tokens: Tensor, length: int, batch_size: int) -> None:
         self.model, self.tokens = model, tokens
-        self.length, self.size = length, size
+        self.length, self.batch_size = length, batch_size
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1.0)
 
     def __call__(self) -> float:
-        starts = torch.randint(0, len(self.tokens) - self.length - 1, (self.size,)).tolist()
+        starts = torch.randint(0, len(self.tokens) - self.length - 1, (self.batch_size,)).tolist()
         x = torch.stack([self.tokens[s : s + self.length] for s in starts])
         y = torch.stack([self.tokens[s + 1 : s + self.length + 1] for s in starts])
         loss = self.model.losses(x, y).mean()
@@ -60,7 +60,7 @@ class PlainStep:
 
 
 class Interleave(pl.Callback):
-    """After every few steps of Lightning's loop, times as many steps of the plain loop."""
+    """After every `steps` steps of Lightning's loop, times as many steps of the plain loop."""
 
     def __init__(self, plain: PlainStep, steps: int) -> None:
         self.plain, self.steps = plain, steps
@@ -81,31 +81,31 @@ class Interleave(pl.Callback):
 
 
 def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[float, float]]:
-    size = 8
+    """Return the seconds per step of posenc and of the plain loop, for each pair."""
     config = compose(
         "train",
         ["model=small", "model.layers=4", "encoding=nope", "logger=none", "trainer=cpu",
-         f"train_length={length}", f"batch_tokens={size * length}",
-         f"tokens={size * length * steps * (pairs + 1)}"],
+         f"train_length={length}", f"batch_tokens={BATCH_SIZE * length}",
+         f"tokens={BATCH_SIZE * length * steps * (pairs + 1)}"],
     )  # fmt: skip
     config.modules = []
-    total = training_steps(config)
+    training = training_steps(config)
     token_ids = torch.randint(
         0, VOCAB_SIZE, (2_000_000,), generator=torch.Generator().manual_seed(0)
     )
     tokens = TokenArray(token_ids.numpy().astype("uint16"), words=1, bytes=1, documents=1, eos_id=0)
     run = RunDirectory(folder)
-    plain = PlainStep(build_model(config, VOCAB_SIZE), token_ids, length, size)
+    plain = PlainStep(build_model(config, VOCAB_SIZE), token_ids, length, BATCH_SIZE)
     interleave = Interleave(plain, steps)
-    data: Any = None  # the recorder needs none without validation
+    data: Any = None  # the recorder uses it only for validation
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
-    stop, sink = StopRequest(lambda: True), NullTracker()
+    stop, tracker = StopRequest(lambda: True), NullTracker()
     progress, encoding = Progress(run.status_file), plain.model.encoding
-    session = Session(run, config, encoding, resolved, data, progress, stop, sink)
-    recorder = Recorder(session, total, training_fraction=1.0, validate=None)
-    trainer = build_trainer(config, "cpu", total, [recorder, interleave])
-    batches = loader(TrainingWindows(tokens, length, 1), total, 0)
-    trainer.fit(build_module(config, VOCAB_SIZE, total), batches)
+    session = Session(run, config, encoding, resolved, data, progress, stop, tracker)
+    recorder = Recorder(session, training, training_fraction=1.0, validate=None)
+    trainer = build_trainer(config, "cpu", training, [recorder, interleave])
+    batches = loader(TrainingWindows(tokens, length, 1), training, 0)
+    trainer.fit(build_module(config, VOCAB_SIZE, training), batches)
     return interleave.pairs[1:]
 
 
@@ -121,7 +121,8 @@ def main() -> None:
         pairs = measure(Path(folder), arguments.length, arguments.pairs, arguments.steps)
     ratios = [posenc / plain for posenc, plain in pairs]
     print(
-        f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, L={arguments.length}, 8 windows per step,"
+        f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, L={arguments.length},"
+        f" {BATCH_SIZE} windows per step,"
     )
     print(f"vocab_size {VOCAB_SIZE}, {arguments.threads} threads, torch {torch.__version__}")
     for name, seconds in zip(("posenc", "plain loop"), zip(*pairs, strict=True), strict=True):

@@ -3,10 +3,10 @@
     python scripts/benchmarks/peers.py [--length 1024] [--precision bf16] [--rounds 15]
         [--size small|gpt2_124m] [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME]
 
-A round runs one training step (forward, backward, AdamW, zero_grad) of every implementation and one
-product of two 2048 x 2048 matrices in the step's precision, in random order. Prints medians; ratios
-are computed within each round. Exits with an error if an implementation's loss starts far from
-log(vocab_size) or does not fall. Libraries that are not installed are left out.
+Each round runs one training step (forward, backward, AdamW, zero_grad) of every implementation and
+multiplies two 2048 x 2048 matrices in the step's precision, in random order. Prints medians over
+the rounds; ratios are computed within each round. Exits with an error if an implementation's loss
+starts far from log(vocab_size) or does not decrease. Skips libraries that are not installed.
 """
 
 import argparse
@@ -31,10 +31,10 @@ SIZES = {
         width=768, layers=12, heads=12, feed_forward=3072, vocab_size=50304, tokens=16384
     ),
 }
-WARM_UP = 2
+WARM_UP_ROUNDS = 2
 MATRIX_SIZE = 2048
 MAX_INITIAL_ERROR = 1.5
-"""How far, in nats, the first loss may be from log(vocab_size)."""
+"""The largest accepted difference between the first loss and log(vocab_size), in nats."""
 
 
 class Steps:
@@ -62,7 +62,7 @@ class Steps:
         self.losses: list[float] = []
 
     def run(self) -> float:
-        """Run one step and return its seconds."""
+        """Run one step and return its duration in seconds."""
         started = now(self.device)
         with autocast(self.precision, self.device):
             loss = self.loss(self.tokens, self.targets)
@@ -77,11 +77,11 @@ class Steps:
 def step_flops(
     model: torch.nn.Module, implementation: Implementation, size: Size, length: int
 ) -> int:
-    """Return the FLOPs of a step's matrix products: 6 per matrix parameter and token, + attention.
+    """Return the FLOPs of a step: 6 per matrix parameter and token, plus those of attention.
 
-    Input and output embeddings are tied, so their matrix counts once, for the output. Attention
-    multiplies queries, keys and values [T, D] over half of all pairs. The backward pass takes twice
-    the FLOPs of the forward pass.
+    Input and output embeddings share a matrix, which counts once, for the output. Causal attention
+    computes half of all pairs of queries and keys. The backward pass takes twice the FLOPs of the
+    forward pass.
     """
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)
     matrices -= length * size.width if implementation.learned_positions else 0
@@ -99,7 +99,7 @@ class MatrixProduct:
         self.device = device
 
     def run(self) -> float:
-        """Compute the product once and return its seconds."""
+        """Compute the product once and return its duration in seconds."""
         started = now(self.device)
         _ = self.a @ self.b
         return now(self.device) - started
@@ -114,31 +114,31 @@ def now(device: torch.device) -> float:
 def build_installed(
     names: list[str], size: Size, length: int, precision: str, device: torch.device
 ) -> dict[str, Steps]:
-    """Build the implementations whose library is installed; print which others are left out."""
+    """Build the implementations whose library is installed, and print which ones are skipped."""
     steps = {}
     for name in names:
         try:
             steps[name] = Steps(IMPLEMENTATIONS[name], size, length, precision, device)
         except ModuleNotFoundError as error:
             package = IMPLEMENTATIONS[name].package
-            print(f"{name} is left out: no module {error.name}; pip install {package}\n")
+            print(f"skipping {name}: no module {error.name}; pip install {package}\n")
     return steps
 
 
 def measure(steps: dict[str, Steps], product: MatrixProduct, rounds: int) -> list[dict[str, float]]:
-    """Return, for every round, the seconds of each implementation's step and of the `product`."""
+    """Return, for every round, the seconds that each implementation and the `product` took."""
     timed: dict[str, Steps | MatrixProduct] = {**steps, "product": product}
     order, results = list(timed), []
-    for number in range(WARM_UP + rounds):
+    for number in range(WARM_UP_ROUNDS + rounds):
         random.shuffle(order)
         seconds = {name: timed[name].run() for name in order}
-        if number >= WARM_UP:
+        if number >= WARM_UP_ROUNDS:
             results.append(seconds)
     return results
 
 
 def check_learning(steps: dict[str, Steps], vocab_size: int) -> None:
-    """Exit with an error if an implementation's loss starts or develops implausibly."""
+    """Exit with an error if a first loss is implausible or a loss does not decrease."""
     for name, implementation in steps.items():
         first, last = implementation.losses[0], implementation.losses[-1]
         if abs(first - math.log(vocab_size)) > MAX_INITIAL_ERROR or not last < first:
@@ -150,7 +150,7 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
         "| model | parameters | GFLOPs per step | loss | ms per step | tokens/s | utilisation",
         end="",
     )
-    print(" | compared with | speed of posenc / its own | range |")
+    print(" | compared with | speedup of posenc | range |")
     print("| --- " + "| ---: " * 6 + "| --- | ---: | --- |")
     for name, implementation in steps.items():
         seconds = statistics.median(row[name] for row in results)
@@ -169,13 +169,13 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
 
 
 def speed_ratio(results: list[dict[str, float]], name: str, counterpart: str) -> str:
-    """Return how many times as fast `counterpart` is as `name`: median and range over rounds."""
+    """Return the speedup of `counterpart` over `name` as a median and a range over the rounds."""
     ratios = [row[name] / row[counterpart] for row in results]
     return f"{statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def print_fastest(steps: dict[str, Steps], results: list[dict[str, float]]) -> None:
-    """Print how posenc's model without positions compares with the fastest other library."""
+    """Compare posenc's model without a positional encoding with the fastest other library."""
     others = [name for name in steps if IMPLEMENTATIONS[name].counterpart]
     if not others or "posenc nope" not in steps:
         return
@@ -218,7 +218,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, default=2)
     names = ",".join(IMPLEMENTATIONS)
-    parser.add_argument("--only", default=names, help=f"some of {names}")
+    parser.add_argument("--only", default=names, help=f"comma-separated names (default: {names})")
     options = parser.parse_args()
     options.only = options.only.split(",")
     if options.device == "auto":

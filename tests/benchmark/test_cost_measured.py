@@ -7,7 +7,7 @@ import pytest
 from posenc.benchmark.estimate import estimate
 from posenc.benchmark.throughput import DataSheetGpu
 from posenc.jobs.job_config import compose_job
-from posenc.runs.files import read_lines
+from posenc.runs.files import read_jsonl
 from posenc.sweeps.job_process import JobProcess
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
@@ -43,6 +43,6 @@ def test_memory_equals_that_of_a_process(corpus: Path, tmp_path: Path, size: lis
     estimated = estimate(compose_job(overrides, []), CPU).memory.peak() / 1e6
     run = plan([overrides], [], "test", print)[0].run
     JobProcess(PlannedRun(run), threads=1).wait()
-    measured = read_lines(run.timing_file)[-1]["memory_mb"]
+    measured = read_jsonl(run.timing_file)[-1]["memory_mb"]
     print(f"{size[0]}: {estimated:.0f} MB estimated, {measured:.0f} MB measured")
     assert estimated == pytest.approx(measured, rel=0.10)

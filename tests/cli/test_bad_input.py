@@ -58,7 +58,7 @@ def error_of(
         (["encoding=fire", "kernel=toeplitz"], ["kernel=toeplitz", "Fire", "distance alone"]),
         (["encoding=t5", "kernel=factored"], ["kernel=factored", "T5", "no factors"]),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
-        (["devices=3"], ["devices=3", "batch_tokens=192", "8 windows"]),
+        (["devices=3"], ["devices=3", "batch_tokens=192", "8 sequences"]),
         (["devices=2", "trainer.strategy=dp"], ["trainer.strategy='dp'", "ddp, fsdp"]),
         (["devices=2", "trainer.strategy=fsdp", "encoding=fire"], ["encoding.c", "ddp"]),
         (["batch_tokens=100"], ["batch_tokens=100", "96"]),

@@ -60,7 +60,7 @@ def test_a_running_run_is_not_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(runs[0])
-    with lock(runs[0].lock_file, wait=False):
+    with lock(runs[0].lock_file, timeout=0):
         assert main(["clean", f"run={runs[0].path}", "--yes"]) == 1
     assert "is being run by another process" in capsys.readouterr().err
     assert files(runs[0]) - before <= {runs[0].lock_file}

@@ -113,7 +113,7 @@ def test_a_corpus_that_has_changed_since_training_is_an_error(
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "- a\n- b\n", "encoding: 3\n"])
-def test_a_damaged_config_is_named(
+def test_a_corrupt_config_is_named(
     finished: RunDirectory, evaluation_error: EvaluationError, text: str
 ) -> None:
     finished.config_file.write_text(text)
@@ -122,7 +122,7 @@ def test_a_damaged_config_is_named(
 
 
 @pytest.mark.parametrize(("file", "command"), [("status.json", "status"), ("plan.json", "report")])
-def test_a_damaged_json_file_is_named(
+def test_a_corrupt_json_file_is_named(
     finished: RunDirectory,
     capsys: pytest.CaptureFixture[str],
     file: str,
@@ -132,7 +132,7 @@ def test_a_damaged_json_file_is_named(
     (folder / file).write_text("{")
     outputs = finished.path.parents[1]
     assert main([command, f"outputs_dir={outputs}", "name=scratch"]) == 1
-    assert f"{file} is damaged" in capsys.readouterr().err
+    assert f"{file} is corrupt" in capsys.readouterr().err
 
 
 def test_a_corpus_of_one_split_is_evaluated_on_it(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.files import append_line, read_lines, truncate_lines, write_atomic, write_json
+from posenc.runs.files import append_jsonl, read_jsonl, truncate_jsonl, write_atomic, write_json
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -27,18 +27,18 @@ def test_an_atomic_write_creates_folders_and_keeps_the_default_permissions(tmp_p
 
 def test_an_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    append_line(file, {"step": 1})
+    append_jsonl(file, {"step": 1})
     with file.open("a") as handle:
         handle.write('{"step": 2')
-    assert read_lines(file) == [{"step": 1}]
+    assert read_jsonl(file) == [{"step": 1}]
 
 
 def test_rows_after_a_step_are_dropped(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     for step in range(1, 6):
-        append_line(file, {"step": step, "loss": 0.1 + step})
+        append_jsonl(file, {"step": step, "loss": 0.1 + step})
     before = file.read_text().splitlines()
-    truncate_lines(file, 3)
+    truncate_jsonl(file, 3)
     assert file.read_text().splitlines() == before[:3]
-    append_line(file, {"step": 4, "loss": 4.1})
-    assert [row["step"] for row in read_lines(file)] == [1, 2, 3, 4]
+    append_jsonl(file, {"step": 4, "loss": 4.1})
+    assert [row["step"] for row in read_jsonl(file)] == [1, 2, 3, 4]

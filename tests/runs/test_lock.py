@@ -11,8 +11,8 @@ from posenc.runs.lock import is_locked, lock
 HOLD_LOCK = """
 import sys, pathlib
 from posenc.runs.lock import lock
-with lock(pathlib.Path(sys.argv[1]), wait=False) as obtained:
-    print(obtained, flush=True)
+with lock(pathlib.Path(sys.argv[1]), timeout=0) as acquired:
+    print(acquired, flush=True)
     sys.stdin.read()
 """
 
@@ -28,8 +28,8 @@ def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
     with owner:
         assert owner.stdout is not None and owner.stdout.readline() == "True\n"
         assert is_locked(file)
-        with lock(file, wait=False) as obtained:
-            assert not obtained
+        with lock(file, timeout=0) as acquired:
+            assert not acquired
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         assert not is_locked(file)

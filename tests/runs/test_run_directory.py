@@ -12,5 +12,5 @@ def test_a_running_run_without_a_process_is_interrupted(tmp_path: Path) -> None:
     assert run.status().state == "pending"
     Status(state="running", step=5).write(run.status_file)
     assert run.status().state == "interrupted"
-    with lock(run.lock_file, wait=False):
+    with lock(run.lock_file, timeout=0):
         assert run.status().state == "running"

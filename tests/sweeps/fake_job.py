@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from posenc.runs.files import append_line, read_lines
+from posenc.runs.files import append_jsonl, read_jsonl
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
@@ -21,8 +21,8 @@ def main() -> int:
     run = RunDirectory(Path(sys.argv[1]))
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
-    with lock(run.lock_file, wait=False) as obtained:
-        if not obtained:
+    with lock(run.lock_file, timeout=0) as acquired:
+        if not acquired:
             return 3
         return behave(run, (run.path / "behaviour.txt").read_text(), signals)
 
@@ -38,7 +38,7 @@ def behave(run: RunDirectory, behaviour: str, signals: list[int]) -> int:
     update_status(run, state="running", work_done=0.5)
     event = {"run": run.name, "pid": os.getpid(), "argv": sys.argv[1:], "group": os.getpgid(0)}
     variables = {name: os.environ.get(name) for name in LOGGED_VARIABLES}
-    append_line(events, {"event": "start", **event, **variables, "helper": helper and helper.pid})
+    append_jsonl(events, {"event": "start", **event, **variables, "helper": helper and helper.pid})
     if behaviour == "killed once":
         (run.path / "behaviour.txt").write_text("finish")
     if behaviour.startswith("killed"):
@@ -54,12 +54,12 @@ def behave(run: RunDirectory, behaviour: str, signals: list[int]) -> int:
     while behaviour == "meet" and len(starts(events)) < 2:
         pause()
     update_status(run, state="finished", work_done=1.0)
-    append_line(events, {"event": "end", **event})
+    append_jsonl(events, {"event": "end", **event})
     return 0
 
 
 def starts(events: Path) -> list[dict[str, object]]:
-    return [event for event in read_lines(events) if event["event"] == "start"]
+    return [event for event in read_jsonl(events) if event["event"] == "start"]
 
 
 def pause() -> None:

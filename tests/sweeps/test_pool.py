@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from posenc.config.errors import ConfigError
-from posenc.runs.files import read_lines
+from posenc.runs.files import read_jsonl
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
@@ -53,7 +53,7 @@ def launch(
 
 
 def events(run: RunDirectory, kind: str = "start") -> dict[str, dict[str, Any]]:
-    rows = read_lines(run.path.parent / "events.jsonl")
+    rows = read_jsonl(run.path.parent / "events.jsonl")
     return {row["run"]: row for row in rows if row["event"] == kind}
 
 
@@ -64,7 +64,7 @@ def test_the_requested_number_of_jobs_runs_at_a_time(
     outcomes, _ = launch(fake_job, *runs, jobs=2)
     assert {status.state for status in outcomes.values()} == {"finished"}
     active, most = 0, 0
-    for row in read_lines(runs[0].path.parent / "events.jsonl"):
+    for row in read_jsonl(runs[0].path.parent / "events.jsonl"):
         active += 1 if row["event"] == "start" else -1
         most = max(most, active)
     assert most == 2
@@ -91,7 +91,7 @@ def test_a_run_whose_process_is_killed_is_restarted(fake_run: FakeRun, fake_job:
     """At most MAX_STARTS times in one launch."""
     run, once = fake_run("killed", "killed"), fake_run("once", "killed once")
     outcomes, printed = launch(fake_job, run, once, jobs=1)
-    rows = [row["run"] for row in read_lines(run.path.parent / "events.jsonl")]
+    rows = [row["run"] for row in read_jsonl(run.path.parent / "events.jsonl")]
     assert (rows.count("killed"), rows.count("once")) == (MAX_STARTS, 3)  # two starts and an end
     assert outcomes["killed"].state == "interrupted" and outcomes["once"].state == "finished"
     assert printed.count("↻ killed  its process was killed (SIGKILL)") == MAX_STARTS - 1
@@ -129,11 +129,11 @@ def test_a_run_of_another_process_is_waited_for(
 ) -> None:
     """Its outcome counts if it finishes or fails; otherwise the run is continued here."""
     taken, free = fake_run("taken", state="running", work_done=0.3), fake_run("free")
-    obtained = threading.Event()
+    acquired = threading.Event()
 
     def other_process() -> None:
-        with lock(taken.lock_file, wait=False):
-            obtained.set()
+        with lock(taken.lock_file, timeout=0):
+            acquired.set()
             wait_until(lambda: Status.read(free.status_file).state == "finished")
             time.sleep(0.2)
             assert "taken" not in events(free)
@@ -141,7 +141,7 @@ def test_a_run_of_another_process_is_waited_for(
 
     with ThreadPoolExecutor() as threads:
         other = threads.submit(other_process)
-        obtained.wait()
+        acquired.wait()
         outcomes, printed = launch(fake_job, taken, free)
         other.result()
     assert outcomes["taken"].state == ("finished" if starts else state)
@@ -180,7 +180,7 @@ def test_each_run_has_its_own_gpu(
     runs = [fake_run(f"run-{i}", "meet") for i in range(2)]
     _, printed = launch(fake_job, *runs)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4", "7"]
-    assert "2 at a time" in printed and "one GPU each" in printed
+    assert "2 at a time" in printed and "1 GPU each" in printed
 
 
 def test_the_current_folder_is_importable(
@@ -197,7 +197,7 @@ def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: l
     run = fake_run("more")
     pool = PoolLauncher(console=Console(file=io.StringIO()), command=fake_job, poll_seconds=0.02)
     pool.launch([PlannedRun(run, ("mine",))])
-    assert events(run)["more"]["argv"][1:3] == ["--module", "mine"]
+    assert events(run)["more"]["argv"][1] == "--module=mine"
 
 
 def test_the_output_in_a_log_file(fake_run: FakeRun, fake_job: list[str]) -> None:

@@ -5,7 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from posenc.sweeps.progress import Row, Snapshot, clock, display_on, percent, rate
+from posenc.sweeps.progress import (
+    Row,
+    Snapshot,
+    create_display,
+    format_duration,
+    format_percent,
+    format_rate,
+)
 
 ROWS = [
     Row("sinusoidal-L512-s1-3f9c2a1b", "evaluation", 0.704, 4.25, 9100.0, 62.0),
@@ -24,7 +31,7 @@ def printed(console: Console) -> str:
 
 def test_a_terminal_shows_the_sweep_and_every_running_run() -> None:
     console = make_console(terminal=True)
-    display = display_on(console)
+    display = create_display(console)
     display.show(SNAPSHOT)
     lines = [line.rstrip() for line in printed(console).splitlines()]
     display.close()
@@ -40,7 +47,7 @@ def test_a_terminal_shows_the_sweep_and_every_running_run() -> None:
 
 def test_a_terminal_keeps_messages_above_the_live_display() -> None:
     console = make_console(terminal=True)
-    display = display_on(console)
+    display = create_display(console)
     display.show(SNAPSHOT)
     display.print("✗ run  failed: [red] is not markup")
     display.log("started")
@@ -53,7 +60,7 @@ def test_a_log_file_gets_a_line_every_15_seconds(monkeypatch: pytest.MonkeyPatch
     seconds = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: seconds[0])
     console = make_console(terminal=False, width=40)
-    display = display_on(console)
+    display = create_display(console)
     for _ in range(31):
         display.show(SNAPSHOT)
         seconds[0] += 1.0
@@ -63,14 +70,14 @@ def test_a_log_file_gets_a_line_every_15_seconds(monkeypatch: pytest.MonkeyPatch
 
 def test_without_an_estimate_no_time_left_is_shown() -> None:
     console = make_console(terminal=True)
-    display = display_on(console)
+    display = create_display(console)
     display.show(Snapshot(ROWS[1:], "0 of 8 finished", 0.0, None))
     display.close()
     assert "0 of 8 finished · 0 % · estimating the time left" in printed(console)
 
 
 def test_formats_of_durations_rates_and_fractions() -> None:
-    assert [clock(s) for s in (None, 0, 59.6, 92, 3725, 183600)] == [
+    assert [format_duration(s) for s in (None, 0, 59.6, 92, 3725, 183600)] == [
         "–",
         "0:00",
         "1:00",
@@ -78,5 +85,5 @@ def test_formats_of_durations_rates_and_fractions() -> None:
         "1:02:05",
         "2 d 03 h",
     ]
-    assert [rate(r) for r in (None, 870.4, 20080, 1.25e6)] == ["–", "870", "20.1k", "1.2M"]
-    assert [percent(w) for w in (0.0, 0.999, 1.0)] == ["0 %", "99 %", "100 %"]
+    assert [format_rate(r) for r in (None, 870.4, 20080, 1.25e6)] == ["–", "870", "20.1k", "1.2M"]
+    assert [format_percent(w) for w in (0.0, 0.999, 1.0)] == ["0 %", "99 %", "100 %"]

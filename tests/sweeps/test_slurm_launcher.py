@@ -82,6 +82,6 @@ def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_pat
     assert [row["step"] for row in alibi.metrics()] == list(range(1, 1001))
     repeated = subprocess.run(command, capture_output=True, text=True)
     assert repeated.returncode == 0, repeated.stderr
-    assert "1 run for slurm, 1 already finished" in repeated.stderr
+    assert "submitting 1 run (slurm), 1 already finished" in repeated.stderr
     assert [row["step"] for row in nope.metrics()] == list(range(1, 1001))
     assert 5 < steps_before_cancellation < 1000

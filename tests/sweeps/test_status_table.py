@@ -41,7 +41,7 @@ def folder(fake_run: FakeRun) -> Path:
 
 def printed_table(folder: Path) -> str:
     console = Console(file=io.StringIO(), width=80)
-    with lock(folder / "busy" / ".lock", wait=False):
+    with lock(folder / "busy" / ".lock", timeout=0):
         console.print(status_table(expected_runs(folder)), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -75,7 +75,7 @@ def test_a_finished_experiment_has_no_command_to_finish(fake_run: FakeRun) -> No
 
 
 def test_json_has_every_field(folder: Path) -> None:
-    with lock(folder / "busy" / ".lock", wait=False):
+    with lock(folder / "busy" / ".lock", timeout=0):
         entries = {entry["run"]: entry for entry in status_json(expected_runs(folder))}
     assert entries["busy"]["seconds_left"] == pytest.approx(100.0)
     assert entries["busy"]["path"] == str(folder / "busy")

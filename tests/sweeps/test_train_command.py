@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from posenc.cli import main
-from posenc.runs.files import read_lines
+from posenc.runs.files import read_jsonl
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.job_process import JobProcess
@@ -86,7 +86,7 @@ def sweep(
 
 def started(fake_plan: FakePlan) -> list[str]:
     folder = next(iter(fake_plan.runs.values())).path.parent
-    rows: Sequence[dict[str, str]] = read_lines(folder / "events.jsonl")
+    rows: Sequence[dict[str, str]] = read_jsonl(folder / "events.jsonl")
     return sorted(row["run"] for row in rows if row["event"] == "start")
 
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from posenc.cli import main
 from posenc.runs.evaluation_rows import merge_positions, merge_rows
-from posenc.runs.files import append_line, write_json
+from posenc.runs.files import append_jsonl, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -32,8 +32,8 @@ def experiment(folder, config, rows, evaluation_row) -> Path:
         changes = {"train_length": length, "choices": {"encoding": encoding}}
         OmegaConf.save(OmegaConf.merge(config, changes), run.config_file)
         for row in rows(1, 3):
-            append_line(run.metrics_file, row | {"validation_loss": 1.5})
-        append_line(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
+            append_jsonl(run.metrics_file, row | {"validation_loss": 1.5})
+        append_jsonl(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
         lengths = (length, 2 * length, 4 * length)
         for protocol in ("nonoverlapping", "by_position"):
             results = [evaluation_row(n, n / 2, protocol=protocol, count=9) for n in lengths]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.files import append_line, write_json
+from posenc.runs.files import append_jsonl, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import run_id, token_order_digest, variant
 from posenc.tracking.wandb_history import extrapolation_row, training_row
@@ -114,7 +114,7 @@ def test_ids_that_have_to_be_changed_stay_distinct_and_short():
 
 def test_the_summary_has_training_costs_and_benchmarks_of_the_same_model(run, config):
     for rate in (100.0, 400.0, 200.0):
-        append_line(run.timing_file, {"tokens_per_second": rate, "memory_mb": rate / 10})
+        append_jsonl(run.timing_file, {"tokens_per_second": rate, "memory_mb": rate / 10})
     row = {
         "encoding_config": dict(_target_="posenc.encodings.rope.Rope", spectrum={"base": 10000.0}),
         "model_config": {"width": 128},

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from posenc.cli import main
 from posenc.runs.evaluation_rows import merge_positions, merge_rows
-from posenc.runs.files import append_line
+from posenc.runs.files import append_jsonl
 from posenc.tracking import wandb_client
 from posenc.tracking.wandb_client import FINISH_SECONDS
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
@@ -33,7 +33,7 @@ def track(run, config, rows, failed=False, mode: str | None = "online") -> None:
     tracker = WandbTracker(mode=mode, tags=["first"])
     tracker.start(run, config)
     for row in rows:
-        append_line(run.metrics_file, row)
+        append_jsonl(run.metrics_file, row)
     tracker.log(rows)
     tracker.finish(failed)
 
@@ -146,7 +146,7 @@ def test_sync_uploads_what_is_missing_and_can_be_repeated(
 
 def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder, config, rows):
     for row in rows(1, 4):
-        append_line(run.metrics_file, row)
+        append_jsonl(run.metrics_file, row)
     assert sync(folder) == 0
     assert server.runs == {}
     (run.path / "checkpoints").mkdir()
@@ -250,7 +250,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     tracker = WandbTracker(mode="online")
     tracker.start(run, config)
     for row in rows(1, 9):
-        append_line(run.metrics_file, row)
+        append_jsonl(run.metrics_file, row)
     tracker.log(rows(1, 3))
     if failure == "gone":
         server.shutdown()
@@ -285,7 +285,7 @@ def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
     tracker.start(run, config)
     server.failure = "hang"
     for row in rows(1, 9):
-        append_line(run.metrics_file, row)
+        append_jsonl(run.metrics_file, row)
     tracker.log(rows(1, 9))
     tracker.finish(failed=False)
     assert time.monotonic() - start < 60
@@ -295,7 +295,7 @@ DYING_CLIENT = """
 import logging, os, signal, subprocess, sys
 from pathlib import Path
 from omegaconf import OmegaConf
-from posenc.runs.files import append_line
+from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -306,7 +306,7 @@ def row(step):
     return {"step": step, "tokens": step, "loss": 1.0, "learning_rate": 0.1}
 
 for step in range(1, 2001):
-    append_line(run.metrics_file, row(step))
+    append_jsonl(run.metrics_file, row(step))
 tracker = WandbTracker()
 tracker.start(run, config)
 tracker.log([row(1), row(2)])

@@ -17,7 +17,7 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.runs.evaluation_rows import merge_rows
-from posenc.runs.files import append_line
+from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import NullTracker
 from posenc.tracking.wandb_config import git_state, token_order_digest
@@ -46,7 +46,7 @@ def test_a_run_is_logged_row_by_row(run, folder, config, rows, evaluation_row, r
     tracker = WandbTracker(tags=["first"])
     tracker.start(run, config)
     for row in training_log:
-        append_line(run.metrics_file, row)
+        append_jsonl(run.metrics_file, row)
     tracker.log(training_log[:20])
     tracker.log(training_log[20:])
     merge_rows(run.evaluation_file, evaluation)
@@ -153,7 +153,7 @@ def test_a_resumed_offline_run_is_one_run_with_every_step_once(
         tracker = WandbTracker()
         tracker.start(run, config)
         for row in rows(first, last):
-            append_line(run.metrics_file, row)
+            append_jsonl(run.metrics_file, row)
         tracker.log(rows(first, last))
         tracker.finish(failed=False)
     lengths = {64: 20.0, 256: 30.0, 1024: 60.0}

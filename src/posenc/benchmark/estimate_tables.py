@@ -8,7 +8,7 @@ from rich.console import Console
 
 from posenc.benchmark.estimate import Estimate, Machine
 from posenc.report.table import Column, Table
-from posenc.sweeps.progress import clock
+from posenc.sweeps.progress import format_duration
 
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
 PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -23,8 +23,8 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
         _largest_memory(max(estimates, key=lambda run: run.memory.peak())),
         f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
         f" device: {totals['device_seconds'] / 3600:.3g} device hours",
-        f"time: {clock(totals['seconds'])} (concurrent runs: {machine.concurrent_runs}, devices per"
-        f" run: {estimates[0].devices})",
+        f"time: {format_duration(totals['seconds'])} (concurrent runs:"
+        f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
         *_notes(estimates, machine),
     ]
     for line in lines:
@@ -39,7 +39,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         Column("in blocks", format=_short),
         Column("memory"),
         Column("FLOPs", format=".1e"),
-        Column("time", format=clock),
+        Column("time", format=format_duration),
     ]
     rows = [
         [

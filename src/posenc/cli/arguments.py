@@ -1,4 +1,4 @@
-"""Parsing of a command line: overrides in Hydra's grammar, and a few flags."""
+"""Parsing of command lines, which consist of Hydra overrides and a few flags."""
 
 import shlex
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ class Arguments:
     words: tuple[str, ...]
 
     def command_line(self) -> str:
-        """Return the command as the user can repeat it."""
+        """Return the command line as the user can repeat it in a shell."""
         return shlex.join(["posenc", self.command, *self.words])
 
 
 def parse(command: str, words: Sequence[str]) -> Arguments:
-    """Separate flags from overrides; raises ConfigError for a flag that the command lacks.
+    """Separate flags from overrides; raises ConfigError for a flag that the command does not have.
 
-    `--config-dir DIR` adds a folder of YAMLs. Hydra's `-m` is accepted and redundant: commas
-    make a sweep.
+    `--config-dir DIR` adds a folder of YAMLs. Hydra's `-m` is accepted but not needed, because
+    commas make a sweep.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
@@ -53,8 +53,8 @@ def parse(command: str, words: Sequence[str]) -> Arguments:
         elif word in MULTIRUN_FLAGS and command == "train":
             continue
         elif word.startswith("-"):
-            known = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
-            raise ConfigError(f"unknown flag {word} (available: {known})")
+            available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
+            raise ConfigError(f"unknown flag {word} (available: {available})")
         else:
             overrides.append(word)
     return Arguments(command, tuple(overrides), tuple(config_dirs), frozenset(flags), tuple(words))
@@ -62,5 +62,5 @@ def parse(command: str, words: Sequence[str]) -> Arguments:
 
 def _config_dir(name: str) -> Path:
     if not name or not Path(name).is_dir():
-        raise ConfigError(f"--config-dir {name} is not a folder; give one that holds YAMLs")
+        raise ConfigError(f"--config-dir {name} is not a folder; give a folder with YAMLs")
     return Path(name)

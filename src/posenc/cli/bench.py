@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> int:
         row | published_ratios(row, published)
         for row in result_rows(variants, rounds, peaks, machine)
     ]
-    texts = _texts(settings)
+    texts = _report_texts(settings)
     folder = Path(config.outputs_dir) / config.name / "bench"
     write_benchmark(folder, rows, arguments.command_line(), texts)
     print_benchmark(Console(), rows, texts)
@@ -54,8 +54,8 @@ def run(arguments: Arguments) -> int:
 def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     """Return the overrides and the configuration of every job.
 
-    Keys of an experiment that only training reads, such as seeds, are left out; on the command line
-    they are errors.
+    Keys that only training uses, such as seeds, are dropped from an experiment's grids. On the
+    command line, they raise ConfigError.
     """
     folders = list(arguments.config_dirs)
     defaults = compose("bench", [], folders)
@@ -64,9 +64,9 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
         if root_key(override) not in known_keys:
             hint = did_you_mean(root_key(override), known_keys)
             raise ConfigError(f"{override}: posenc bench has no such key{hint}")
-    sweep = sweep_jobs("bench", arguments.overrides, folders)
-    overrides = [tuple(word for word in job if root_key(word) in known_keys) for job in sweep]
-    jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(overrides)]
+    all_jobs = sweep_jobs("bench", arguments.overrides, folders)
+    bench_jobs = [tuple(o for o in job if root_key(o) in known_keys) for job in all_jobs]
+    jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
             raise ConfigError(
@@ -76,16 +76,16 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
 
 
 def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) -> DictConfig:
-    """Return the configuration of a job: the keys of conf/bench.yaml, resolved and checked."""
-    values = compose_resolved("bench", job, folders, defaults, only_known=True)
+    """Return a job's configuration with the keys of conf/bench.yaml, resolved and checked."""
+    values = compose_resolved("bench", job, folders, defaults, drop_unknown=True)
     config = OmegaConf.create({**values, "seed": SEED})
     check_bench_settings(config)
     config.modules = sorted({*config.modules, *user_modules(values)})
     return config
 
 
-def _texts(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the experiment's texts and the source of published costs."""
+def _report_texts(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the title and texts of the benchmark report, and the source of published costs."""
     costs = settings["published_costs"]
     source = {"source": costs["source"]} if costs else {}
     return {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}

@@ -1,4 +1,4 @@
-"""`posenc clean`: remove the selected runs, and nothing else."""
+"""`posenc clean`: delete selected runs."""
 
 from dataclasses import replace
 from typing import get_args
@@ -10,20 +10,21 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.targets import FOLDER_KEYS, experiment_folder, run_directory
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.overrides import parse
-from posenc.runs.removal import files_of_run, remove_run, total_bytes
+from posenc.runs.removal import remove_run, run_paths, total_bytes
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import State
+from posenc.sweeps.progress import plural
 
 STATES = [state for state in get_args(State) if state != "running"]
 
 
 def run(arguments: Arguments) -> int:
     console = Console()
-    runs = _selected(arguments)
-    sizes = {run.path: total_bytes(files_of_run(run)) for run in runs}
+    runs = _select_runs(arguments)
+    sizes = {run.path: total_bytes(run_paths(run)) for run in runs}
     for path, size in sizes.items():
         console.print(f"{path}  {size / 1e6:.1f} MB", highlight=False, soft_wrap=True)
-    total = f"{len(runs)} run{'s' * (len(runs) != 1)}, {sum(sizes.values()) / 1e6:.1f} MB"
+    total = f"{plural(len(runs), 'run')}, {sum(sizes.values()) / 1e6:.1f} MB"
     if "--yes" not in arguments.flags:
         console.print(f"{total}: dry run; add --yes to delete", highlight=False)
         return 0
@@ -33,7 +34,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _selected(arguments: Arguments) -> list[RunDirectory]:
+def _select_runs(arguments: Arguments) -> list[RunDirectory]:
     values = {o.key_or_group: _values(o) for o in parse(arguments.overrides)}
     folder_keys = [key for key in values if key in FOLDER_KEYS]
     if unknown := [key for key in values if key not in ("run", "state", *FOLDER_KEYS)]:
@@ -53,7 +54,7 @@ def _selected(arguments: Arguments) -> list[RunDirectory]:
 
 
 def _values(override: Override) -> list[str]:
-    """Return the values of `key=a` or `key=a,b`."""
+    """Return all values of an override such as `key=a` or `key=a,b`."""
     if override.is_discrete_sweep():
         return [str(value) for value in override.sweep_string_iterator()]
     return [str(override.value())]

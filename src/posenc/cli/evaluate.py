@@ -1,4 +1,4 @@
-"""`posenc evaluate`: measure a trained run at more lengths, with swaps, or on other data."""
+"""`posenc evaluate`: evaluate a trained run at more lengths, with swaps, or on other data."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,13 +25,13 @@ from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import device_of
-from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
 
 Row = dict[str, Any]
 MIN_WIDTH = 110
-"""Columns of the terminal below which lines wrap rather than numbers being cut."""
+"""The minimum width of the table in characters; in narrower terminals, its lines wrap."""
 COLUMNS: dict[str, Callable[[Row], str | None]] = {
     "protocol": lambda row: row["protocol"],
     "stride": lambda row: row["stride"] and str(row["stride"]),
@@ -40,25 +40,28 @@ COLUMNS: dict[str, Callable[[Row], str | None]] = {
     "tokens": lambda row: f"{row['count']:,}",
     "coverage": lambda row: None if row["coverage"] == 1 else f"{100 * row['coverage']:.3g} %",
     "loss": lambda row: f"{row['loss']:.6f}",
-    "perplexity": lambda row: _number(row["perplexity"], 3),
-    "per word": lambda row: _number(row["perplexity_per_word"], 2),
-    "per byte": lambda row: _number(row["perplexity_per_byte"], 4),
-    "accuracy": lambda row: _number(row.get("accuracy"), 4),
-    "exact": lambda row: _number(row.get("exact"), 4),
+    "perplexity": lambda row: _format_number(row["perplexity"], 3),
+    "per word": lambda row: _format_number(row["perplexity_per_word"], 2),
+    "per byte": lambda row: _format_number(row["perplexity_per_byte"], 4),
+    "accuracy": lambda row: _format_number(row.get("accuracy"), 4),
+    "exact": lambda row: _format_number(row.get("exact"), 4),
 }
 
 
 def run(arguments: Arguments) -> int:
-    """Evaluate runs; commas make a sweep, all of which is validated before the first evaluation."""
-    jobs = expand(None, arguments.overrides)
+    """Evaluate one or more runs, after all evaluations have been validated."""
+    jobs = expand(None, arguments.overrides, arguments.config_dirs)
     requests = [
         OmegaConf.create(compose_resolved("evaluate", job, arguments.config_dirs)) for job in jobs
     ]
     runs = [run_directory(request.run) for request in requests]
-    configs = [_evaluation_config(*job) for job in zip(runs, requests, jobs, strict=True)]
+    configs = [
+        _evaluation_config(directory, request, job)
+        for directory, request, job in zip(runs, requests, jobs, strict=True)
+    ]
     for directory, config, request, job in zip(runs, configs, requests, jobs, strict=True):
-        with lock(directory.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
-            if not obtained:
+        with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+            if not acquired:
                 raise ConfigError(f"{directory.name} is being run by another process; wait for it")
             rows = _evaluate(directory, config, request, job)
         _print_rows(directory.name, rows)
@@ -66,15 +69,17 @@ def run(arguments: Arguments) -> int:
 
 
 def _evaluation_config(run: RunDirectory, request: DictConfig, overrides: list[str]) -> DictConfig:
-    """Return the run's own configuration with the evaluation that was requested."""
+    """Return the run's configuration with the requested evaluation settings."""
     config = run.config()
     set_keys = {override_key(override) for override in overrides}
     if "tokenizer" in set_keys:
-        raise ConfigError("tokenizer: a run keeps its own tokenizer; leave tokenizer out")
+        raise ConfigError(
+            "tokenizer: a run is evaluated with its own tokenizer; leave tokenizer out"
+        )
     if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
-    selects_protocols = {"data", "evaluation", "evaluation.protocols"}
-    if "tasks" in config.evaluation.protocols and not set_keys & selects_protocols:
+    protocol_keys = {"data", "evaluation", "evaluation.protocols"}
+    if "tasks" in config.evaluation.protocols and not set_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
     config.modules = request.modules
@@ -89,8 +94,8 @@ def _evaluate(
     console = Console(stderr=True)
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
-    data = _data(run, config, request, console)
-    _choose_split(config, data, overrides)
+    data = _load_data(run, config, request, console)
+    _select_split(config, data, overrides)
     keys = requested_rows(config, data.fingerprint)
     with console.status("evaluating") as status:
 
@@ -104,17 +109,19 @@ def _evaluate(
     return rows
 
 
-def _data(run: RunDirectory, config: DictConfig, request: DictConfig, console: Console) -> Dataset:
-    """Return the run's own data, or another corpus in the run's tokenizer."""
+def _load_data(
+    run: RunDirectory, config: DictConfig, request: DictConfig, console: Console
+) -> Dataset:
+    """Return the run's training data, or the requested corpus encoded with its tokenizer."""
     if request.get("data") is None:
-        remedy = "give it as another corpus: data=... evaluation.split=..."
+        remedy = "to evaluate on the changed corpus, give data=... evaluation.split=..."
         return training_data(config, remedy, console.print)
     tokenizer = load_tokenizer(run.tokenizer_file)
     return evaluation_data(request.data, tokenizer, config, console.print)
 
 
-def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
-    """Evaluate a corpus with a single split on that split, unless the user chose one."""
+def _select_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
+    """Use a corpus's only split unless the user chose one, and check that it can be evaluated."""
     set_keys = {override_key(override) for override in overrides}
     if "evaluation.split" not in set_keys and len(data.splits) == 1:
         config.evaluation.split = data.splits[0]
@@ -122,7 +129,7 @@ def _choose_split(config: DictConfig, data: Dataset, overrides: list[str]) -> No
 
 
 def _print_rows(name: str, rows: Sequence[Row]) -> None:
-    """Print a line per row; a column that is empty in all rows is left out."""
+    """Print a table of the rows, without columns that are empty in all of them."""
     title = f"{name} on {rows[0]['data_name']} ({rows[0]['split']})"
     table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
     cells = {column: [text(row) for row in rows] for column, text in COLUMNS.items()}
@@ -137,5 +144,5 @@ def _print_rows(name: str, rows: Sequence[Row]) -> None:
     console.print(table)
 
 
-def _number(value: float | None, digits: int) -> str | None:
+def _format_number(value: float | None, digits: int) -> str | None:
     return None if value is None else f"{value:.{digits}f}"

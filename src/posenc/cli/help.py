@@ -1,21 +1,21 @@
-"""The texts of `--help`, printed without importing anything heavy."""
+"""The texts of `--help`, kept free of slow imports."""
 
 from textwrap import dedent
 
 COMMANDS = {
     "train": "train one model or a sweep, and evaluate beyond the training length",
     "evaluate": "evaluate a trained run at more lengths or on other data",
-    "report": "tables, figures and a page of an experiment's results",
-    "status": "progress of every run of an experiment, and how to finish it",
+    "report": "write tables, figures and an HTML report of an experiment's results",
+    "status": "show the progress of every run of an experiment, and how to finish it",
     "plan": "estimate parameters, memory, FLOPs and time of an experiment",
     "sync": "upload an experiment's runs to W&B",
-    "dashboard": "create a W&B workspace and report of an experiment",
+    "dashboard": "create a W&B workspace and a W&B report of an experiment",
     "wandb-sweep": "write an experiment's grids as W&B sweeps",
-    "check": "run the property tests of encodings",
-    "bench": "measure time and memory of encodings",
-    "inspect": "analyse an encoding without training, or the attention of a trained run",
+    "check": "run the property tests on encodings",
+    "bench": "measure the time and memory that encodings take",
+    "inspect": "analyze an encoding without training, or the attention of a trained run",
     "clean": "delete selected runs",
-    "list": "list every config group and option",
+    "list": "list every config group and its options",
 }
 
 TEXTS = {
@@ -23,7 +23,7 @@ TEXTS = {
         usage: posenc train [key=value ...] [--config-dir DIR] [--cfg]
 
         Commas make a sweep. Finished runs are skipped, interrupted runs resume from their last
-        checkpoint, failed runs are rerun with retry=true.
+        checkpoint, and failed runs are rerun only with retry=true.
 
           posenc train experiment=quickstart
           posenc train encoding=alibi,rope train_length=256,512 seed=1,2,3
@@ -37,11 +37,11 @@ TEXTS = {
           logger, evaluation, experiment, size                             config groups
           train_length, tokens, batch_tokens, seed     context length L, token budget, tokens per
                                                        optimizer step, random seed
-          evaluation.lengths | .extra | .factors       absolute, L+k, or multiples of L
+          evaluation.lengths | .extra | .factors       in tokens, as L+k, or as multiples of L
           precision, kernel, compile, gradient_clip    numerics
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
-          retry                                        rerun failed runs
+          retry                                        true: rerun failed runs
 
         flags
           --config-dir DIR   a folder with your own YAMLs, such as encoding/mine.yaml
@@ -50,7 +50,7 @@ TEXTS = {
     "evaluate": """
         usage: posenc evaluate run=PATH [key=value ...]
 
-        Adds rows to the run's evaluation.json; an existing row of the same measurement is replaced.
+        Adds rows to the run's evaluation.json, replacing rows of the same measurements.
 
           posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
           posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt
@@ -59,22 +59,22 @@ TEXTS = {
 
         keys
           run                                     a run directory
-          evaluation                              a protocol, or everything: a config group
+          evaluation                              a protocol, or everything (a config group)
           evaluation.lengths | .extra | .factors  default: the run's own lengths
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
-          evaluation.budget_tokens, .budget_seconds   for each length of each protocol
-          evaluation/swap                         exchange a part of the encoding: a config group
+          evaluation.budget_tokens, .budget_seconds   limits per protocol and length
+          evaluation/swap                         exchange a part of the encoding (a config group)
           evaluation.swaps                        several swaps: '[none,pi,"yarn factor=4"]'
-          data                                    another corpus, in the run's tokenizer
-          modules                                 modules outside posenc that the run's
-                                                  configuration may import, if you trust them
+          data                                    another corpus, in the run's tokenization
+          modules                                 trusted modules that the run's configuration
+                                                  may import
     """,
     "report": """
         usage: posenc report experiment=NAME [size=laptop] | name=NAME [--strict]
 
-        Prints tables and the verdicts on the experiment's claims, and writes
-        outputs/NAME/report/: index.html, csv, md, tex, png and svg.
+        Prints tables and the verdicts on the experiment's claims, and writes index.html, csv, md,
+        tex, png and svg files to outputs/NAME/report/.
 
           posenc report experiment=quickstart
           posenc report experiment=alibi_extrapolation --strict
@@ -93,15 +93,15 @@ TEXTS = {
           posenc status name=scratch --watch
 
         flags
-          --json     a list of runs with status, seconds left and the command to finish them
+          --json     print each run's status, seconds left and the command to finish it
           --watch    refresh every second until all runs have finished or failed, or Ctrl-C
     """,
     "clean": """
         usage: posenc clean run=PATH[,PATH...] [--yes]
                posenc clean name=NAME | experiment=NAME [size=laptop] state=STATE[,STATE...] [--yes]
 
-        Lists the selected runs with their size; with --yes, deletes them: the directory, its
-        offline W&B files, its entry in the plan. A run that is being run is refused.
+        Lists the selected runs and their sizes. With --yes, deletes their directories, their
+        offline W&B files and their entries in the plan. Running runs cannot be deleted.
 
           posenc clean run=outputs/scratch/rope-L256-s1-0c1d2e3f
           posenc clean name=scratch state=failed,interrupted --yes
@@ -123,18 +123,18 @@ TEXTS = {
               machine.utilisation=0.4
 
         keys in addition to those of train
-          machine               this machine, timed for a second, or a GPU by its data sheet
+          machine               this machine, timed for a second, or a GPU from its data sheet
           machine.utilisation   fraction of the data sheet's FLOP/s that training reaches
 
         flags
-          --json             numbers in bytes, FLOPs and seconds
+          --json             print JSON, in bytes, FLOPs and seconds
     """,
     "sync": """
         usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
-        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). It can be repeated: nothing is
-        uploaded twice. Running runs are skipped.
+        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
+        repeating the command uploads nothing twice.
 
           posenc sync quickstart
           posenc sync experiment=alibi_extrapolation
@@ -142,14 +142,14 @@ TEXTS = {
     "dashboard": """
         usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
 
-        Creates or updates a W&B workspace and a W&B report of an experiment. The runs that they
-        show are uploaded by posenc sync.
+        Creates or updates a W&B workspace and a W&B report of an experiment. They show the runs
+        that posenc sync has uploaded.
 
           posenc dashboard quickstart
           posenc dashboard quickstart --spec
 
         flags
-          --spec   write both as JSON to outputs/NAME/dashboard.json, without a network
+          --spec   only write both as JSON to outputs/NAME/dashboard.json; needs no network
     """,
     "wandb-sweep": """
         usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
@@ -163,25 +163,25 @@ TEXTS = {
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
-        Runs the tests that every encoding must pass on very small models: causality, shift
+        Runs the tests that every encoding must pass, on very small models: causality, shift
         invariance, an effect of every parameter, precision at position 16,000 and others. Each
-        result is pass, known limitation or fail (exit code 1). Without an encoding, checks all.
+        result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks all.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
           posenc check
 
         keys
-          encoding, encoding/spectrum     the encoding; encoding.KEY its parameters
-          model.width, .heads, .layers    of the small models
-          train_length                    of the small models (default 24)
+          encoding, encoding/spectrum     the encoding; encoding.KEY sets a parameter
+          model.width, .heads, .layers    dimensions of the small models
+          train_length                    context length of the small models (default 24)
     """,
     "bench": """
         usage: posenc bench [key=value ...] [--config-dir DIR]
 
-        Times a forward pass and a training step of every variant, interleaved in one process;
+        Times a forward pass and a training step of every variant, interleaved in one process, and
         measures peak memory in separate processes. Commas make variants. Prints a table and writes
-        outputs/NAME/bench/: bench.json, csv, md, png and svg.
+        bench.json, csv, md, png and svg files to outputs/NAME/bench/.
 
           posenc bench
           posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
@@ -192,18 +192,18 @@ TEXTS = {
           encoding, encoding/spectrum, model, optimizer, trainer, experiment, size  config groups
           kernel, train_length                  attention kernel; context length
           passes                                [forward,step] or one of them
-          batch_tokens, micro_batch_tokens      tokens per pass; tokens per forward pass
+          batch_tokens, micro_batch_tokens      tokens per pass; tokens per micro-batch
           vocab_size, precision, compile, gradient_clip
-          threads, rounds                       CPU threads; how often each variant is timed
+          threads, rounds                       CPU threads; number of times to run each variant
           name, outputs_dir                     results go to outputs_dir/name/bench
     """,
     "inspect": """
         usage: posenc inspect encoding=NAME|all [key=value ...] [--config-dir DIR]
                posenc inspect run=PATH [key=value ...]
 
-        Measures properties of encodings side by side, without training; or analyses the attention
-        of a trained run. Prints tables and writes outputs/NAME/inspect/, or the run's own
-        inspect/: index.html, csv, png and svg.
+        Measures properties of encodings side by side, without training, or analyzes the attention
+        of a trained run. Prints tables and writes index.html, csv, png and svg files to
+        outputs/NAME/inspect/ or to inspect/ in the run directory.
 
           posenc inspect encoding=rope
           posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4
@@ -213,16 +213,18 @@ TEXTS = {
         keys
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
           train_length                          L; properties are measured up to 4L
-          seed                                  of randomly drawn weights
-          run                                   a run directory, instead of an encoding; with it
-          lengths                                 evaluation lengths besides L; null: 2L and 4L
-          windows                                 number of windows per length
-          sentence                                a sentence with a repeated word
+          seed                                  seed of the randomly drawn weights
+          run                                   a run directory, instead of an encoding
+          lengths                               with run: evaluation lengths besides L; null: 2L, 4L
+          windows                               with run: number of windows per length
+          sentence                              with run: a sentence with a repeated word
           logger                                logger=wandb also logs tables and figures
           name, outputs_dir                     results go to outputs_dir/name/inspect
     """,
     "list": """
         usage: posenc list [GROUP] [--config-dir DIR]
+
+        Prints the options of every config group, or of one group.
 
           posenc list
           posenc list encoding

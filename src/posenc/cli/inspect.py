@@ -1,4 +1,4 @@
-"""`posenc inspect`: analyse encodings without training, or the attention of a trained run."""
+"""`posenc inspect`: analyze encodings without training, or the attention of a trained run."""
 
 from importlib import import_module
 
@@ -11,17 +11,17 @@ COMMON_KEYS = ("run", "logger", "modules")
 
 
 def run(arguments: Arguments) -> int:
-    """Run the inspection of a run if `run` is given, else that of encodings.
+    """Inspect a run if the key `run` is given, else encodings.
 
-    Raises ConfigError for a key of the other inspection.
+    Raises ConfigError for keys that do not apply to this kind of inspection.
     """
-    roots = {override: root_key(override) for override in arguments.overrides}
-    inspects_run = "run" in roots.values()
-    for override, root in roots.items():
-        if inspects_run and root not in COMMON_KEYS + RUN_KEYS:
+    root_keys = {override: root_key(override) for override in arguments.overrides}
+    inspects_run = "run" in root_keys.values()
+    for override, key in root_keys.items():
+        if inspects_run and key not in COMMON_KEYS + RUN_KEYS:
             keys = ", ".join(COMMON_KEYS + RUN_KEYS)
             raise ConfigError(f"{override} cannot be combined with run=PATH; allowed keys: {keys}")
-        if not inspects_run and root in RUN_KEYS:
-            raise ConfigError(f"{override} needs run=PATH; leave {root} out, or give a run")
+        if not inspects_run and key in RUN_KEYS:
+            raise ConfigError(f"{override} needs run=PATH; leave {key} out, or give a run")
     module = "inspect_run" if inspects_run else "inspect_encoding"  # Lightning is slow to import
     return import_module(f"posenc.cli.{module}").run(arguments)

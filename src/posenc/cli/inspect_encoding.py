@@ -13,7 +13,7 @@ from posenc.config.components import build, user_modules
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
-from posenc.config.paths import options, options_in
+from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 from posenc.inspect.encoding.encoding_page import inspect_encodings
@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     subjects = build_subjects(arguments)
     config = subjects[0].config
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
-    torch.set_num_threads(1)  # faster than several for encodings of this size
+    torch.set_num_threads(1)  # faster than several threads for encodings of this size
     with Console(stderr=True).status("measuring") as status:
         results = inspect_encodings(subjects, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
@@ -47,12 +47,12 @@ def build_subjects(arguments: Arguments) -> list[Subject]:
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
     if not any(override_key(override) == "encoding" for override in overrides):
         available = ", ".join(options("encoding", folders))
-        raise ConfigError(f"give run=PATH, encoding=all, or encoding= with some of {available}")
-    jobs = expand(None, overrides, options_in(folders))
+        raise ConfigError(f"give run=PATH, encoding=all, or encoding=NAME (available: {available})")
+    jobs = expand(None, overrides, folders)
     configs = [_compose(job, folders) for job in jobs]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
-            raise ConfigError(f"{key}: all encodings are on one page; give a single value")
+            raise ConfigError(f"{key}: all encodings are in one report; give a single value")
     labels = variant_labels([config.choices.encoding for config in configs], jobs)
     return [Subject(label, config) for label, config in zip(labels, configs, strict=True)]
 

@@ -1,4 +1,4 @@
-"""`posenc inspect run=...`: analyse the attention of a trained run."""
+"""`posenc inspect run=...`: analyze the attention of a trained run."""
 
 import numpy as np
 import torch
@@ -32,22 +32,22 @@ SETTINGS = {
     "sentence": str,
     "modules": list[str],
 }
-FACTORS = (2, 4)
-"""The default lengths besides L, as multiples of it."""
+DEFAULT_FACTORS = (2, 4)
+"""The default evaluation lengths besides L, as multiples of L."""
 
 
 def run(arguments: Arguments) -> int:
-    """Inspect one run; the files are written to `<run>/inspect/`."""
-    if len(expand(None, arguments.overrides)) > 1:
-        raise ConfigError("posenc inspect run=PATH takes a single value of each key")
-    request = _request(arguments)
+    """Inspect one run, and write the results to `<run>/inspect/`."""
+    if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
+        raise ConfigError("posenc inspect run=PATH takes a single value per key")
+    request = _compose_request(arguments)
     directory = run_directory(request.run)
     config = directory.config()
     config.modules, config.logger = request.modules, request.logger
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
-    trained = _load(directory, config, request, console)
+    trained = _load_run(directory, config, request, console)
     with console.status("measuring") as status:
         measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
     results = run_results(directory.name, measurements, config.train_length)
@@ -59,8 +59,8 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _request(arguments: Arguments) -> DictConfig:
-    """Compose the command's own settings, and check them."""
+def _compose_request(arguments: Arguments) -> DictConfig:
+    """Return the command's settings, composed and checked."""
     request = OmegaConf.create(
         compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
     )
@@ -68,15 +68,14 @@ def _request(arguments: Arguments) -> DictConfig:
     if request.windows < 1:
         raise ConfigError(f"windows={request.windows} must be 1 or more")
     if min(request.lengths or [2]) < 2:
-        raise ConfigError(f"lengths={list(request.lengths)} must be 2 or more each")
+        raise ConfigError(f"lengths={list(request.lengths)} must all be 2 or more")
     return request
 
 
-def _load(
+def _load_run(
     directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
 ) -> TrainedRun:
-    remedy = "train a run on the corpus as it is now"
-    data = training_data(config, remedy, console.print)
+    data = training_data(config, "train a run on the current corpus", console.print)
     model = load_model(directory, config, data.vocab_size, device_of(config))
     lengths = _lengths(model.encoding, config.train_length, request.lengths)
     return TrainedRun(
@@ -90,10 +89,10 @@ def _load(
 
 
 def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None) -> list[int]:
-    """Return L and the requested lengths; by default those that the encoding supports."""
+    """Return L and the requested lengths, or the default lengths that the encoding supports."""
     limit = encoding.max_length()
     if requested is None:
-        defaults = [train_length * factor for factor in FACTORS]
+        defaults = [train_length * factor for factor in DEFAULT_FACTORS]
         return [train_length, *(n for n in defaults if limit is None or n <= limit)]
     if limit is not None and max(requested) > limit:
         raise ConfigError(
@@ -110,7 +109,7 @@ def _windows(data: Dataset, length: int, count: int) -> Tensor:
 
 
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
-    """Return the tokens of the sentence, or the reason why the model cannot process it."""
+    """Return the token ids of the sentence, or the reason why the model cannot process it."""
     if isinstance(data.tokenizer, SymbolTokenizer):
         return "The model was trained on the symbols of a task, not on text."
     (ids,) = data.tokenizer.encode([sentence])

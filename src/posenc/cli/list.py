@@ -1,4 +1,4 @@
-"""`posenc list`: every config group and option, with the first line of its YAML."""
+"""`posenc list`: print every config group and its options with their descriptions."""
 
 from posenc.cli.arguments import Arguments
 from posenc.config.errors import ConfigError, did_you_mean
@@ -6,12 +6,12 @@ from posenc.config.paths import groups, options
 
 
 def run(arguments: Arguments) -> int:
-    known = groups()
-    selected = list(arguments.overrides) or known
+    available = groups()
+    selected = list(arguments.overrides) or available
     for group in selected:
-        if group not in known:
-            hint = did_you_mean(group, known)
-            raise ConfigError(f"unknown group {group}{hint} (available: {', '.join(known)})")
+        if group not in available:
+            hint = did_you_mean(group, available)
+            raise ConfigError(f"unknown group {group}{hint} (available: {', '.join(available)})")
     for group in selected:
         print(group)
         for name, description in options(group, arguments.config_dirs).items():

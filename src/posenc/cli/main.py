@@ -1,4 +1,4 @@
-"""The entry point: finds the command; errors become one message and an exit code."""
+"""The entry point, which runs a command and reports errors as a message and an exit code."""
 
 import importlib
 import os
@@ -10,11 +10,12 @@ from posenc.cli.help import COMMANDS, command_help, overview
 from posenc.config.errors import ConfigError, PosencError, did_you_mean
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
-INTERRUPTED = 130
+KEYBOARD_INTERRUPT = 130
+"""The conventional exit code after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0 on success, 2 for an invalid request, 1 for a failed run."""
+    """Run a command; returns 0 for success, 1 for a failed run and 2 for an invalid request."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"posenc {words[0]}: {DISK_FULL_MESSAGE}", file=sys.stderr)
         return PosencError.exit_code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return KEYBOARD_INTERRUPT
 
 
 def _run(command: str, words: list[str]) -> int:
@@ -43,7 +44,7 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # A console script does not have the current folder on its path; a user's own module is there.
+    # The user's own modules are in the current folder, which console scripts do not search.
     sys.path.insert(0, os.getcwd())
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

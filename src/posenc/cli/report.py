@@ -1,4 +1,4 @@
-"""`posenc report`: the results of an experiment."""
+"""`posenc report`: print and write the results of an experiment."""
 
 from rich.console import Console
 

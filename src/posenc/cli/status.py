@@ -1,4 +1,4 @@
-"""`posenc status`: the progress of every run of an experiment."""
+"""`posenc status`: show the progress of every run of an experiment."""
 
 import json
 import time
@@ -29,7 +29,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _watch(folder: Path) -> None:
-    """Refresh the table until every run has finished or failed, or Ctrl-C."""
+    """Refresh the table until every run has finished or failed."""
     with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
         while True:
             runs = expected_runs(folder)

@@ -1,4 +1,4 @@
-"""The target of a command: an experiment's folder, a run directory, or a run's training data."""
+"""What commands work on: an experiment's folder, a run directory, or a run's training data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 def experiment_folder(arguments: Arguments) -> Path:
     """Return `outputs_dir/name`; raises ConfigError for other keys or a missing folder.
 
-    A bare word is the name of a folder: `quickstart` is `name=quickstart`.
+    A word without `=` is a folder's name: `quickstart` means `name=quickstart`.
     """
     overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
     for override in overrides:
@@ -28,13 +28,13 @@ def experiment_folder(arguments: Arguments) -> Path:
     folder = Path(config.outputs_dir) / config.name
     if not folder.is_dir():
         existing = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))
-        names = f"{', '.join(existing)}" if existing else "no experiments yet"
-        raise ConfigError(f"{folder} does not exist; {config.outputs_dir} has {names}")
+        names = ", ".join(existing) or "none"
+        raise ConfigError(f"{folder} does not exist (experiments in {config.outputs_dir}: {names})")
     return folder
 
 
 def run_directory(path: Any) -> RunDirectory:
-    """Return the run in the folder `path`; raises ConfigError if it is not a run directory."""
+    """Return the run at `path`; raises ConfigError if that is not a run directory."""
     if path is None:
         raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
     if not isinstance(path, str):
@@ -45,14 +45,17 @@ def run_directory(path: Any) -> RunDirectory:
     return run
 
 
-def training_data(config: DictConfig, remedy: str, report: Callable[[str], None]) -> Any:
-    """Return the Dataset that a run was trained on; raises ConfigError if it has changed since."""
+def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Any:
+    """Return the Dataset that a run was trained on.
+
+    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since.
+    """
     from posenc.data.build_data import build_data
 
-    data = build_data(config, report)
+    data = build_data(config, on_progress)
     if data.fingerprint != config.frozen.fingerprint:
         raise ConfigError(
-            f"the corpus has changed since the run was trained (fingerprint {data.fingerprint},"
-            f" then {config.frozen.fingerprint}); {remedy}"
+            f"the corpus has changed since the run was trained (its fingerprint was"
+            f" {config.frozen.fingerprint} and is now {data.fingerprint}); {remedy}"
         )
     return data

@@ -1,4 +1,7 @@
-"""`posenc train`: overrides -> jobs -> plan -> launch -> summary."""
+"""`posenc train`: plan the runs of a sweep, launch them and summarize their outcomes.
+
+The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`).
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +15,7 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import override_key
-from posenc.config.paths import options, options_in
+from posenc.config.paths import options
 from posenc.runs.files import is_disk_full
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
@@ -20,7 +23,7 @@ from posenc.sweeps.progress import plural
 
 
 def run(arguments: Arguments) -> int:
-    """Plan all runs, launch those that are not done, and summarize."""
+    """Plan all runs, launch the unfinished ones and print a summary."""
     console = Console(stderr=True)
     _check_hydra_overrides(arguments.overrides)
     sweep = compose_sweep("train", arguments.overrides, arguments.config_dirs)
@@ -35,29 +38,30 @@ def run(arguments: Arguments) -> int:
         available = ", ".join(options("hydra/launcher", arguments.config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")
     launcher: Launcher = build(sweep.hydra.launcher, name="hydra.launcher")
-    jobs = expand_config(sweep, arguments.overrides, options_in(arguments.config_dirs))
+    jobs = expand_config(sweep, arguments.overrides, arguments.config_dirs)
     if "--cfg" in arguments.flags:
         _print_configs(jobs, arguments)
         return 0
 
-    planned = _plan(jobs, arguments, launcher, console)
-    before = {run.name: run.run.status() for run in planned}
-    done = {"finished"} if sweep.retry else {"finished", "failed"}
-    due = [run for run in planned if before[run.name].state not in done]
-    if due:
-        launcher.launch(due, sum(status.state == "finished" for status in before.values()))
-    outcomes = {run.name: run.run.status() for run in planned}
-    return _summarize(outcomes, before, Path(sweep.outputs_dir) / sweep.name, console)
+    planned_runs = _plan(jobs, arguments, launcher, console)
+    before = {planned.name: planned.run.status() for planned in planned_runs}
+    skipped_states = {"finished"} if sweep.retry else {"finished", "failed"}
+    to_launch = [p for p in planned_runs if before[p.name].state not in skipped_states]
+    if to_launch:
+        finished = sum(status.state == "finished" for status in before.values())
+        launcher.launch(to_launch, finished)
+    after = {planned.name: planned.run.status() for planned in planned_runs}
+    return _summarize(before, after, Path(sweep.outputs_dir) / sweep.name, console)
 
 
 def _check_hydra_overrides(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for keys of Hydra other than the launcher's, which would have no effect."""
+    """Raise ConfigError for settings of Hydra that would have no effect."""
     for override in overrides:
         key = override_key(override)
         allowed = key == "hydra/launcher" or key.startswith("hydra.launcher.")
         if key.startswith(("hydra.", "hydra/")) and not allowed:
             raise ConfigError(
-                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* do"
+                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
             )
 
 
@@ -87,16 +91,16 @@ def _plan(
 
 
 def _summarize(
-    outcomes: dict[str, Status], before: dict[str, Status], folder: Path, console: Console
+    before: dict[str, Status], after: dict[str, Status], folder: Path, console: Console
 ) -> int:
     """Print the skipped runs and the next command; returns 0 if every run is finished."""
-    for name, status in outcomes.items():
+    for name, status in after.items():
         if status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}", markup=False)
             console.print("add retry=true to rerun it")
-    if any(status.state != "finished" for status in outcomes.values()):
+    if any(status.state != "finished" for status in after.values()):
         return 1
-    runs = plural(len(outcomes), "run")
+    runs = plural(len(after), "run")
     console.print(
         f"{runs} finished ({folder}). Next: posenc report name={folder.name}", highlight=False
     )

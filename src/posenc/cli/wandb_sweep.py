@@ -1,4 +1,4 @@
-"""`posenc wandb-sweep`: an experiment's jobs as sweeps for W&B's agents."""
+"""`posenc wandb-sweep`: write an experiment's jobs as sweeps for W&B's agents."""
 
 import json
 from collections.abc import Sequence
@@ -23,17 +23,18 @@ HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`
 
 def run(arguments: Arguments) -> int:
     config_dirs, overrides = arguments.config_dirs, arguments.overrides
-    common, jobs = sweep_overrides(overrides), sweep_jobs("train", overrides, config_dirs)
-    logger_overrides = [word for word in overrides if override_key(word).startswith("logger")]
-    config = compose("train", [*common, *logger_overrides], config_dirs)
+    shared = sweep_overrides(overrides)
+    jobs = sweep_jobs("train", overrides, config_dirs)
+    logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
+    config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = build(config.logger, name="logger")
     if not isinstance(logger, WandbTracker):
-        raise ConfigError("a W&B sweep needs logger=wandb: its trials are W&B runs")
+        raise ConfigError("a W&B sweep needs logger=wandb, because its jobs are logged as W&B runs")
     target = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
     flags = [word for folder in config_dirs for word in ("--config-dir", str(folder.resolve()))]
     definitions = sweep_definitions(
         [_parameters(job) for job in jobs],
-        [*flags, *common, "logger.mode=online"],
+        [*flags, *shared, "logger.mode=online"],
         config.name,
         target,
     )
@@ -47,12 +48,12 @@ def run(arguments: Arguments) -> int:
 
 
 def _parameters(job: Sequence[str]) -> dict[str, Any]:
-    """Return the job's own overrides as W&B sweep parameters."""
+    """Return a job's overrides, without those of the whole sweep, as W&B sweep parameters."""
     return dict(_parameter(o) for o in job if o.partition("=")[0] not in SWEEP_KEYS)
 
 
 def _parameter(override: str) -> tuple[str, Any]:
-    """Return key and value: a number as a number, which W&B can compare, anything else as text."""
+    """Return an override's key and value; numbers stay numbers, so that W&B can compare them."""
     key, _, text = override.partition("=")
     value = json.loads(command_line_axes([override])[0].settings[0].value or "null")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

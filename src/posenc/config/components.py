@@ -1,8 +1,9 @@
-"""Instantiation of configuration nodes: only trusted targets, only valid arguments."""
+"""Instantiation of configuration nodes, after checks of their targets and arguments."""
 
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
+from inspect import Parameter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hydra.utils import instantiate
@@ -11,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.values import matches_type
 
-DIRECTIVES = {"_target_", "_partial_"}
+HYDRA_KEYS = {"_target_", "_partial_"}
+"""Keys of a node that are instructions for Hydra rather than arguments of the target."""
 
 
 def build(
@@ -19,9 +21,10 @@ def build(
 ) -> Any:
     """Instantiate `node` with `args` as its first positional arguments.
 
-    `name` is the node's key, for messages; `modules` are modules outside posenc that a `_target_`
-    may name. Targets at any depth are checked before anything is imported, names and types of
-    arguments before anything is built. An exception of a constructor becomes a ConfigError.
+    `name` is the node's key in error messages. `modules` lists the modules outside posenc that a
+    `_target_` may name. All targets, at any depth, are checked before anything is imported, and the
+    names and types of arguments before anything is built. Raises ConfigError if a check or a
+    constructor fails.
     """
     check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
@@ -30,8 +33,8 @@ def build(
         cause = error.__cause__ or error
         if isinstance(cause, ConfigError):
             raise cause from None
-        kind = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
-        raise ConfigError(f"{name}: {kind}{cause}") from error
+        error_type = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
+        raise ConfigError(f"{name}: {error_type}{cause}") from error
 
 
 def check(
@@ -44,12 +47,12 @@ def check(
 ) -> None:
     """Raise ConfigError for untrusted targets and for unknown, missing or mistyped arguments.
 
-    `num_args` positional arguments and those named in `kwargs` are supplied by `build`.
+    `build` supplies the first `num_args` arguments by position and those in `kwargs` by name.
     """
     if not isinstance(node, DictConfig):
-        raise ConfigError(f"{name}={node!r} has no _target_; give one of the group's options")
+        raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")
     _check_targets(node, name, modules)
-    values = {key: node[key] for key in node if key not in DIRECTIVES}
+    values = {key: node[key] for key in node if key not in HYDRA_KEYS}
     for key, child in values.items():
         if isinstance(child, DictConfig) and "_target_" in child:
             check(child, name=f"{name}.{key}", modules=modules)
@@ -57,23 +60,27 @@ def check(
     configurable = list(parameters)[num_args:]
     for key, value in values.items():
         if key not in configurable:
-            available = f"available: {', '.join(configurable)}" if configurable else "it has none"
+            available = ", ".join(configurable) or "none"
             hint = did_you_mean(str(key), configurable)
-            raise ConfigError(f"unknown parameter {name}.{key}{hint}; {available}")
-        _check_value(f"{name}.{key}", value, parameters[key][1])
+            raise ConfigError(f"unknown parameter {name}.{key}{hint}; available: {available}")
+        _check_value(f"{name}.{key}", value, parameters[key].annotation)
     supplied = values.keys() | set(kwargs)
-    missing = [key for key in configurable if parameters[key][0] and key not in supplied]
+    required = [key for key in configurable if parameters[key].default is Parameter.empty]
+    missing = [key for key in required if key not in supplied]
     if missing and not node.get("_partial_", False):
         raise ConfigError(f"{name}: {', '.join(missing)} missing; give {name}.{missing[0]}=...")
 
 
-def target(node: DictConfig, name: str) -> Callable[..., Any]:
-    """Import the class or function that a node's `_target_` names; ConfigError if impossible."""
+def import_target(node: DictConfig, name: str) -> Callable[..., Any]:
+    """Return the class or function that a node's `_target_` names.
+
+    Raises ConfigError if it cannot be imported. `name` is the node's key in error messages.
+    """
     path = str(node["_target_"])
     module, _, attribute = path.rpartition(".")
     try:
         imported = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a user's module may raise anything while it is imported
+    except Exception as error:  # importing a user's module may raise anything
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
         ) from None
@@ -83,7 +90,7 @@ def target(node: DictConfig, name: str) -> Callable[..., Any]:
 
 
 def user_modules(config: Any) -> set[str]:
-    """Return the top-level modules outside posenc that targets of a plain config name."""
+    """Return the top-level modules, other than posenc, that the targets in `config` belong to."""
     return {path.split(".")[0] for path in _targets(config)} - {"posenc", ""}
 
 
@@ -103,7 +110,7 @@ def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:
     if "_target_" not in node:
         raise ConfigError(f"{name} has no _target_")
     if "'_args_'" in repr(plain):
-        raise ConfigError(f"{name}: _args_ is not supported; name the parameters")
+        raise ConfigError(f"{name}: _args_ is not supported; give arguments by name")
     allowed = ["posenc", *modules]
     for path in _targets(plain):
         module = path.rpartition(".")[0]
@@ -115,13 +122,13 @@ def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:
             )
 
 
-def _parameters(node: DictConfig, name: str) -> dict[str, tuple[bool, Any]]:
-    """Return (required, annotation) for each parameter of a node's target."""
-    function = target(node, name)
-    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
+def _parameters(node: DictConfig, name: str) -> dict[str, Parameter]:
+    """Return the parameters of a node's target with their annotations resolved."""
+    target = import_target(node, name)
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
     return {
-        key: (parameter.default is parameter.empty, hints.get(key, Any))
-        for key, parameter in inspect.signature(function).parameters.items()
+        key: parameter.replace(annotation=hints.get(key, Any))
+        for key, parameter in inspect.signature(target).parameters.items()
     }
 
 

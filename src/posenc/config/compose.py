@@ -1,4 +1,4 @@
-"""Composition with Hydra; each of its errors becomes one message for the user."""
+"""Composition with Hydra, whose errors are rewritten as messages for the user."""
 
 import re
 from collections.abc import Sequence
@@ -32,10 +32,11 @@ def compose(
     *,
     with_hydra: bool = False,
 ) -> DictConfig:
-    """Return the configuration of `command` (a file in `conf/`) under `overrides`, unresolved.
+    """Return the configuration of `command` (a file in `conf/`) with `overrides`, unresolved.
 
-    `config_dirs` are searched before `conf/`. Raises ConfigError for invalid syntax, unknown
-    groups, options and keys, and whatever else Hydra rejects.
+    `config_dirs` are searched before `conf/`. `with_hydra` keeps the node `hydra` with Hydra's own
+    settings. Raises ConfigError for invalid syntax, for unknown groups, options and keys, and for
+    anything else that Hydra rejects.
     """
     searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
@@ -47,7 +48,7 @@ def compose(
         except MissingConfigException as error:
             raise _unknown_option(error) from None
         except ConfigCompositionException as error:
-            composition_error = error
+            composition_error = error  # handled below: _unknown_key must leave this context first
         except OverrideParseException as error:
             raise unparsable_override(error) from None
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
@@ -55,22 +56,22 @@ def compose(
     raise _unknown_key(composition_error, command, overrides, config_dirs)
 
 
-def keys(config: DictConfig) -> list[str]:
+def dotted_keys(config: DictConfig) -> list[str]:
     """Return every key of a configuration as a dotted path."""
-    return _paths("", OmegaConf.to_container(config, resolve=False))[1:]
+    return _dotted_keys("", OmegaConf.to_container(config, resolve=False))[1:]
 
 
 def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
-    """Raise ConfigError for a config group set to something that cannot be an option's name."""
+    """Raise ConfigError if a config group is set to a value that cannot name an option."""
     for override in parse(overrides):
-        group, is_name = override.key_or_group, isinstance(override.value(), str | list)
-        if group in groups() and not is_name and not override.is_delete():
+        group, can_name_option = override.key_or_group, isinstance(override.value(), str | list)
+        if group in groups() and not can_name_option and not override.is_delete():
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{override.input_line}: give one of {available}")
 
 
 def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
-    """Reset the other two length keys when the user sets one of them."""
+    """Add overrides that reset the other length keys if the user sets one of them."""
     set_keys = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
     if len(set_keys) > 1:
         raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; give one of them")
@@ -96,24 +97,25 @@ def _unknown_key(
     overrides: Sequence[str],
     config_dirs: Sequence[Path],
 ) -> ConfigError:
-    """Return an error with the unknown key and similar keys of the options that the user chose."""
+    """Return an error that names the unknown key and similar keys in the chosen options."""
     match = re.search(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
-    if match is None or str(error).startswith("In '"):  # an override in a YAML's own defaults
+    if match is None or str(error).startswith("In '"):  # a wrong override in a YAML's defaults list
         return ConfigError(first_line(error))
     key = match.group(1)
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
-    known = [*groups(), *keys(compose(command, choices, config_dirs))]
-    hint = did_you_mean(key, [name for name in known if name != key])
-    under = next((f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")), "")
+    known_keys = [*groups(), *dotted_keys(compose(command, choices, config_dirs))]
+    hint = did_you_mean(key, [known for known in known_keys if known != key])
+    parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
+    parent = parents[0] if parents else ""
     return ConfigError(
-        f"unknown key {key}{under}{hint}; `posenc train --cfg` prints every key of train"
+        f"unknown key {key}{parent}{hint}; `posenc train --cfg` prints every key of train"
     )
 
 
-def _paths(path: str, node: object) -> list[str]:
+def _dotted_keys(path: str, node: object) -> list[str]:
     if not isinstance(node, dict):
         return [path]
-    children = [_paths(f"{path}.{key}".lstrip("."), child) for key, child in node.items()]
-    return [path, *(leaf for leaves in children for leaf in leaves)]
+    children = [_dotted_keys(f"{path}.{key}".lstrip("."), child) for key, child in node.items()]
+    return [path, *(key for keys in children for key in keys)]

@@ -1,17 +1,20 @@
-"""Exceptions whose message is for the user: the command line prints it and exits."""
+"""Exceptions with a message for the user, which the command line prints before it exits."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class PosencError(Exception):
-    """A failure that the message explains completely; no traceback is printed."""
+    """A failure that its message explains completely, so no traceback is printed."""
 
     exit_code = 1
 
 
 class ConfigError(PosencError):
-    """The request is invalid and nothing was started. The message has value, limit and remedy."""
+    """An invalid request, for which nothing was started.
+
+    The message states the value, the limit and the remedy.
+    """
 
     exit_code = 2
 
@@ -26,7 +29,7 @@ def one_line(text: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception's type and message in one line."""
+    """Return an exception's type and message on one line."""
     return one_line(f"{type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a sweep as Hydra overrides, from an experiment's grids and the command line."""
+"""Expansion of an experiment's grids and a command line into the overrides of each job."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -9,19 +9,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import LENGTH_KEYS, compose
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import (
-    Axis,
-    Options,
-    Setting,
-    command_line_axes,
-    grid_axes,
-    parse,
-)
-from posenc.config.paths import options_in
+from posenc.config.overrides import Axis, command_line_axes, grid_axes, parse
 
 DEFAULT_SIZE = "laptop"
 SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "name", "outputs_dir")
-"""Keys that have one value for a whole sweep."""
+"""Keys with a single value for the whole sweep."""
 
 Grids = Sequence[Mapping[str, Any]]
 
@@ -34,7 +26,7 @@ def compose_sweep(
 
 
 def sweep_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that hold for a whole sweep; ConfigError if one has several values."""
+    """Return the overrides of the whole sweep; raises ConfigError if one has several values."""
     selected = [
         o for o in parse(overrides) if o.key_or_group in SWEEP_KEYS or o.is_hydra_override()
     ]
@@ -47,66 +39,71 @@ def sweep_overrides(overrides: Sequence[str]) -> list[str]:
 def sweep_jobs(
     command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> list[list[str]]:
-    """Return the overrides of every job of `command` (a file in `conf/`) under a command line."""
+    """Return the overrides of every job of `command`, a file in `conf/`, for a command line."""
     config = compose_sweep(command, overrides, config_dirs)
-    return expand_config(config, overrides, options_in(config_dirs))
+    return expand_config(config, overrides, config_dirs)
 
 
 def expand_config(
-    config: DictConfig, overrides: Sequence[str], options: Options | None = None
+    config: DictConfig, overrides: Sequence[str], config_dirs: Sequence[Path] = ()
 ) -> list[list[str]]:
-    """Return the jobs of an experiment: its `grids` under its `sizes[size]`, then `overrides`.
+    """Return the overrides of an experiment's jobs.
 
-    An override of the command line replaces the size's override of the same key. The keys of the
-    evaluation lengths count as one.
+    The experiment's `grids` are modified first by the overrides in `sizes[size]`, then by the
+    command line's `overrides`. A command-line override replaces the size's override of the same
+    key; the keys for evaluation lengths also replace each other.
     """
     plain: Any = OmegaConf.to_container(
         OmegaConf.masked_copy(config, ["grids", "sizes", "size"]), resolve=False
     )
-    replaced = {axis.key for axis in command_line_axes(overrides, options)}
-    if replaced & set(LENGTH_KEYS):
-        replaced |= set(LENGTH_KEYS)
+    replaced_keys = {axis.key for axis in command_line_axes(overrides, config_dirs)}
+    if replaced_keys & set(LENGTH_KEYS):
+        replaced_keys |= set(LENGTH_KEYS)
     size_overrides = [
         override
         for override in _size_overrides(plain["sizes"], plain["size"])
-        if command_line_axes([override], options)[0].key not in replaced
+        if command_line_axes([override], config_dirs)[0].key not in replaced_keys
     ]
-    return expand(plain["grids"], [*size_overrides, *overrides], options)
+    return expand(plain["grids"], [*size_overrides, *overrides], config_dirs)
 
 
 def expand(
-    grids: Grids | None, overrides: Sequence[str], options: Options | None = None
+    grids: Grids | None, overrides: Sequence[str], config_dirs: Sequence[Path] = ()
 ) -> list[list[str]]:
-    """Return every job's overrides: the union of the products `grids`, times the command line.
+    """Return the overrides of every job in `grids`, modified by the command line's `overrides`.
 
+    Each grid is the Cartesian product of its keys' values, and the jobs are the union of all grids.
     A key on the command line takes precedence over the grids:
 
-    - each grid keeps those of the values that it has: `encoding=alibi` keeps the jobs with alibi
-      and drops a grid without it;
-    - a value that no grid has is added to every grid with that key: `train_length=128` runs the
-      experiment at 128. A new component is added to grids that vary nothing inside it, if there
-      are any: `encoding=t5` runs once beside the baselines, not once per rotary base;
-    - a grid that chooses a component without a key that other grids vary inside it is dropped:
-      `encoding.spectrum.base=1e4` keeps only jobs that have a base.
+    - A value that some grids have selects their jobs: `encoding=alibi` keeps only the jobs with
+      alibi and drops every grid without it.
+    - A value that no grid has is added to every grid with that key: `train_length=128` runs the
+      whole experiment at length 128. A new component is added only to the grids that do not vary
+      the component's parameters, if there are any: `encoding=t5` runs once alongside the baselines,
+      not once per base of RoPE.
+    - A parameter that some grids vary drops the grids that select its component without varying
+      it: `encoding.spectrum.base=1e4` keeps only the jobs that have a base.
 
-    Values compare as numbers if they are numbers (5e5 is 500000). Duplicate jobs are kept once.
-    `options` lists a config group for `glob(*)`. Raises ConfigError for invalid grids or overrides.
+    Numbers are compared by value (5e5 equals 500000). Duplicate jobs are dropped. `config_dirs` may
+    add options for `glob(*)`. Raises ConfigError for invalid grids or overrides.
     """
-    branches = [grid_axes(grid, f"grids[{i}]") for i, grid in enumerate(_validated(grids))]
-    tails: list[list[Axis]] = [[] for _ in branches]
-    for axis in command_line_axes(overrides, options):
-        parts = zip(branches, tails, _axis_by_branch(axis, branches), strict=True)
-        kept = [(branch, tail, part) for branch, tail, part in parts if part]
-        branches = [[a for a in branch if a.key != axis.key] for branch, _, _ in kept]
-        tails = [[*tail, part] for _, tail, part in kept]
-    unique: dict[frozenset[Any], list[str]] = {}
-    for branch, tail in zip(branches, tails, strict=True):
-        for job in product(*(axis.settings for axis in [*branch, *tail])):
-            unique.setdefault(frozenset(map(_identity, job)), [setting.text for setting in job])
-    return list(unique.values())
+    axes_by_grid = [grid_axes(grid, f"grids[{i}]") for i, grid in enumerate(_check_grids(grids))]
+    new_axes: list[list[Axis]] = [[] for _ in axes_by_grid]
+    for axis in command_line_axes(overrides, config_dirs):
+        parts = _restrict_to_grids(axis, axes_by_grid)
+        kept = [(i, part) for i, part in enumerate(parts) if part]
+        axes_by_grid = [[a for a in axes_by_grid[i] if a.key != axis.key] for i, _ in kept]
+        new_axes = [[*new_axes[i], part] for i, part in kept]
+    jobs: dict[frozenset[Any], list[str]] = {}
+    for axes in ([*old, *new] for old, new in zip(axes_by_grid, new_axes, strict=True)):
+        for settings in product(*(axis.settings for axis in axes)):
+            job = frozenset((setting.text.partition("=")[0], setting.value) for setting in settings)
+            jobs.setdefault(job, [setting.text for setting in settings])
+    return list(jobs.values())
 
 
-def _validated(grids: Any) -> list[Mapping[str, Any]]:
+def _check_grids(grids: Any) -> list[Mapping[str, Any]]:
+    """Return a list of grids, with one empty grid if there are none."""
     if not isinstance(grids, list | tuple | None):
         raise ConfigError(f"grids: {grids!r} must be a list of mappings of keys to lists of values")
     for i, grid in enumerate(grids or []):
@@ -127,34 +124,33 @@ def _size_overrides(sizes: Any, size: str) -> list[str]:
     return sizes[size]
 
 
-def _axis_by_branch(axis: Axis, branches: list[list[Axis]]) -> list[Axis | None]:
-    """Return the part of a command-line axis for each branch; None if the branch is dropped."""
-    values = [_branch_values(branch, axis.key) for branch in branches]
-    new = {setting.value for setting in axis.settings}.difference(*(v for v in values if v))
-    with_key = [i for i, v in enumerate(values) if v]
-    plain = [i for i in with_key if not any(_inside(a.key, axis.key) for a in branches[i])]
+def _restrict_to_grids(axis: Axis, axes_by_grid: list[list[Axis]]) -> list[Axis | None]:
+    """Return the part of a command-line axis that applies to each grid; None drops the grid."""
+    values = [_values_of(axis.key, axes) for axes in axes_by_grid]
+    new_values = {setting.value for setting in axis.settings}.difference(*filter(None, values))
+    with_key = [i for i, grid_values in enumerate(values) if grid_values]
+    without_parameters = [
+        i for i in with_key if not any(_is_inside(a.key, axis.key) for a in axes_by_grid[i])
+    ]
     parts: list[Axis | None] = []
-    for i, branch_values in enumerate(values):
-        if branch_values is None:
-            lacks_key = with_key and any(_inside(axis.key, a.key) for a in branches[i])
+    for i, grid_values in enumerate(values):
+        if grid_values is None:
+            lacks_key = with_key and any(_is_inside(axis.key, a.key) for a in axes_by_grid[i])
             parts.append(None if lacks_key else axis)
             continue
-        kept = branch_values | new if i in (plain or with_key) else branch_values
-        settings = tuple(setting for setting in axis.settings if setting.value in kept)
+        gets_new_values = i in (without_parameters or with_key)
+        allowed = grid_values | new_values if gets_new_values else grid_values
+        settings = tuple(setting for setting in axis.settings if setting.value in allowed)
         parts.append(Axis(axis.key, settings) if settings else None)
     return parts
 
 
-def _branch_values(branch: list[Axis], key: str) -> set[str | None] | None:
-    for axis in branch:
+def _values_of(key: str, axes: list[Axis]) -> set[str | None] | None:
+    for axis in axes:
         if axis.key == key:
             return {setting.value for setting in axis.settings}
     return None
 
 
-def _inside(key: str, component: str) -> bool:
+def _is_inside(key: str, component: str) -> bool:
     return key.replace("/", ".").startswith(component.replace("/", ".") + ".")
-
-
-def _identity(setting: Setting) -> tuple[str, str | None]:
-    return setting.text.partition("=")[0], setting.value

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import target
+from posenc.config.components import import_target
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -25,15 +25,15 @@ IDENTITY_FIELDS = (
 
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
-    """Return the settings, the data and the user-written code that identify a run."""
+    """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
     fields = OmegaConf.masked_copy(config, list(IDENTITY_FIELDS))
-    chosen: Any = OmegaConf.to_container(fields, resolve=True)
+    settings: Any = OmegaConf.to_container(fields, resolve=True)
     sources = _user_sources(config.encoding)
-    return canonical({**chosen, "data": fingerprint, **({"sources": sources} if sources else {})})
+    return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
 def run_hash(identity: dict[str, Any]) -> str:
-    """Return eight hexadecimal digits of an identity."""
+    """Return the first eight hexadecimal digits of an identity's SHA-256 hash."""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -44,11 +44,11 @@ def run_name(config: DictConfig, encoding: str, digest: str) -> str:
 
 
 def _user_sources(node: DictConfig) -> dict[str, str]:
-    """Return a hash of the source of each class outside posenc in a configuration node."""
+    """Map each target outside posenc in a configuration node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and not path.startswith("posenc."):
-        source = inspect.getsource(target(node, "encoding"))
+        source = inspect.getsource(import_target(node, "encoding"))
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
         if isinstance(child, DictConfig):

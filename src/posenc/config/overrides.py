@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -10,23 +11,22 @@ from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 from hydra.errors import OverrideParseException
 
 from posenc.config.errors import ConfigError, first_line
+from posenc.config.paths import options
 from posenc.config.values import canonical
 
-Options = Callable[[str], list[str]]
-"""Config group -> the names of its options."""
-
 RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
+"""Words that Hydra does not parse as strings unless they are quoted."""
 
 
 class Setting(NamedTuple):
-    """One override without a sweep; `value` is canonical JSON, or None for a deletion."""
+    """An override with a single value; `value` is canonical JSON, or None for a deletion."""
 
     text: str
     value: str | None
 
 
 class Axis(NamedTuple):
-    """A key and the settings that it takes in turn."""
+    """A key and the settings that a sweep gives it, one per job."""
 
     key: str
     settings: tuple[Setting, ...]
@@ -49,7 +49,7 @@ def unparsable_override(error: OverrideParseException) -> ConfigError:
 
 
 def override_key(override: str) -> str:
-    """Return the key that an override sets, without its package and prefix."""
+    """Return the key that an override sets, without its prefix (`+`, `~`) and package."""
     return override.partition("=")[0].lstrip("+~").partition("@")[0]
 
 
@@ -58,14 +58,17 @@ def root_key(override: str) -> str:
     return re.split(r"[./]", override_key(override), maxsplit=1)[0]
 
 
-def command_line_axes(overrides: Sequence[str], options: Options | None = None) -> list[Axis]:
-    """Return one axis per key of a command line; the last override of a key counts."""
+def command_line_axes(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Axis]:
+    """Return one axis per key of a command line; the last override of a key wins.
+
+    `glob(...)` matches the options of config groups, including those in `config_dirs`.
+    """
     last = {override.get_key_element(): override for override in parse(overrides)}
-    return [Axis(_axis_key(o), tuple(_settings(o, options))) for o in last.values()]
+    return [Axis(_axis_key(o), tuple(_settings(o, config_dirs))) for o in last.values()]
 
 
 def grid_axes(grid: Mapping[str, Any], name: str) -> list[Axis]:
-    """Return the axes of a grid `{key: value or [value, ...]}`; `name` is used in messages."""
+    """Return the axes of a grid `{key: value or [value, ...]}`; `name` is for error messages."""
     axes = []
     for key, values in grid.items():
         values = list(values) if isinstance(values, list | tuple) else [values]
@@ -73,20 +76,21 @@ def grid_axes(grid: Mapping[str, Any], name: str) -> list[Axis]:
             raise ConfigError(f"{name}.{key} is an empty list; give at least one value")
         (override,) = parse([f"{key}=0"])
         texts = [f"{key}={to_override_value(value, f'{name}.{key}')}" for value in values]
-        settings = (Setting(t, _to_json(v)) for t, v in zip(texts, values, strict=True))
+        pairs = zip(texts, values, strict=True)
+        settings = (Setting(text, _to_json(value)) for text, value in pairs)
         axes.append(Axis(_axis_key(override), tuple(settings)))
     return axes
 
 
 def to_override_value(value: Any, name: str) -> str:
-    """Return `value` in the syntax of an override, which Hydra parses back to the same value."""
+    """Return `value` in override syntax, which Hydra parses back to the same value."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", value, re.ASCII)
-        if plain and value.lower() not in RESERVED_WORDS:
+        is_plain_word = re.fullmatch(r"[A-Za-z_][\w./-]*", value, re.ASCII)
+        if is_plain_word and value.lower() not in RESERVED_WORDS:
             return value
         return QuotedString(value, Quote.single).with_quotes()
     if isinstance(value, list | tuple):
@@ -97,7 +101,7 @@ def to_override_value(value: Any, name: str) -> str:
     )
 
 
-def _settings(override: Override, options: Options | None) -> list[Setting]:
+def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
     line, key = str(override.input_line), override.get_key_element()
     if override.is_delete():
         return [Setting(line, None)]
@@ -105,22 +109,25 @@ def _settings(override: Override, options: Options | None) -> list[Setting]:
         return [Setting(line, _to_json(override.value()))]
     if not override.is_discrete_sweep():
         raise ConfigError(f"{line}: an interval cannot be enumerated; use range(...) or commas")
-    values = _glob_options(override, options) or list(override.sweep_string_iterator())
+    glob = override.value()
+    if isinstance(glob, Glob):
+        values = _matching_options(override, glob, config_dirs)
+    else:
+        values = list(override.sweep_string_iterator())
     if not values:
         raise ConfigError(f"{line} has no values; give at least one")
     texts = [f"{key}={value}" for value in values]
     return [Setting(text, _to_json(parse([text])[0].value())) for text in texts]
 
 
-def _glob_options(override: Override, options: Options | None) -> list[str]:
-    glob = override.value()
-    if not isinstance(glob, Glob):
-        return []
-    names = options(override.key_or_group) if options else []
+def _matching_options(override: Override, glob: Glob, config_dirs: Sequence[Path]) -> list[str]:
+    names = sorted(options(override.key_or_group, config_dirs))
+    if not names:
+        raise ConfigError(f"{override.input_line}: {override.key_or_group} is not a config group")
     matches = glob.filter(names)
     if not matches:
-        reason = f"available: {', '.join(names)}" if names else "it is not a config group"
-        raise ConfigError(f"{override.input_line} matches no option; {reason}")
+        available = ", ".join(names)
+        raise ConfigError(f"{override.input_line} matches no option (available: {available})")
     return matches
 
 

@@ -1,38 +1,32 @@
 """The folder `conf/` with its config groups, in a checkout and in an installed wheel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def conf_dir() -> Path:
-    """Return `conf/`: at the top of a checkout, inside the package of a wheel."""
+    """Return `conf/`, which is at the top of a checkout but inside the package in a wheel."""
     for folder in (_PACKAGE.parents[1] / "conf", _PACKAGE / "conf"):
         if (folder / "train.yaml").is_file():
             return folder
-    raise FileNotFoundError(f"no conf/train.yaml next to {_PACKAGE}: the installation is damaged")
+    raise FileNotFoundError(f"no conf/train.yaml next to {_PACKAGE}: the installation is corrupt")
 
 
 def groups() -> list[str]:
     """Return every config group as a slash-separated path, sorted."""
     root = conf_dir()
-    folders = {file.parent.relative_to(root).as_posix() for file in root.glob("*/**/*.yaml")}
-    return sorted(folders)
+    return sorted({file.parent.relative_to(root).as_posix() for file in root.glob("*/**/*.yaml")})
 
 
 def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the options of a config group with the description in each YAML's first line."""
+    """Map each option of a config group to its description, the first line of its YAML."""
     descriptions: dict[str, str] = {}
     for folder in [*config_dirs, conf_dir()]:
         for file in sorted((folder / group).glob("*.yaml")):
             descriptions.setdefault(file.stem, _description(file))
     return descriptions
-
-
-def options_in(config_dirs: Sequence[Path]) -> Callable[[str], list[str]]:
-    """Return a function from a config group to its option names, sorted as in `glob(*)`."""
-    return lambda group: sorted(options(group, config_dirs))
 
 
 def _description(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Composition of a command's overrides into plain values: resolved, canonical, no unknown keys."""
+"""Composition of overrides into plain values: resolved, canonical and without unknown keys."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.compose import compose, keys
+from posenc.config.compose import compose, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.paths import groups
-from posenc.config.swaps import GROUP, normalize_swaps
+from posenc.config.swaps import SWAP_GROUP, normalize_swaps
 from posenc.config.values import canonical, nonfinite
 
 
@@ -18,32 +18,35 @@ def compose_resolved(
     command: str,
     overrides: Sequence[str],
     config_dirs: Sequence[Path],
-    known: DictConfig | None = None,
+    defaults: DictConfig | None = None,
     *,
-    only_known: bool = False,
+    drop_unknown: bool = False,
 ) -> dict[str, Any]:
     """Compose `overrides` and return the configuration as plain values.
 
-    Its key `choices` maps each config group to its chosen option. `known` is the composition
-    without overrides, if the caller has it; with `only_known`, other top-level keys are dropped.
-    Raises ConfigError for unknown keys and for everything that `compose` and `resolve` reject.
+    Its key `choices` maps each config group to its chosen option. `defaults` is the composition
+    without overrides, if the caller already has it. `drop_unknown` drops top-level keys that
+    `defaults` does not have. Raises ConfigError for other unknown keys and for everything that
+    `compose` and `resolve` reject.
     """
-    known = known or compose(command, [], config_dirs)
+    defaults = defaults or compose(command, [], config_dirs)
     composed = compose(command, overrides, config_dirs, with_hydra=True)
     choices = composed.hydra.runtime.choices
-    if "evaluation" in known:
-        normalize_swaps(composed, choices.get(GROUP), config_dirs)
-    kept = [key for key in composed if (key in known if only_known else key != "hydra")]
+    if "evaluation" in defaults:
+        normalize_swaps(composed, choices.get(SWAP_GROUP), config_dirs)
+    kept = [key for key in composed if (key in defaults if drop_unknown else key != "hydra")]
     values = canonical(resolve(OmegaConf.masked_copy(composed, kept)))
-    for key in _unknown_keys(OmegaConf.create(values), known):
+    for key in _unknown_keys(OmegaConf.create(values), defaults):
         if key not in groups():
-            raise ConfigError(f"unknown key {key}{did_you_mean(key, keys(known))}")
-    chosen = {
-        group: option
-        for group, option in choices.items()
-        if option is not None and not group.startswith("hydra/")
+            raise ConfigError(f"unknown key {key}{did_you_mean(key, dotted_keys(defaults))}")
+    return {
+        **values,
+        "choices": {
+            group: option
+            for group, option in choices.items()
+            if option is not None and not group.startswith("hydra/")
+        },
     }
-    return {**values, "choices": chosen}
 
 
 def resolve(config: DictConfig) -> Any:
@@ -60,13 +63,13 @@ def resolve(config: DictConfig) -> Any:
     return plain
 
 
-def _unknown_keys(config: DictConfig, known: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yield keys that `+key=` added to `known`, except in components, which `check` validates."""
+def _unknown_keys(config: DictConfig, defaults: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Yield the keys that `+key=` added, except inside components, which `check` validates."""
     for key in config:
-        if key not in known:
+        if key not in defaults:
             yield f"{prefix}{key}"
             continue
-        child, known_child = config[key], known[key]
-        if isinstance(child, DictConfig) and isinstance(known_child, DictConfig):
-            is_component = "_target_" in child or "_target_" in known_child
-            yield from [] if is_component else _unknown_keys(child, known_child, f"{prefix}{key}.")
+        child, default = config[key], defaults[key]
+        if isinstance(child, DictConfig) and isinstance(default, DictConfig):
+            is_component = "_target_" in child or "_target_" in default
+            yield from [] if is_component else _unknown_keys(child, default, f"{prefix}{key}.")

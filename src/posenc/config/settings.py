@@ -1,4 +1,4 @@
-"""Settings outside components: their types, choices and limits, and the evaluation lengths."""
+"""Types, choices and limits of the settings outside components, and the evaluation lengths."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from posenc.config.values import canonical, matches_type
 PRECISIONS = ("float32", "bf16")
 KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
-NAME = re.compile(r"\w[\w.+-]*")
+NAME_PATTERN = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
 
 TYPES: dict[str, Any] = {
@@ -76,21 +76,25 @@ POSITIVE = (
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
     """Check that settings are present and have valid types, choices and limits.
 
-    Raises one ConfigError with every problem.
+    Raises a single ConfigError that lists every problem.
     """
     problems: list[str] = []
     for key, annotation in types.items():
-        if not _present(config, key):
+        if not _is_present(config, key):
             problems.append(f"{key} is missing; give {key}=...")
             continue
-        value = canonical(_plain(OmegaConf.select(config, key)))
-        problems += _problems(key, value, annotation)
+        value = OmegaConf.select(config, key)
+        plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        problems += _problems(key, canonical(plain), annotation)
     if problems:
         raise ConfigError("; ".join(problems))
 
 
 def evaluation_lengths(config: DictConfig) -> list[int]:
-    """Return the absolute evaluation lengths in tokens, ascending and without duplicates."""
+    """Return the evaluation lengths in tokens, in increasing order and without duplicates.
+
+    Raises ConfigError if there are none or one is less than 1.
+    """
     evaluation, length = config.evaluation, config.train_length
     if evaluation.lengths is not None:
         lengths = list(evaluation.lengths)
@@ -101,7 +105,7 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
         lengths = [round(length * factor) for factor in factors]
     if not lengths or min(lengths) < 1:
         raise ConfigError(
-            f"evaluation lengths {lengths}: give at least one, each of 1 token or more"
+            f"evaluation lengths {lengths}: give at least one length, each at least 1 token"
         )
     return sorted(set(lengths))
 
@@ -111,8 +115,10 @@ def _problems(key: str, value: Any, annotation: Any) -> list[str]:
         return [f"{key}={value!r} must be {_describe_type(annotation)}"]
     if key in CHOICES and value not in CHOICES[key]:
         return [f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"]
-    if key == "name" and not NAME.fullmatch(value):
-        return [f"{key}={value!r} must start with a letter or digit, then letters, digits, - _ . +"]
+    if key == "name" and not NAME_PATTERN.fullmatch(value):
+        return [
+            f"{key}={value!r} must be letters, digits and - _ . +, starting with a letter or digit"
+        ]
     if key == "seed" and value < 0:
         return [f"{key}={value!r} must be at least 0"]
     if key in POSITIVE and value is not None and value <= 0:
@@ -123,7 +129,7 @@ def _problems(key: str, value: Any, annotation: Any) -> list[str]:
 def _describe_type(annotation: Any) -> str:
     names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
     if annotation == dict | None:
-        return "a mapping of strings or null"
+        return "a mapping or null"
     if annotation in names:
         return names[annotation]
     text = str(annotation)
@@ -133,11 +139,7 @@ def _describe_type(annotation: Any) -> str:
     return f"{_describe_type(int if 'int' in text else float)} or null"
 
 
-def _plain(value: Any) -> Any:
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-
-
-def _present(config: DictConfig, key: str) -> bool:
+def _is_present(config: DictConfig, key: str) -> bool:
     parent, _, leaf = key.rpartition(".")
     node = OmegaConf.select(config, parent) if parent else config
     return isinstance(node, DictConfig) and leaf in node

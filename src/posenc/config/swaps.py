@@ -1,4 +1,4 @@
-"""Evaluation swaps: names and configurations of the parts of an encoding that are exchanged."""
+"""Evaluation swaps: replacements for a part of a trained encoding, by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,25 +11,26 @@ from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.values import canonical
 
-GROUP, NONE = "evaluation/swap", "none"
+SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 
 
 def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequence[Path]) -> None:
     """Merge `evaluation.swap` and `evaluation.swaps` into one mapping, `evaluation.swaps`.
 
-    Its keys are names such as `yarn factor=4`: an option of the group and those parameters that
-    differ from the option's own. Its values are configuration nodes, null for `none`. `choice` is
-    the chosen option of the group. Raises ConfigError for a name that cannot be parsed.
+    Its keys are names such as `yarn factor=4`: an option of the config group `evaluation/swap` and
+    the parameters that differ from the option's defaults. Its values are configuration nodes, or
+    null for `none`. `choice` is the option that the user chose in the group, if any. Raises
+    ConfigError for invalid swaps.
     """
     evaluation = config.evaluation
     if evaluation.swap is not None:
         if choice is None or not OmegaConf.is_dict(evaluation.swap):
-            available = ", ".join(options(GROUP, config_dirs))
+            available = ", ".join(options(SWAP_GROUP, config_dirs))
             raise ConfigError(
-                f"evaluation.swap={evaluation.swap}: give {GROUP}= one of {available}"
+                f"evaluation.swap={evaluation.swap}: give {SWAP_GROUP}= one of {available}"
             )
         if evaluation.swaps is not None:
-            raise ConfigError(f"{GROUP} and evaluation.swaps are mutually exclusive; give one")
+            raise ConfigError(f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; give one")
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)
@@ -39,18 +40,18 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
 
 
 def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:
-    """Return the swaps to evaluate by name; None stands for the run's own encoding."""
+    """Map the name of each swap to its configuration; None stands for the unchanged encoding."""
     swaps = config.evaluation.swaps
     if swaps is None:
         return {None: None}
-    return {None if name == NONE else name: node for name, node in swaps.items()}
+    return {None if name == NO_SWAP else name: node for name, node in swaps.items()}
 
 
 def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfig | None]:
     """Parse `yarn factor=4` into its canonical name and its configuration node."""
     option, *parameters = entry.split() or [""]
-    if option == NONE and not parameters:
-        return NONE, None
+    if option == NO_SWAP and not parameters:
+        return NO_SWAP, None
     node = _swap_node(option, parameters, config_dirs)
     return _swap_name(option, node, config_dirs), node
 
@@ -63,5 +64,5 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
 
 
 def _swap_node(option: str, parameters: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
-    overrides = [f"{GROUP}={option}", *(f"evaluation.swap.{p}" for p in parameters)]
+    overrides = [f"{SWAP_GROUP}={option}", *(f"evaluation.swap.{p}" for p in parameters)]
     return compose("evaluate", overrides, config_dirs).evaluation.swap

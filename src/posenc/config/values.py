@@ -1,4 +1,4 @@
-"""Plain values of a configuration: their types, and one form for every number."""
+"""Type checks and the canonical form of plain configuration values."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
-    """Whether `value` has the annotated type; a bool is not a number, and numbers are finite."""
+    """Whether `value` has the annotated type; bools are not numbers, and numbers must be finite."""
     if next(nonfinite(value), None) or (isinstance(value, bool) and not _accepts_bool(annotation)):
         return False
     try:
@@ -19,7 +19,7 @@ def matches_type(value: Any, annotation: Any) -> bool:
 
 
 def canonical(value: Any) -> Any:
-    """Return `value` with whole floats as integers, so that 5e6 and 5000000 name the same run."""
+    """Return `value` with integral floats as ints, so that 5e6 and 5000000 give the same run."""
     if isinstance(value, dict):
         return {key: canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -54,12 +54,12 @@ def prepare(
 @contextmanager
 def _preparation_lock(cache_dir: Path, name: str, report: Report) -> Iterator[None]:
     path = cache_dir / f".{name}.lock"
-    with lock(path, wait=False) as obtained:
-        if obtained:
+    with lock(path, timeout=0) as acquired:
+        if acquired:
             yield
             return
     report(f"data: waiting for another process that is preparing {name}")
-    with lock(path, wait=True):
+    with lock(path):
         yield
 
 
@@ -86,8 +86,8 @@ def _remove_partial_folders(cache_dir: Path, current: str) -> None:
     """Remove the folders of killed preparations: those whose locks are free, and `current`."""
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
-        with lock(cache_dir / f".{name}.lock", wait=False) as obtained:
-            if obtained or name == current:
+        with lock(cache_dir / f".{name}.lock", timeout=0) as acquired:
+            if acquired or name == current:
                 shutil.rmtree(partial)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import target
+from posenc.config.components import import_target
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
@@ -49,7 +49,7 @@ def swap_encoding(
 
 
 def _is_wrapper(swap: DictConfig) -> bool:
-    return isclass(target(swap, "evaluation.swap"))
+    return isclass(import_target(swap, "evaluation.swap"))
 
 
 def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:

@@ -1,1 +1,1 @@
-"""One job: its configuration composed and validated, and the process that runs it."""
+"""A job: composition and validation of its configuration, and the process that runs it."""

@@ -1,16 +1,16 @@
-"""Exit codes of a job's process, and the signals that ask it to stop."""
+"""Exit codes of a job's process, and the signals that tell it to stop."""
 
 import signal
 
 FINISHED = 0
 FAILED = 1
 BUSY = 3
-"""Another process has the run."""
+"""Another process is running the run."""
 DISK_FULL = 4
-"""The disk is full, even for the run's status."""
+"""The disk was full and even the run's status could not be written."""
 LOST = 5
-"""Another process of the same run is gone."""
+"""Another process of the run's process group died."""
 INTERRUPTED = 143
-"""Stopped on request, after a checkpoint."""
+"""The job stopped on request after saving a checkpoint."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

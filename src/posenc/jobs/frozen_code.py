@@ -1,4 +1,4 @@
-"""A copy of this package from the start of a sweep, so that later edits do not reach its jobs."""
+"""A copy of this package, made when a sweep starts, so that later edits do not affect its jobs."""
 
 import hashlib
 import shutil
@@ -23,15 +23,15 @@ def code_digest() -> str:
 
 
 def freeze_code(folder: Path) -> Path:
-    """Copy the package to `<folder>/.code/<digest>` unless it is there; return that folder.
+    """Copy the package to `<folder>/.code/<digest>`, if that does not exist, and return its path.
 
-    Jobs import posenc from it. Raises RunError if it cannot be written.
+    Jobs import posenc from there. Raises RunError if the copy cannot be written.
     """
     try:
         return _copy_once(folder / ".code" / code_digest())
     except OSError as error:
-        first = error.args[0][0][2] if isinstance(error, shutil.Error) else error
-        raise RunError(f"cannot copy the code of the sweep to {folder}: {first}") from None
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise RunError(f"cannot copy the code of the sweep to {folder}: {reason}") from None
 
 
 def _copy_once(target: Path) -> Path:
@@ -44,6 +44,6 @@ def _copy_once(target: Path) -> Path:
         try:
             copy.rename(target)
         except OSError:
-            if not target.is_dir():  # otherwise another launcher was faster
+            if not target.is_dir():  # another launcher may have created it in the meantime
                 raise
     return target

@@ -13,9 +13,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from posenc.jobs.exit_codes import BUSY, INTERRUPTED
-from posenc.jobs.rank_processes import run_devices, run_ranks
+from posenc.jobs.rank_processes import device_count, run_ranks
 from posenc.runs.environment import in_process_group, rank
-from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.stop import StopRequest
 
@@ -25,32 +25,34 @@ def main(
 ) -> int:
     """Run a job and return its exit code.
 
-    The job stops after a checkpoint once `launcher_alive` returns False; by default the launcher
-    is the process `--launcher`, this one's parent.
+    The job saves a checkpoint and stops when `launcher_alive` returns False. By default, this
+    checks that the parent process still has the id `--launcher`.
     """
     parser = argparse.ArgumentParser(prog="python -m posenc.jobs.job", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--launcher", type=int, default=os.getppid(), help="its process id")
-    parser.add_argument("--module", action="append", default=[], help="trusted outside posenc")
+    parser.add_argument(
+        "--launcher", type=int, default=os.getppid(), help="the launcher's process id"
+    )
+    parser.add_argument(
+        "--module", action="append", default=[], help="a trusted module outside posenc"
+    )
     arguments = parser.parse_args(argv)
     level = logging.INFO if rank() == 0 else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     run = RunDirectory(arguments.run)
     stop = StopRequest(launcher_alive or (lambda: os.getppid() == arguments.launcher))
-    if not in_process_group() and (devices := run_devices(run)) > 1:
+    if not in_process_group() and (devices := device_count(run)) > 1:
         return run_ranks(run, arguments.module, devices, arguments.threads, stop)
     # Only rank 0 of a process group writes to the run directory, so only rank 0 locks it.
-    locked = (
-        lock(run.lock_file, wait=False, patience=SHORT_WAIT) if rank() == 0 else nullcontext(True)
-    )
-    with locked as obtained:
-        if not obtained:
+    run_lock = lock(run.lock_file, timeout=LOCK_TIMEOUT) if rank() == 0 else nullcontext(True)
+    with run_lock as acquired:
+        if not acquired:
             print(f"{run.name} is being run by another process")
             return BUSY
         if stop.requested():
             return INTERRUPTED
-        # Importing torch takes seconds in which the launcher may die; `stop` watches it already.
+        # Importing torch takes seconds, during which `stop` already watches the launcher.
         from posenc.jobs.run_job import run_job
 
         return run_job(run, arguments.threads, arguments.module, stop)

@@ -1,4 +1,4 @@
-"""One job's configuration: composed, resolved, and its settings checked."""
+"""Composition of one job's configuration, with its settings resolved and checked."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,25 +22,25 @@ COMPONENTS = {
     "schedule": 0,
     "logger": 0,
 }
-"""Config group -> the number of positional arguments that its target is called with."""
+"""The number of positional arguments that each config group's target is called with."""
 
-SWEEP_ONLY = ("grids", "sizes", "retry")
+SWEEP_ONLY_KEYS = ("grids", "sizes", "retry")
 
 
 def compose_job(
-    overrides: Sequence[str], config_dirs: Sequence[Path], known: DictConfig | None = None
+    overrides: Sequence[str], config_dirs: Sequence[Path], defaults: DictConfig | None = None
 ) -> DictConfig:
-    """Compose one job of `posenc train`; the result is complete, resolved and checked.
+    """Return the complete configuration of one job of `posenc train`, resolved and checked.
 
-    `known` is the composition without overrides, if the caller has it. Components are not built:
-    `validate` does that. Raises ConfigError.
+    `defaults` is the composition without overrides, if the caller already has it. Components are
+    not built here, but by `validate`. Raises ConfigError if the configuration is invalid.
     """
-    values = compose_resolved("train", overrides, config_dirs, known)
+    values = compose_resolved("train", overrides, config_dirs, defaults)
     for group in COMPONENTS:
         if group not in values["choices"]:
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{group} is missing; give {group}= one of {available}")
-    config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY})
+    config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     check_settings(config)
     check_claims(values["claims"], list(config_dirs))
     parse_published(values["published"])

@@ -1,8 +1,8 @@
 """The processes of a run on several devices of this machine, one per device.
 
-They are the run's job with torchrun's environment variables, so a cluster's own torchrun or srun
-can start them instead. torchrun itself would notice neither the death of the launcher nor its
-signals in time for a checkpoint, so this process watches the ranks.
+Each one runs the job with the environment variables that torchrun sets, so torchrun or srun can
+start them instead. torchrun does not detect that the launcher has died or forward its signals early
+enough to save a checkpoint, so here the parent process watches the ranks itself.
 """
 
 import os
@@ -17,34 +17,34 @@ from contextlib import contextmanager
 from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
 from posenc.runs.environment import thread_variables
-from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import State, Status
 from posenc.training.stop import StopRequest
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
-"""How long the other ranks may take to exit after one of them failed."""
+"""How long the other ranks may take to exit after one rank has failed."""
 
 
-def run_devices(run: RunDirectory) -> int:
-    """Return the number of devices of a planned run."""
+def device_count(run: RunDirectory) -> int:
+    """Return the number of devices of a planned run, or 1 if its configuration is invalid."""
     try:
         return run.config().get("devices", 1)
-    except RunError:  # running the job will report it
+    except RunError:  # the job will report it
         return 1
 
 
 def run_ranks(
     run: RunDirectory, modules: Sequence[str], devices: int, threads: int, stop: StopRequest
 ) -> int:
-    """Start one process per device, wait for all, and return the run's exit code.
+    """Start one process per device, wait for all of them, and return the run's exit code.
 
-    The threads are divided among them. A request to stop is passed on to them.
+    Divides `threads` among the processes and forwards stop requests to them.
     """
     threads = max(1, threads // devices)
     command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), "--threads", str(threads)]
-    command += [word for name in modules for word in ("--module", name)]
+    command += [f"--module={name}" for name in modules]
     with _free_port() as port:
         ranks = [_start_rank(command, rank, devices, port, threads) for rank in range(devices)]
         with stop.handling_signals():
@@ -55,7 +55,7 @@ def run_ranks(
 def _start_rank(
     command: Sequence[str], rank: int, devices: int, port: int, threads: int
 ) -> subprocess.Popen[bytes]:
-    variables = {
+    rank_variables = {
         "RANK": rank,
         "LOCAL_RANK": rank,
         "WORLD_SIZE": devices,
@@ -63,23 +63,23 @@ def _start_rank(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
     }
-    group = {name: str(value) for name, value in variables.items()}
-    return subprocess.Popen(command, env=os.environ | thread_variables(threads) | group)
+    rank_env = {name: str(value) for name, value in rank_variables.items()}
+    return subprocess.Popen(command, env=os.environ | thread_variables(threads) | rank_env)
 
 
 @contextmanager
 def _free_port() -> Iterator[int]:
-    """Yield a free port; it stays bound without a listener, so no other process is given it."""
-    with socket.socket() as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
+    """Yield a free port, which stays bound, so that no other process is assigned it."""
+    with socket.socket() as bound_socket:
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.bind(("127.0.0.1", 0))
+        yield bound_socket.getsockname()[1]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
-    """Wait for all ranks; after one fails, kill those that outlive the grace period.
+    """Wait until all ranks have exited, and return the ranks that were killed.
 
-    Returns the ranks that were killed.
+    Once a rank has failed, the others are killed if they do not exit within GRACE_SECONDS.
     """
     terminated, deadline, killed = False, float("inf"), set()
     while alive := {rank for rank, process in enumerate(ranks) if process.poll() is None}:
@@ -98,7 +98,7 @@ def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
 
 
 def _exit_code(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], killed: set[int]) -> int:
-    """Return the run's exit code, and record a failure that rank 0 could not record."""
+    """Return the run's exit code, and record a failure that rank 0 could not record itself."""
     codes = [LOST if rank in killed else process.returncode for rank, process in enumerate(ranks)]
     for rank, code in enumerate(codes):
         if code < 0:
@@ -113,8 +113,8 @@ def _exit_code(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], killed: 
 
 
 def _write_status(run: RunDirectory, state: State, error: str) -> None:
-    """Record how the run ended, unless another process has it by now."""
-    with lock(run.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
-        if obtained:
+    """Record how the run ended, unless another process has since taken over the run."""
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if acquired:
             status = Status.read(run.status_file)
             status.replace(state=state, error=error, updated=time.time()).write(run.status_file)

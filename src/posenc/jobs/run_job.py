@@ -1,4 +1,4 @@
-"""Run one job: train to the token budget, evaluate missing measurements, record the outcome."""
+"""Run one job: train to the token budget, evaluate what is missing, and record the outcome."""
 
 import logging
 import time
@@ -74,7 +74,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
 
 
 def _interrupt_for_full_disk(progress: Progress) -> int:
-    """Record an interruption: the run resumes from its checkpoint once there is space."""
+    """Record an interruption, because the run can resume once there is space on the disk."""
     try:
         progress.write(state="interrupted", error=DISK_FULL_MESSAGE)
     except OSError:
@@ -83,7 +83,7 @@ def _interrupt_for_full_disk(progress: Progress) -> int:
 
 
 def _origin(error: Exception) -> str:
-    """Return the innermost line of posenc's or the user's code in an exception's traceback."""
+    """Return the innermost line of an exception's traceback that is not in an installed library."""
     frames = traceback.extract_tb(error.__traceback__)
     frame = [frame for frame in frames if "site-packages" not in frame.filename][-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}, {frame.name}"
@@ -92,7 +92,7 @@ def _origin(error: Exception) -> str:
 def _run(
     run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
 ) -> bool:
-    """Return whether the run is finished; False if it was asked to stop."""
+    """Train and evaluate a run; returns False if it was stopped before it was finished."""
     if stop.requested():
         return False
     config = run.config()
@@ -116,7 +116,7 @@ def _run(
 
 
 def _tracker(config: DictConfig) -> Tracker:
-    """Build the configured tracker on rank 0; other ranks track nothing."""
+    """Build the configured tracker on rank 0 and a NullTracker on other ranks."""
     if rank() > 0:
         return NullTracker()
     return build(config.logger, name="logger", modules=list(config.modules))
@@ -128,20 +128,21 @@ def _check_identity(config: DictConfig) -> None:
     digest = run_hash(identity(config, config.frozen.fingerprint))
     if digest != config.frozen.hash:
         raise RunError(
-            f"the run was planned with hash {config.frozen.hash} and has {digest} now:"
-            f" {config.encoding} or its source was edited since; run the command again to plan it"
+            f"the run was planned with hash {config.frozen.hash} but now has hash {digest}:"
+            f" {config.encoding} or its source code was edited since; rerun the command to plan the"
+            f" edited run"
         )
 
 
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve settings at the first start; return those of the first start on resume."""
+    """Resolve settings when a run first starts; a resumed run keeps the ones it started with."""
     resolved = ResolvedSettings(
         code=code_digest(),
         threads=threads,
         device=device_of(config).type,
-        kernel=_kernels(config, encoding),
+        kernel=_describe_kernels(config, encoding),
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )
@@ -157,7 +158,7 @@ def _resolve_settings(
     return resolved
 
 
-def _kernels(config: DictConfig, encoding: Encoding) -> str:
+def _describe_kernels(config: DictConfig, encoding: Encoding) -> str:
     """Return the attention kernel of each layer and the reason for it."""
     dtype = dtype_of(config.precision)
     return describe(layer_choices(config.kernel, encoding, device_of(config), dtype))
@@ -167,27 +168,28 @@ def _planned_data(config: DictConfig) -> Dataset:
     data = build_data(config, log.info)
     if data.fingerprint != config.frozen.fingerprint:
         raise RunError(
-            f"the corpus or tokenizer has changed since planning: fingerprint {data.fingerprint},"
-            f" planned {config.frozen.fingerprint}; run the command again to plan it"
+            f"the corpus or tokenizer has changed since planning: its fingerprint was"
+            f" {config.frozen.fingerprint} and is now {data.fingerprint}; rerun the command to plan"
+            f" a run with the changed data"
         )
     return data
 
 
 def _train_and_evaluate(session: Session) -> bool:
-    """Train, then evaluate missing rows; return False if the job was asked to stop."""
+    """Train, then evaluate missing rows; returns False if the job was told to stop."""
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)
-    training = training_fraction(config, requests, session.resolved.parameters)
-    if not fit(session, training):
+    fit_fraction = training_fraction(config, requests, session.resolved.parameters)
+    if not fit(session, fit_fraction):
         return False
 
     def on_progress(done: float, rate: float) -> bool:
-        work = training + (1 - training) * done
+        work = fit_fraction + (1 - fit_fraction) * done
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
         return not session.stop.requested()
 
-    if keys := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
+    if missing := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
         device = torch.device(session.resolved.device)
-        evaluate(run, config, data, keys, device, on_progress)
+        evaluate(run, config, data, missing, device, on_progress)
     return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows()))

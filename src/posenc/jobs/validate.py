@@ -1,4 +1,4 @@
-"""Validation of a job before anything is trained: components are built, limits compared."""
+"""Validation of a job before training: its components, lengths, devices and data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +23,13 @@ from posenc.model.device import check_accelerator, device_of
 
 STRATEGIES = ("ddp", "fsdp")
 LENGTH_PARAMETER = "max_length"
-"""The parameter of encodings that sets the longest sequence."""
+"""The encoding parameter that limits the sequence length."""
 
 
 def validate(config: DictConfig) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    Raises ConfigError if one cannot be built.
+    Raises ConfigError if a component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
     for name, num_args in COMPONENTS.items():
@@ -49,13 +49,13 @@ def validate(config: DictConfig) -> Encoding:
 
 
 def validate_devices(config: DictConfig, devices: int) -> None:
-    """Raise ConfigError if this machine lacks the requested GPUs."""
+    """Raise ConfigError if this machine does not have the requested accelerator and devices."""
     check_accelerator(config)
     validate_device_count(device_of(config), devices)
 
 
 def validate_device_count(device: torch.device, devices: int) -> None:
-    """Raise ConfigError for more CUDA GPUs than this machine has."""
+    """Raise ConfigError if `devices` exceeds the number of CUDA GPUs."""
     available = torch.cuda.device_count()
     if device.type == "cuda" and devices > available:
         raise ConfigError(
@@ -65,7 +65,7 @@ def validate_device_count(device: torch.device, devices: int) -> None:
 
 
 def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
-    """Raise ConfigError for protocols, lengths or swaps that the run cannot be evaluated with."""
+    """Raise ConfigError if the run does not support a requested protocol, length or swap."""
     check_protocols(config)
     modules, lengths = list(config.modules), evaluation_lengths(config)
     for name, swap in evaluation_swaps(config).items():
@@ -73,19 +73,22 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
             _validate_lengths(config, encoding)
             continue
         for length in lengths:
-            changed = swapped_config(config, name, swap, length)
-            swapped = _build_swapped(f"evaluation/swap={name}", changed, modules)
-            _validate_lengths(changed, swapped)
-            _validate_kernel(config, swapped)
+            swapped = swapped_config(config, name, swap, length)
+            try:
+                swapped_encoding = build_encoding(swapped, modules)
+            except ConfigError as error:
+                raise ConfigError(f"evaluation/swap={name}: {error}") from None
+            _validate_lengths(swapped, swapped_encoding)
+            _validate_kernel(config, swapped_encoding)
 
 
 def validate_data(config: DictConfig, data: Dataset) -> None:
-    """Raise ConfigError for splits that are too short to train or evaluate on."""
+    """Raise ConfigError if a split is missing, or too short to train or evaluate on."""
     data.training_batches(config.train_length, config.seed)
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
             raise ConfigError(
-                f"data={config.choices.data} has no validation split; give one, or"
+                f"data={config.choices.data} has no validation split; add one, or give"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
         data.check_length("validation", config.train_length)
@@ -93,7 +96,7 @@ def validate_data(config: DictConfig, data: Dataset) -> None:
 
 
 def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
-    """Raise ConfigError if the split is too short or a protocol does not fit the data."""
+    """Raise ConfigError if the evaluation split is too short or does not support a protocol."""
     split, lengths = config.evaluation.split, evaluation_lengths(config)
     for length in lengths:
         data.check_length(split, length)
@@ -123,25 +126,18 @@ def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
 
 
 def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
-    longest, limit = max(evaluation_lengths(config)), encoding.max_length()
-    if limit is not None and longest > limit:
+    length, limit = max(evaluation_lengths(config)), encoding.max_length()
+    if limit is not None and length > limit:
         adjustable = config.encoding.get(LENGTH_PARAMETER, 0) in (None, limit)
-        larger = f"encoding.{LENGTH_PARAMETER}={longest} or " if adjustable else ""
+        higher_limit = f"encoding.{LENGTH_PARAMETER}={length} or " if adjustable else ""
         raise ConfigError(
-            f"evaluation length {longest} exceeds the {limit} positions of"
-            f" encoding={config.choices.encoding}; give {larger}shorter evaluation lengths"
+            f"evaluation length {length} exceeds the {limit} positions of"
+            f" encoding={config.choices.encoding}; give {higher_limit}shorter evaluation lengths"
         )
 
 
-def _build_swapped(name: str, config: DictConfig, modules: list[str]) -> Encoding:
-    try:
-        return build_encoding(config, modules)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from None
-
-
 def _as_config_error(name: str, call: Callable[[], Any]) -> None:
-    """Call a function; its ValueError becomes a ConfigError under the setting's name."""
+    """Call a function, and re-raise a ValueError as a ConfigError that names the setting."""
     try:
         call()
     except ValueError as error:

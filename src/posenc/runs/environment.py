@@ -9,7 +9,10 @@ MALLOC_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": str(2**32),
 }
-"""glibc keeps the memory that a step frees for the next one; returning it cost 12% of a step."""
+"""Settings with which glibc keeps freed memory for the next training step.
+
+Returning the memory to the system took 12% of a step's time.
+"""
 GROUP_VARIABLES = (
     "RANK",
     "WORLD_SIZE",
@@ -18,13 +21,13 @@ GROUP_VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-"""torchrun's environment variables of a process group."""
+"""The environment variables that torchrun sets in the processes of a group."""
 
 
 def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
-    """Return the environment of a job: this one's, with `threads` and `code` to import from.
+    """Return the environment of a job that uses `threads` threads and imports posenc from `code`.
 
-    Variables of a process group that this process belongs to are left out.
+    It extends this process's environment, except for torchrun's variables.
     """
     folders = [code, os.getcwd(), os.environ.get("PYTHONPATH")]
     return {
@@ -36,7 +39,7 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Return the variables by which numerical libraries choose their number of threads."""
+    """Return the variables that set the number of threads of numerical libraries."""
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
@@ -46,7 +49,7 @@ def in_process_group() -> bool:
 
 
 def rank() -> int:
-    """Return this process's rank; only rank 0 writes to the run directory."""
+    """Return this process's rank in its group; only rank 0 writes to the run directory."""
     return int(os.environ.get("RANK", 0))
 
 
@@ -61,17 +64,17 @@ def local_rank() -> int:
 
 
 def local_world_size() -> int:
-    """Return the number of processes of the group on this machine."""
+    """Return the number of processes in the group that run on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 
 
 def peak_megabytes() -> float:
-    """Return the peak resident memory of this process in MB, or of its tensors on a GPU."""
+    """Return this process's peak memory in MB: GPU memory if it uses CUDA, else resident memory."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated() / 1e6
     status = Path("/proc/self/status")
-    if status.is_file():  # after a fork, getrusage would count the parent's peak
+    if status.is_file():  # after a fork, getrusage would include the parent's peak
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1e3
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak / 1e3

@@ -14,12 +14,12 @@ from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
-KEY = ("data", "split", "protocol", "length", "stride", "swap")
+KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap")
 
 
 def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the fields that identify a measurement; a new row with the same key replaces it."""
-    return tuple(row[name] for name in KEY)
+    """Return the values that identify a measurement; a new row replaces an old one with its key."""
+    return tuple(row[name] for name in KEY_FIELDS)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -27,8 +27,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add `rows` to the file under a lock; each replaces the row with its key."""
-    with lock(path.with_name(f".{path.name}.lock"), wait=True):
+    """Add `rows` to the file under a lock, replacing existing rows with the same keys."""
+    with lock(path.with_name(f".{path.name}.lock")):
         merged = {row_key(row): row for row in read_rows(path)}
         merged.update({row_key(row): row for row in rows})
         ordered = sorted(
@@ -50,12 +50,14 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
     except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path} is damaged ({error}); move it away and evaluate again") from None
+        raise RunError(
+            f"{path} is corrupt ({error}); delete it and evaluate the run again"
+        ) from None
 
 
 def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Add arrays `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing existing ones."""
-    with lock(path.with_name(f".{path.name}.lock"), wait=True):
+    with lock(path.with_name(f".{path.name}.lock")):
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})
         write_atomic(path, buffer.getvalue())
@@ -64,9 +66,10 @@ def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def bin_positions(
     sums: np.ndarray, counts: np.ndarray, train_length: int
 ) -> list[tuple[float, float, int]]:
-    """Return log-spaced bins (position from 1, mean loss, tokens) over the positions of a window.
+    """Return log-spaced bins of positions as (center, mean loss, tokens).
 
-    One bin ends at the training length, so that none has positions on both sides of it.
+    Positions start at 1; a bin's center is the geometric mean of its first and last position. One
+    bin ends at the training length, so that no bin has positions on both sides of it.
     """
     first = floor(-BINS_PER_OCTAVE * log2(train_length))
     last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
@@ -76,6 +79,6 @@ def bin_positions(
     for start, end in pairwise(edges):
         tokens = int(counts[start:end].sum())
         if tokens:
-            centre = sqrt((start + 1) * end)
-            bins.append((centre, float(sums[start:end].sum()) / tokens, tokens))
+            center = sqrt((start + 1) * end)
+            bins.append((center, float(sums[start:end].sum()) / tokens, tokens))
     return bins

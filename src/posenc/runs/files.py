@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and JSON lines."""
+"""Atomic writes, JSON and JSON-lines files."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from posenc.config.errors import RunError
 
-DISK_FULL_MESSAGE = "the disk is full; free some space and run the same command again"
+DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -18,9 +18,9 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:
-    """Write `data` to `path` so that readers, and a crash, see the old file or the new one.
+    """Write `data` to `path` atomically: readers see the old or the new file, even after a crash.
 
-    Without `durable`, a power failure may lose the new file.
+    Unless `durable`, the new file may be lost in a power failure.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     payload = data.encode() if isinstance(data, str) else data
@@ -39,46 +39,46 @@ def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write `value` atomically as sorted, indented JSON; NaN and infinity raise ValueError."""
+    """Write `value` atomically as sorted, indented JSON; raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_atomic(path, text, durable=durable)
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises RunError if it is damaged."""
+    """Read a JSON file; raises RunError if it is corrupt."""
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise _damaged(path, error) from None
+        raise _corrupt(path, error) from None
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a JSON-lines file, without a last line that a crash cut short.
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a JSON-lines file, which may be missing.
 
-    Raises RunError if any other line is damaged.
+    Skips a last line that a crash truncated. Raises RunError if any other line is corrupt.
     """
     if not path.exists():
         return []
     try:
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     except ValueError as error:
-        raise _damaged(path, error) from None
+        raise _corrupt(path, error) from None
 
 
-def append_line(path: Path, row: dict[str, Any]) -> None:
-    """Append `row` to a JSON-lines file in one write."""
+def append_jsonl(path: Path, row: dict[str, Any]) -> None:
+    """Append `row` to a JSON-lines file in a single write."""
     with path.open("a") as file:
         file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
-def truncate_lines(path: Path, step: int) -> None:
-    """Drop the rows of a JSON-lines file after `step`, from which training resumes."""
-    kept = [row for row in read_lines(path) if row["step"] <= step]
+def truncate_jsonl(path: Path, step: int) -> None:
+    """Delete the rows of a JSON-lines file after `step`, from which training resumes."""
+    kept = [row for row in read_jsonl(path) if row["step"] <= step]
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
-def _damaged(path: Path, error: ValueError) -> RunError:
-    return RunError(f"{path} is damaged ({error}); move it away")
+def _corrupt(path: Path, error: ValueError) -> RunError:
+    return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")
 
 
 def _umask() -> int:

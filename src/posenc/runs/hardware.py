@@ -1,4 +1,4 @@
-"""Processors and GPUs of this machine, without importing torch."""
+"""The CPU cores and GPUs of this machine, found without importing torch."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def cores(cgroup: Path = CGROUP) -> int:
-    """Return the processors available to this process: its affinity, limited by its cgroup."""
+    """Return the number of CPU cores that this process's affinity and cgroup allow it to use."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -18,11 +18,11 @@ def cores(cgroup: Path = CGROUP) -> int:
 
 
 def gpus() -> list[str]:
-    """Return the CUDA devices in the syntax of CUDA_VISIBLE_DEVICES."""
+    """Return the ids of the visible CUDA devices, as in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        names = [name.strip() for name in visible.split(",")]
-        return [name for name in names if name and name != "-1"]
+        ids = [name.strip() for name in visible.split(",")]
+        return [name for name in ids if name and name != "-1"]
     if shutil.which("nvidia-smi") is None:
         return []
     listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
@@ -31,20 +31,20 @@ def gpus() -> list[str]:
 
 
 def gpu_groups(gpus: list[str], devices: int) -> list[str]:
-    """Group GPUs by the number of devices of a run; each group is a CUDA_VISIBLE_DEVICES value."""
+    """Return a value of CUDA_VISIBLE_DEVICES for each full group of `devices` GPUs."""
     return [",".join(group) for group in zip(*[iter(gpus)] * devices, strict=False)]
 
 
 def _cgroup_quota(cgroup: Path) -> float | None:
-    """Return the CPU quota of the control group in processors (version 2, then 1)."""
-    limit = _words(cgroup / "cpu.max") or [
-        *_words(cgroup / "cpu" / "cpu.cfs_quota_us"),
-        *_words(cgroup / "cpu" / "cpu.cfs_period_us"),
+    """Return the cgroup's CPU quota in cores (v2, else v1), or None if it has no quota."""
+    limit = _read_words(cgroup / "cpu.max") or [
+        *_read_words(cgroup / "cpu" / "cpu.cfs_quota_us"),
+        *_read_words(cgroup / "cpu" / "cpu.cfs_period_us"),
     ]
     if len(limit) != 2 or limit[0] in ("max", "-1"):
         return None
     return int(limit[0]) / int(limit[1])
 
 
-def _words(file: Path) -> list[str]:
+def _read_words(file: Path) -> list[str]:
     return file.read_text().split() if file.is_file() else []

@@ -1,4 +1,4 @@
-"""File locks held by the kernel: released as soon as their owner exits, however it exits."""
+"""File locks held by the kernel, which releases them when their owner exits for any reason."""
 
 import fcntl
 import time
@@ -7,30 +7,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-SHORT_WAIT = 2.0
-"""Seconds to wait for a lock that a reader of statuses may hold for a moment."""
+LOCK_TIMEOUT = 2.0
+"""Seconds to wait for a run's lock, which reading the run's status may hold for a moment."""
 
 
 @contextmanager
-def lock(path: Path, *, wait: bool, patience: float = 0.0) -> Iterator[bool]:
-    """Hold an exclusive lock on the file `path`; yields whether it was obtained.
+def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
+    """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
-    Without `wait`, gives up after `patience` seconds.
+    Gives up after `timeout` seconds; None waits indefinitely.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + patience
-    operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+    deadline = time.monotonic() + (timeout or 0.0)
+    operation = fcntl.LOCK_EX if timeout is None else fcntl.LOCK_EX | fcntl.LOCK_NB
     with path.open("a") as file:
-        while not (obtained := _flock(file, operation)) and time.monotonic() < deadline:
+        while not (acquired := _flock(file, operation)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        yield obtained
+        yield acquired
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock."""
+    """Whether a living process holds an exclusive lock on the file."""
     if not path.exists():
         return False
-    with path.open() as file:  # a shared lock, so that two readers do not see each other as owners
+    # A shared lock, so that two concurrent readers do not mistake each other for the owner.
+    with path.open() as file:
         return not _flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 

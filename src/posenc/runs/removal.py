@@ -1,18 +1,18 @@
-"""Removal of a run: its directory, its offline W&B files, its entry in the plan."""
+"""Deletion of a run: its directory, its offline W&B files and its entry in the plan."""
 
 import shutil
 from pathlib import Path
 
 from posenc.config.errors import RunError
 from posenc.runs.files import read_json, write_json
-from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 
 
-def files_of_run(run: RunDirectory) -> list[Path]:
+def run_paths(run: RunDirectory) -> list[Path]:
     """Return the run's directory and its offline W&B files.
 
-    Raises RunError unless the directory's name is the run name in its configuration, so that no
+    Raises RunError unless the directory has the name of the run in its configuration, so that no
     other folder is mistaken for a run.
     """
     if run.path.is_symlink() or run.config().frozen.get("run") != run.path.resolve().name:
@@ -23,17 +23,17 @@ def files_of_run(run: RunDirectory) -> list[Path]:
 
 
 def total_bytes(paths: list[Path]) -> int:
-    """Return the size of files and of everything in folders."""
+    """Return the total size of files, including those in folders."""
     files = [file for path in paths for file in [path, *path.rglob("*")]]
     return sum(file.lstat().st_size for file in files if file.is_file())
 
 
 def remove_run(run: RunDirectory) -> None:
-    """Remove a run completely; raises RunError if a process is running it."""
-    paths = files_of_run(run)
-    with lock(run.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
-        if not obtained:
-            raise RunError(f"{run.name} is being run by another process and was not removed")
+    """Delete a run completely; raises RunError if a process is running it."""
+    paths = run_paths(run)
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
+            raise RunError(f"{run.name} is being run by another process and was not deleted")
         _remove_from_plan(run)
         for path in paths:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -41,10 +41,10 @@ def remove_run(run: RunDirectory) -> None:
 
 def _remove_from_plan(run: RunDirectory) -> None:
     folder, name = run.path.resolve().parent, run.path.resolve().name
-    file = folder / "plan.json"
-    with lock(folder / ".plan.lock", wait=True):
-        if file.exists():
-            plan = read_json(file)
+    plan_file = folder / "plan.json"
+    with lock(folder / ".plan.lock"):
+        if plan_file.exists():
+            plan = read_json(plan_file)
             plan["runs"] = [other for other in plan["runs"] if other != name]
             plan.get("commands", {}).pop(name, None)
-            write_json(file, plan)
+            write_json(plan_file, plan)

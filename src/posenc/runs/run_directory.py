@@ -1,4 +1,4 @@
-"""The files of a run."""
+"""The directory of a run and the files in it."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import RunError, first_line
 from posenc.runs.evaluation_rows import read_rows
-from posenc.runs.files import read_lines
+from posenc.runs.files import read_jsonl
 from posenc.runs.lock import is_locked
 from posenc.runs.status import Status
 
 FROZEN_TYPES = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
+"""Keys that planning writes to the node `frozen`, in addition to the list `lengths`."""
 
 
 class RunDirectory:
@@ -36,7 +37,8 @@ class RunDirectory:
     def config(self) -> DictConfig:
         """Read the configuration that was frozen when the run was planned.
 
-        Raises RunError if it is damaged, was not written by posenc, or is of version 0.1.
+        Raises RunError if the file is corrupt, was not written by planning, contains an
+        interpolation, or was written by posenc 0.1.
         """
         try:
             config = OmegaConf.load(self.config_file)
@@ -46,18 +48,18 @@ class RunDirectory:
             raise RunError(f"{self.config_file} is not the configuration of a planned run")
         if config.frozen.posenc.startswith("0.1."):
             raise RunError(
-                f"{self.path} was made by posenc {config.frozen.posenc}, whose settings have other"
-                f" names; train it again with this version"
+                f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
+                f" different names; train the run again with this version"
             )
         if key := _find_interpolation(config):
             raise RunError(
-                f"{self.config_file}: {key} is an interpolation, which could read this machine's"
-                f" environment; the configuration of a planned run has none"
+                f"{self.config_file}: {key} is an interpolation, which could read environment"
+                f" variables; planning does not write interpolations"
             )
         return config
 
     def status(self) -> Status:
-        """Read the status; a running run whose lock nobody holds was interrupted."""
+        """Read the status; a run marked as running is interrupted if no process holds its lock."""
         status = Status.read(self.status_file)
         if status.state == "running" and not is_locked(self.lock_file):
             error = status.error or "its process was killed"
@@ -68,24 +70,24 @@ class RunDirectory:
         return read_rows(self.evaluation_file)
 
     def metrics(self) -> list[dict[str, Any]]:
-        return read_lines(self.metrics_file)
+        return read_jsonl(self.metrics_file)
 
     def timing(self) -> list[dict[str, Any]]:
-        return read_lines(self.timing_file)
+        return read_jsonl(self.timing_file)
 
     def last_log_line(self) -> str:
-        """Return the last line of `run.log` that is not empty."""
-        lines = self.log_file.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+        """Return the last non-empty line of `run.log`."""
+        lines = self.log_file.read_text(errors="replace").strip().split("\n")
+        return lines[-1].strip() or "no output"
 
 
 def list_runs(folder: Path) -> list[RunDirectory]:
-    """Return every run in an experiment's folder, by name."""
+    """Return the runs in an experiment's folder, sorted by name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
 
 
 def _is_planned(config: DictConfig) -> bool:
-    """Whether a configuration has everything that planning writes."""
+    """Whether a configuration has the keys that planning writes."""
     if not OmegaConf.is_dict(config.get("choices")):
         return False
     frozen = config.get("frozen")
@@ -95,7 +97,7 @@ def _is_planned(config: DictConfig) -> bool:
 
 
 def _find_interpolation(config: Any, path: str = "") -> str | None:
-    """Return the path of an interpolation in nested mappings and lists."""
+    """Return the dotted path of the first interpolation in a configuration, or None."""
     keys = list(config) if OmegaConf.is_dict(config) else range(len(config))
     for key in keys:
         child = f"{path}.{key}".lstrip(".")

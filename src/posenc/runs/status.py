@@ -1,4 +1,4 @@
-"""`status.json`: the state of a run, and the progress that a running job writes to it."""
+"""`status.json`: the state of a run, and the progress of a running job."""
 
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -9,7 +9,7 @@ from posenc.runs.files import read_json, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
 WRITE_SECONDS = 1.0
-"""Progress is written at most this often."""
+"""The minimum time between two writes of a job's progress."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,10 @@ class ResolvedSettings:
     """Settings that a run resolves when its training starts and keeps when it resumes.
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
-    digest of the package's source, `threads` the number of CPU threads, `device` cpu or cuda,
-    `kernel` the attention kernel of each layer with its reason, `micro_batch_tokens` None for a
-    whole batch, `parameters` the model's parameter count.
+    digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
+    cuda. `kernel` names the attention kernel of each layer and the reason for its choice.
+    `micro_batch_tokens` is None if batches are not split. `parameters` is the model's parameter
+    count.
     """
 
     code: str
@@ -34,9 +35,9 @@ class ResolvedSettings:
 class Status:
     """The content of `status.json`.
 
-    `work_done` is the completed fraction of training and evaluation together, `seconds` the wall
-    time over all starts. `resolved` is the `ResolvedSettings` as a mapping, empty before the first
-    start.
+    `work_done` is the completed fraction of training and evaluation together, and `seconds` is the
+    total wall time across restarts. `resolved` holds the `ResolvedSettings` as a mapping; it is
+    empty before the first start.
     """
 
     state: State = "pending"
@@ -60,12 +61,12 @@ class Status:
 
     @classmethod
     def read(cls, path: Path) -> "Status":
-        """Read the status at `path`; a run without one is pending."""
+        """Read the status file `path`; if there is none, the run is pending."""
         return cls(**read_json(path)) if path.exists() else cls()
 
 
 class Progress:
-    """Keeps a run's status current while its job works; only rank 0 `writes` it."""
+    """The status of a running job; only rank 0 `writes` it to `status.json`."""
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.writes = path, writes
@@ -75,13 +76,13 @@ class Progress:
         self._seconds_before = self.status.seconds
 
     def update(self, **changes: Any) -> None:
-        """Change the status; it reaches the disk within a second of the next call."""
+        """Change the status, and write it unless the last write was under WRITE_SECONDS ago."""
         self.status = self.status.replace(**changes)
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write(durable=False)
 
     def write(self, **changes: Any) -> None:
-        """Change the status and write it durably at once."""
+        """Change the status and write it durably, without delay."""
         self.status = self.status.replace(**changes)
         self._write(durable=True)
 

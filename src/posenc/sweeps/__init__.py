@@ -1,1 +1,1 @@
-"""Sweeps of runs: planned all or nothing, then launched on this machine or a cluster."""
+"""Sweeps: runs that are planned together and launched on this machine or a cluster."""

@@ -1,4 +1,4 @@
-"""Jobs as forks of multiprocessing's fork server, which imports PyTorch and Lightning only once."""
+"""Jobs forked from multiprocessing's fork server, which imports PyTorch and Lightning only once."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ from posenc.jobs.exit_codes import STOP_SIGNALS
 from posenc.runs.environment import MALLOC_VARIABLES
 
 PRELOADED = ["torch", "pytorch_lightning", "hydra", "typeguard", "scipy.stats"]
-"""Libraries that every job imports. posenc itself is not among them: jobs import a frozen copy."""
+"""Libraries that every job imports; posenc is not preloaded, because jobs import a frozen copy."""
 
 
 def start_job(
@@ -31,14 +31,14 @@ def start_job(
 
 
 def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
-    """Run a job in this process, as if it had been started with that log and environment."""
+    """Run a job in this process, as if it had been started with this log and environment."""
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     os.environ.clear()
     os.environ.update(environment)
     with open(os.devnull, "rb") as null, open(log, "ab") as output:
-        for source, target in ((null, 0), (output, 1), (output, 2)):
-            os.dup2(source.fileno(), target)
+        for file, descriptor in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(file.fileno(), descriptor)
     from posenc.jobs.job import main
 
     launcher = parent_process()
@@ -47,28 +47,29 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
 
 
 def _ensure_running() -> None:
-    """Start the server if it is not running, with glibc's settings and stop signals blocked.
+    """Start the server, unless it is running, with MALLOC_VARIABLES set and stop signals blocked.
 
-    A signal to the launcher's process group must not kill the server, which reports exit codes.
+    A signal to the launcher's process group must not kill the server, which reports the exit codes
+    of jobs.
     """
-    resource_tracker.ensure_running()  # changes the signal mask when it starts
-    environment = dict(os.environ)
+    resource_tracker.ensure_running()  # done first, because it changes the signal mask
+    old_environment = dict(os.environ)
     os.environ.update(MALLOC_VARIABLES)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         forkserver.ensure_running()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update(old_environment)
 
 
 @contextmanager
 def _import_from(code: Path | None) -> Iterator[None]:
-    """Put a folder first on sys.path, which multiprocessing copies to the new process."""
-    before = list(sys.path)
+    """Put the folder `code` first on sys.path, which multiprocessing copies to the new process."""
+    old_path = list(sys.path)
     sys.path[:0] = [str(code)] if code else []
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:] = old_path

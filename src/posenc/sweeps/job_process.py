@@ -1,4 +1,4 @@
-"""The process of one run as its launcher sees it, and the signals that a launcher receives."""
+"""The process of one run, as seen by its launcher, and the launcher's signal handling."""
 
 import os
 import signal
@@ -19,16 +19,17 @@ from posenc.sweeps.launcher import PlannedRun
 
 JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
 FORK_SERVER_LOST = 255
-"""multiprocessing's exit code of a process whose fork server has died."""
+"""The exit code that multiprocessing reports for a process whose fork server has died."""
 SAME_SIGNAL_SECONDS = 0.5
-"""Signals closer together count as one: some senders signal both a process and its group."""
+"""Signals closer together count as one, since some senders signal both a process and its group."""
 
 
 class JobProcess:
-    """`command RUN_DIR --threads N ...`, with its output appended to `run.log`.
+    """Runs `command RUN_DIR --threads N ...` and appends its output to `run.log`.
 
-    It leads its own session, so that Ctrl-C in a terminal reaches only the launcher. `gpus` is its
-    CUDA_VISIBLE_DEVICES, if not the launcher's. With `fork`, it is forked from the fork server.
+    The process leads its own session, so that Ctrl-C in a terminal reaches only the launcher. It
+    inherits CUDA_VISIBLE_DEVICES unless `gpus` is given. With `fork`, it is forked from the fork
+    server instead of started as a new interpreter.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class JobProcess:
     ) -> None:
         self.planned, self.run = planned, planned.run
         self._started = time.monotonic()
-        self._before = Status.read(self.run.status_file)
-        self.threads: int = self._before.resolved.get("threads", threads)
+        self._old_status = Status.read(self.run.status_file)
+        self.threads: int = self._old_status.resolved.get("threads", threads)
         arguments = [*planned.job_arguments, "--threads", str(self.threads)]
         variables = job_environment(self.threads, code)
         variables |= {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
@@ -79,18 +80,18 @@ class JobProcess:
 
     @property
     def killed(self) -> bool:
-        """Whether the process, or one of its ranks, was killed (SIGKILL, SIGSEGV and the like)."""
+        """Whether the process, or one of its ranks, was killed by a signal such as SIGKILL."""
         code = self.exit_code
         lost = code in (LOST, FORK_SERVER_LOST)
         return lost or (code is not None and code < 0 and -code not in STOP_SIGNALS)
 
     @property
     def busy(self) -> bool:
-        """Whether it ended because another process has the run."""
+        """Whether the job exited because another process is running the run."""
         return self.exit_code == BUSY
 
     def terminate(self) -> None:
-        """Ask the job to write a checkpoint and exit."""
+        """Tell the job to save a checkpoint and exit."""
         self._process.terminate()
 
     def kill(self) -> None:
@@ -101,7 +102,7 @@ class JobProcess:
         with suppress(ProcessLookupError):
             if os.getpgid(pid) == pid:
                 os.killpg(pid, signal.SIGKILL)
-            else:  # forked a moment ago and still in the launcher's process group
+            else:  # just forked, and still in the launcher's process group
                 os.kill(pid, signal.SIGKILL)
 
     def wait(self) -> None:
@@ -111,16 +112,16 @@ class JobProcess:
             self._process.join()
 
     def status(self) -> Status:
-        """Return the status that the job has written; pending until it has written one."""
+        """Return the status that this job has written, or a pending status if there is none yet."""
         status = Status.read(self.run.status_file)
-        return self._before.replace(state="pending") if status == self._before else status
+        return self._old_status.replace(state="pending") if status == self._old_status else status
 
     def outcome(self) -> Status:
-        """Return the final status of the job; a job that wrote none is recorded as failed."""
+        """Wait for the job and return its final status; if it wrote none, record a failure."""
         self.wait()
         code, status = self.exit_code, self.run.status()
         assert code is not None
-        if code == BUSY or (status != self._before and status.state in ("finished", "failed")):
+        if code == BUSY or (status != self._old_status and status.state in ("finished", "failed")):
             return status
         if code < 0:
             error = f"its process was killed ({signal.Signals(-code).name})"
@@ -132,16 +133,17 @@ class JobProcess:
         if code not in (FINISHED, LOST, FORK_SERVER_LOST, INTERRUPTED):
             error = f"its process ended with exit code {code}: {self.run.last_log_line()}"
             status = status.replace(state="failed", error=error, updated=time.time())
-            with suppress(OSError):  # if the disk is full, the launcher still reports it
+            with suppress(OSError):  # the launcher reports the failure even if the disk is full
                 status.write(self.run.status_file)
         return status
 
 
 @contextmanager
 def received_signals() -> Iterator[Sequence[float]]:
-    """Yield the times at which SIGINT, SIGTERM or SIGHUP arrived; their usual effects are disabled.
+    """Yield a list to which the arrival time of every SIGINT, SIGTERM and SIGHUP is appended.
 
-    A signal that this process was started to ignore (nohup) stays ignored.
+    The signals have no other effect. Signals that were already ignored, as under nohup, stay
+    ignored.
     """
     received: list[float] = []
 
@@ -149,12 +151,12 @@ def received_signals() -> Iterator[Sequence[float]]:
         if not received or time.monotonic() - received[-1] > SAME_SIGNAL_SECONDS:
             received.append(time.monotonic())
 
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    handled = [number for number in before if before[number] is not signal.SIG_IGN]
+    old_handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handled = [number for number in STOP_SIGNALS if old_handlers[number] is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, receive)
     try:
         yield received
     finally:
         for number in handled:
-            signal.signal(number, before[number])
+            signal.signal(number, old_handlers[number])

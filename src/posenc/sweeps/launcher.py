@@ -1,4 +1,4 @@
-"""The interface of launchers: `hydra/launcher` chooses one, and a sweep calls its `launch`."""
+"""The interface of launchers; the config group `hydra/launcher` selects one for a sweep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from posenc.runs.status import Status
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is ready to start, with the arguments and devices of its process."""
+    """A run that is ready to start, and what its process needs: modules and devices."""
 
     run: RunDirectory
     modules: tuple[str, ...] = ()
@@ -24,28 +24,29 @@ class PlannedRun:
 
     @property
     def job_arguments(self) -> list[str]:
-        """Arguments of `posenc.jobs.job`, without the number of threads."""
-        return [str(self.run.path), *(word for name in self.modules for word in ("--module", name))]
+        """The arguments of `posenc.jobs.job`, except for the number of threads."""
+        return [str(self.run.path), *(f"--module={name}" for name in self.modules)]
 
 
 class Launcher(Protocol):
-    """Runs jobs to their end.
+    """Launches the runs of a sweep.
 
-    `local` is True if runs use the devices of this machine, so that planning can check for them.
+    `local` is True if the runs use this machine's devices; planning then checks that they exist.
     """
 
     local: bool
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run every job and return the status in which each ended, by name.
+        """Run all jobs until they end, and return the final status of each run by name.
 
-        `finished` further runs of the sweep were finished before and count in the display.
+        `finished` is the number of other runs of the sweep that are already finished; the displayed
+        counts include them.
         """
         ...
 
 
 def check_positive(**options: int) -> None:
-    """Raise ConfigError for options of a launcher that are not integers of at least 1."""
+    """Raise ConfigError if an option of a launcher is not a positive integer."""
     for name, value in options.items():
         if not isinstance(value, int) or value < 1:
             raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")

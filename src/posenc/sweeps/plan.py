@@ -1,4 +1,4 @@
-"""Planning a sweep: every job is composed, validated and named before any directory is written."""
+"""Planning of a sweep: all jobs are composed and validated before any directory is written."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.launcher import PlannedRun
 from posenc.training.checkpoint import list_checkpoints
 
-PLAN_ONLY = ("claims", "published")
-"""Keys that belong to the experiment's plan, not to its runs."""
+PLAN_KEYS = ("claims", "published")
+"""Keys that are written to the experiment's plan instead of its runs."""
 
 UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer")
-"""Keys of a run with a checkpoint that take the value of the new command."""
+"""Keys that a resumed run takes from the new command."""
 
-Report = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its run directory, its complete configuration, its data."""
+    """The run directory, complete configuration and data of one job."""
 
     run: RunDirectory
     config: DictConfig
@@ -48,35 +48,35 @@ def plan(
     jobs: Sequence[Sequence[str]],
     config_dirs: Sequence[Path],
     command: str,
-    report: Report,
+    on_progress: ProgressCallback,
     *,
     local: bool = True,
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job; raises ConfigError before anything is written.
 
-    `command` is the user's command line; `posenc status` prints it as the way to finish the sweep.
-    With `local`, the runs need devices of this machine. `report` receives progress messages.
+    `command` is the user's command line, which `posenc status` prints as the way to finish the
+    sweep. If `local`, the runs must fit the devices of this machine.
     """
-    known = compose("train", [], config_dirs)
-    configs = [compose_job(overrides, config_dirs, known) for overrides in jobs]
+    defaults = compose("train", [], config_dirs)
+    configs = [compose_job(overrides, config_dirs, defaults) for overrides in jobs]
     encodings = _validate_all(configs, local=local)
-    datasets = _build_datasets(configs, report)
-    planned = _without_duplicates(
+    datasets = _build_datasets(configs, on_progress)
+    unique_jobs = _without_duplicates(
         [
-            _job(config, encoding, datasets[_data_key(config)])
+            _build_job(config, encoding, datasets[_data_key(config)])
             for config, encoding in zip(configs, encodings, strict=True)
         ]
     )
-    for job in planned:
+    for job in unique_jobs:
         _check_directory(job)
-    for job in planned:
+    for job in unique_jobs:
         _write_run(job)
-    _write_plan(planned, command)
-    return [_planned_run(job) for job in planned]
+    _write_plan(unique_jobs, command)
+    return [_planned_run(job) for job in unique_jobs]
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
-    """Return the encoding of every configuration; one ConfigError has all distinct problems."""
+    """Return every encoding; raises a single ConfigError that lists every distinct problem."""
     encodings: list[Encoding] = []
     problems: dict[str, None] = {}
     for config in configs:
@@ -91,12 +91,14 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
     return encodings
 
 
-def _build_datasets(configs: Sequence[DictConfig], report: Report) -> dict[str, Dataset]:
+def _build_datasets(
+    configs: Sequence[DictConfig], on_progress: ProgressCallback
+) -> dict[str, Dataset]:
     datasets: dict[str, Dataset] = {}
     for config in configs:
         key = _data_key(config)
         if key not in datasets:
-            datasets[key] = build_data(config, report)
+            datasets[key] = build_data(config, on_progress)
     return datasets
 
 
@@ -104,8 +106,8 @@ def _data_key(config: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"]))
 
 
-def _job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
-    """Validate a configuration with its data, and name the run."""
+def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
+    """Check that the data suffices, name the run, and complete its configuration."""
     validate_data(config, data)
     parameters = build_meta_model(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
@@ -122,7 +124,7 @@ def _job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:
-    """Keep each run once; ConfigError if its jobs differ in settings outside its identity."""
+    """Keep one job per run; raises ConfigError if jobs of a run have different settings."""
     unique: dict[Path, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.path, job)
@@ -130,14 +132,14 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
             if job.config[key] != first.config[key]:
                 raise ConfigError(
                     f"the sweep has the run {job.run.name} twice, with different values of {key},"
-                    f" which is not part of a run's identity; use separate commands with different"
-                    f" name=..."
+                    f" which is not part of a run's identity; use a separate command with another"
+                    f" name=... for each value"
                 )
     return list(unique.values())
 
 
 def _check_directory(job: Job) -> None:
-    """Raise ConfigError if a directory of that name has another configuration."""
+    """Raise ConfigError if the run directory exists and belongs to another configuration."""
     path = job.run.path
     if not job.run.config_file.exists():
         return
@@ -148,27 +150,27 @@ def _check_directory(job: Job) -> None:
         digest = run_hash(identity(existing, existing.frozen.fingerprint))
     except Exception as error:
         raise ConfigError(
-            f"{path}/config.yaml cannot be read ({error}); move the directory away"
+            f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
     if digest != job.config.frozen.hash:
         raise ConfigError(
             f"{path} belongs to another configuration (hash {digest}, not"
-            f" {job.config.frozen.hash}); move the directory away or give another name=..."
+            f" {job.config.frozen.hash}); delete it, move it elsewhere or give another name=..."
         )
 
 
 def _write_run(job: Job) -> None:
-    """Write the configuration, tokenizer and status, unless a process is running the job."""
+    """Write the configuration, tokenizer and status, unless a process is executing the run."""
     run = job.run
     if is_locked(run.lock_file):
         return
     config = job.config
-    if list_checkpoints(run.checkpoints):  # the settings that it was trained with must not change
+    if list_checkpoints(run.checkpoints):  # a partly trained run keeps its other settings
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
-    kept = OmegaConf.masked_copy(config, [key for key in config if key not in PLAN_ONLY])
+    kept = OmegaConf.masked_copy(config, [key for key in config if key not in PLAN_KEYS])
     write_atomic(run.config_file, OmegaConf.to_yaml(kept))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
@@ -181,19 +183,19 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
     plain: Any = OmegaConf.to_container(config)
     file = folder / "plan.json"
-    with lock(folder / ".plan.lock", wait=True):
-        before = read_json(file) if file.exists() else {"runs": []}
+    with lock(folder / ".plan.lock"):
+        old_plan = read_json(file) if file.exists() else {"runs": []}
         names = [job.run.name for job in jobs]
-        content = {
+        new_plan = {
             "name": config.name,
             "experiment": config.choices.get("experiment"),
             "size": config.get("size"),
             "command": command,
-            "commands": {**before.get("commands", {}), **dict.fromkeys(names, command)},
-            **{key: plain[key] for key in ("about", *PLAN_ONLY)},
-            "runs": list(dict.fromkeys([*before["runs"], *names])),
+            "commands": {**old_plan.get("commands", {}), **dict.fromkeys(names, command)},
+            **{key: plain[key] for key in ("about", *PLAN_KEYS)},
+            "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
         }
-        write_json(file, content)
+        write_json(file, new_plan)
 
 
 def _planned_run(job: Job) -> PlannedRun:

@@ -1,4 +1,4 @@
-"""The default launcher: processes on this machine, a few at a time."""
+"""The default launcher, which runs a few processes at a time on this machine."""
 
 import sys
 import time
@@ -16,10 +16,10 @@ from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import (
     Display,
     Snapshot,
-    clock,
-    display_on,
+    create_display,
     final_message,
-    percent,
+    format_duration,
+    format_percent,
     plural,
     progress_row,
     status_line,
@@ -27,13 +27,14 @@ from posenc.sweeps.progress import (
 from posenc.sweeps.time_left import Pace, time_left
 
 MAX_STARTS = 4
-"""How often one launch starts a run whose process is killed, for example for lack of memory."""
+"""How many times a launch starts a run whose process is killed, for example when out of memory."""
 
 
 class PoolLauncher:
-    """Runs up to `jobs` runs at a time: by default one per GPU (group), or one per core.
+    """Runs up to `jobs` runs at a time, by default one per GPU or, without GPUs, one per core.
 
-    The cores are divided among them as threads. `command` replaces the job's command in tests.
+    A run on several devices takes that many GPUs or cores. The cores are divided among the runs as
+    threads. Tests replace the `command` of the jobs.
     """
 
     local = True
@@ -54,11 +55,12 @@ class PoolLauncher:
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`.
 
-        A failure stops nothing else; a run whose process is killed is started again; a run that
-        another process has is waited for. Ctrl-C (or SIGTERM) asks the runs to write a checkpoint
-        and exit, waits for them and raises KeyboardInterrupt; a second one kills them.
+        A failed run does not stop the others. A run whose process is killed is restarted. If
+        another process is running a run, the launcher waits for it. After Ctrl-C or SIGTERM, the
+        launcher waits until all runs have saved a checkpoint and raises KeyboardInterrupt; a second
+        Ctrl-C kills the runs.
         """
-        display = display_on(self.console)
+        display = create_display(self.console)
         try:
             with received_signals() as interrupts:
                 launch = _Launch(self, runs, finished, display)
@@ -77,27 +79,27 @@ class _Launch:
         self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: Display
     ) -> None:
         self.pool, self.display = pool, display
-        self.finished_before, self.total = finished, finished + len(runs)
+        self.already_finished, self.total = finished, finished + len(runs)
         self.waiting = deque(runs)
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
         slots = len(self.gpus) or max(1, cores() // self.devices)
         self.workers = min(pool.jobs or slots, max(1, len(runs)))
-        # As many threads as if no run had finished before, so that a resumed sweep is the same.
+        # Counts finished runs too, so that a resumed sweep uses as many threads as before.
         self.threads = max(1, cores() // min(pool.jobs or slots, max(1, self.total)))
         self.free_slots = list(range(self.workers))[::-1]
         self.active: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended: list[Pace] = []
         self.outcomes: dict[str, Status] = {}
         self.starts: Counter[str] = Counter()
-        self.run_elsewhere: set[str] = set()
+        self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
-        # CUDA does not survive a fork, nor do some libraries on other systems.
+        # CUDA does not work in forked processes; on other systems, some libraries do not either.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
     def run(self, interrupts: Sequence[float]) -> None:
         started, handled = time.monotonic(), 0
-        self._print_plan()
+        self._print_header()
         try:
             while self.waiting or self.active:
                 if len(interrupts) > handled:
@@ -124,18 +126,22 @@ class _Launch:
                 self._record(planned, failed)
                 continue
             self.active[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
-            resumed = f" at {percent(work)}" if work else ""
+            resumed = f" at {format_percent(work)}" if work else ""
             self.display.log(f"▶ {planned.name}  started{resumed}")
 
     def _next_waiting(self) -> PlannedRun | None:
-        """Remove and return the first waiting run that no other process runs or has finished."""
+        """Remove and return the first waiting run that needs a process.
+
+        Skips runs that another process is running, and records those that it has ended.
+        """
         for planned in list(self.waiting):
             if is_locked(planned.run.lock_file):
-                self._print_elsewhere(planned)
+                self._note_running_elsewhere(planned)
                 continue
             self.waiting.remove(planned)
             status = planned.run.status()
-            if planned.name not in self.run_elsewhere or status.state not in ("finished", "failed"):
+            ended = status.state in ("finished", "failed")
+            if not (ended and planned.name in self.running_elsewhere):
                 return planned
             self._record(planned, status)
         return None
@@ -160,7 +166,7 @@ class _Launch:
             outcome, name = process.outcome(), process.run.name
             killed = process.killed and outcome.state == "interrupted"
             if process.busy and restart:
-                self._print_elsewhere(process.planned)
+                self._note_running_elsewhere(process.planned)
                 self.waiting.append(process.planned)
             elif restart and killed and self.starts[name] < MAX_STARTS:
                 self.display.print(f"↻ {name}  {outcome.error}; restarting it", "yellow")
@@ -170,7 +176,7 @@ class _Launch:
                 self.display.print(*final_message(process, outcome))
 
     def _record(self, planned: PlannedRun, status: Status) -> None:
-        """Record the outcome of a run that has no process of this launcher."""
+        """Record the outcome of a run for which this launcher has started no process."""
         self.outcomes[planned.name] = status
         style = "yellow" if status.error else "green"
         self.display.print(f"· {status_line(planned.run, status)}", style)
@@ -179,7 +185,7 @@ class _Launch:
         self.waiting.clear()
         runs = plural(len(self.active), "run")
         if kill:
-            self.display.print(f"killing {runs}; work since their last checkpoints is lost", "red")
+            self.display.print(f"killing {runs}; progress since the last checkpoint is lost", "red")
         else:
             self.display.print(
                 f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again to kill)",
@@ -193,7 +199,7 @@ class _Launch:
         rows = [progress_row(process, pace, now) for process, (_, pace) in self.active.items()]
         paces = [pace for _, pace in self.active.values()]
         waiting = [Status.read(planned.run.status_file).work_done for planned in self.waiting]
-        ended = self.finished_before + len(self.outcomes)
+        ended = self.already_finished + len(self.outcomes)
         work = ended + sum(pace.work for pace in paces) + sum(waiting)
         return Snapshot(
             rows,
@@ -203,30 +209,31 @@ class _Launch:
         )
 
     def _counts(self) -> str:
-        """Return a text such as `3 of 8 finished, 1 failed`."""
+        """Return a string such as `3 of 8 finished, 1 failed`."""
         states = Counter(status.state for status in self.outcomes.values())
-        others = [f", {states[s]} {s}" for s in ("failed", "interrupted") if states[s]]
-        finished = self.finished_before + states["finished"]
-        return f"{finished} of {self.total} finished{''.join(others)}"
+        finished = self.already_finished + states["finished"]
+        counts = [f"{finished} of {self.total} finished"]
+        counts += [f"{states[s]} {s}" for s in ("failed", "interrupted") if states[s]]
+        return ", ".join(counts)
 
-    def _print_elsewhere(self, planned: PlannedRun) -> None:
-        if planned.name not in self.run_elsewhere:
-            self.run_elsewhere.add(planned.name)
+    def _note_running_elsewhere(self, planned: PlannedRun) -> None:
+        if planned.name not in self.running_elsewhere:
+            self.running_elsewhere.add(planned.name)
             self.display.print(f"· {planned.name}  is being run by another process; waiting for it")
 
-    def _print_plan(self) -> None:
-        each = f"{plural(self.threads, 'thread')} each"
-        if self.gpus:
-            own = "one GPU each" if self.devices == 1 else f"{self.devices} GPUs each"
-            shared = f"sharing {len(self.gpus) * self.devices} GPUs"
-            each += f", {shared if self.workers > len(self.gpus) else own}"
-        before = f", {self.finished_before} already finished" if self.finished_before else ""
-        runs = f"{plural(self.total, 'run')}{before}"
-        self.display.print(f"{runs}: {self.workers} at a time, {each}")
+    def _print_header(self) -> None:
+        resources = f"{plural(self.threads, 'thread')} each"
+        if self.workers > len(self.gpus) > 0:
+            resources += f", sharing {len(self.gpus) * self.devices} GPUs"
+        elif self.gpus:
+            resources += f", {plural(self.devices, 'GPU')} each"
+        finished = f", {self.already_finished} already finished" if self.already_finished else ""
+        runs = f"{plural(self.total, 'run')}{finished}"
+        self.display.print(f"{runs}: {self.workers} at a time, {resources}")
 
     def _print_summary(self, seconds: float) -> None:
-        self.display.print(f"{self._counts()}, in {clock(seconds)}")
+        self.display.print(f"{self._counts()}, in {format_duration(seconds)}")
         states = {status.state for status in self.outcomes.values()}
-        if states != {"finished"} or self.finished_before + len(self.outcomes) < self.total:
+        if states != {"finished"} or self.already_finished + len(self.outcomes) < self.total:
             retry = "; add retry=true to rerun failed runs" if "failed" in states else ""
             self.display.print(f"rerun the same command to resume{retry}")

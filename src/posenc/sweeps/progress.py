@@ -1,4 +1,4 @@
-"""The display of a running sweep: live on a terminal, plain lines in a log file."""
+"""The display of a running sweep: live on a terminal, or plain lines in a log file."""
 
 import json
 import os
@@ -19,12 +19,13 @@ from posenc.runs.status import Status
 from posenc.sweeps.job_process import JobProcess
 from posenc.sweeps.time_left import Pace, run_time_left
 
-PLAIN_SECONDS = 15.0
+PLAIN_INTERVAL_SECONDS = 15.0
+"""The time between two progress lines in a log file."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A running run; `loss` is the latest training loss in nats."""
+    """One run in progress; `work` is its completed fraction, `loss` its latest training loss."""
 
     name: str
     phase: str
@@ -36,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A running sweep: `work` from 0 to 1 over all runs, and `counts` of ended runs as text."""
+    """A sweep in progress; `work` is its completed fraction, `counts` describes the ended runs."""
 
     rows: Sequence[Row]
     counts: str
@@ -49,9 +50,9 @@ class Snapshot:
 
 
 class Display(Protocol):
-    """The output of a sweep: `print` adds a permanent line, `show` displays the current state.
+    """The output of a sweep: `print` adds a permanent line, `show` displays the current progress.
 
-    `log` adds a line to a log file only, because a live display shows the same.
+    `log` adds a line only to plain output, because a live display shows the information anyway.
     """
 
     def print(self, line: str, style: str = "") -> None: ...
@@ -60,12 +61,12 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-def display_on(console: Console) -> Display:
+def create_display(console: Console) -> Display:
     return TerminalDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
 class TerminalDisplay:
-    """A progress bar over all runs and a line per running run, below the permanent lines."""
+    """A progress bar for the sweep and a line per running run, below the permanent lines."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -78,18 +79,18 @@ class TerminalDisplay:
         pass
 
     def show(self, snapshot: Snapshot) -> None:
-        self._live.update(Group(_overall(snapshot), _runs(snapshot.rows)), refresh=True)
+        self._live.update(Group(_sweep_progress(snapshot), _run_table(snapshot.rows)), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
 
 
 class PlainDisplay:
-    """Lines for a log file, with the current state every 15 seconds."""
+    """Plain lines for a log file, with the current progress every 15 seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._next = time.monotonic() + PLAIN_SECONDS
+        self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
 
     def print(self, line: str, style: str = "") -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -98,16 +99,16 @@ class PlainDisplay:
         self.print(line)
 
     def show(self, snapshot: Snapshot) -> None:
-        if time.monotonic() < self._next:
+        if time.monotonic() < self._next_show:
             return
-        self._next = time.monotonic() + PLAIN_SECONDS
+        self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
         self.print(f"[{snapshot.counts}] {_summary(snapshot)}")
 
     def close(self) -> None:
         pass
 
 
-def clock(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Return a duration as `1:32`, `1:02:05` or `3 d 04 h`."""
     if seconds is None:
         return "–"
@@ -119,7 +120,7 @@ def clock(seconds: float | None) -> str:
     return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
-def rate(tokens_per_second: float | None) -> str:
+def format_rate(tokens_per_second: float | None) -> str:
     """Return a rate as `870`, `20.1k` or `1.3M`."""
     if tokens_per_second is None:
         return "–"
@@ -129,9 +130,9 @@ def rate(tokens_per_second: float | None) -> str:
     return f"{tokens_per_second:.0f}"
 
 
-def percent(work: float) -> str:
+def format_percent(fraction: float) -> str:
     """Return a fraction as a percentage, rounded down."""
-    return f"{int(100 * work)} %"
+    return f"{int(100 * fraction)} %"
 
 
 def plural(count: int, noun: str) -> str:
@@ -140,7 +141,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def progress_row(process: JobProcess, pace: Pace, now: float) -> Row:
-    """Return the row of a running process, and update its pace."""
+    """Return the display row of a running process, after updating its pace."""
     status = process.status()
     pace.observe(now, status.work_done)
     starting = status.state == "pending"
@@ -155,38 +156,40 @@ def progress_row(process: JobProcess, pace: Pace, now: float) -> Row:
 
 
 def final_message(process: JobProcess, outcome: Status) -> tuple[str, str]:
-    """Return the line for a process that has ended, and its style."""
+    """Return the display line for a process that has ended, and the line's style."""
     name = process.run.name
     if outcome.state == "finished":
-        return f"✓ {name}  finished in {clock(process.seconds)}", "green"
+        return f"✓ {name}  finished in {format_duration(process.seconds)}", "green"
     if outcome.state == "failed":
         return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
     reason = f": {outcome.error}" if outcome.error else ""
-    return f"■ {name}  interrupted at {percent(outcome.work_done)}{reason}", "yellow"
+    return f"■ {name}  interrupted at {format_percent(outcome.work_done)}{reason}", "yellow"
 
 
 def status_line(run: RunDirectory, status: Status) -> str:
-    """Return the line for a run that ended without a process of this launcher."""
+    """Return a run's name and state, and its error if it has one."""
     return f"{run.name}  {status.state}" + (f": {status.error}" if status.error else "")
 
 
 def _summary(snapshot: Snapshot) -> str:
-    speed = snapshot.tokens_per_second()
-    parts = [percent(snapshot.work)]
-    parts += [f"{rate(speed)} tokens/s"] if speed else []
-    left = snapshot.seconds_left
-    parts += ["estimating the time left" if left is None else f"about {clock(left)} left"]
+    parts = [format_percent(snapshot.work)]
+    if speed := snapshot.tokens_per_second():
+        parts.append(f"{format_rate(speed)} tokens/s")
+    if snapshot.seconds_left is None:
+        parts.append("estimating the time left")
+    else:
+        parts.append(f"about {format_duration(snapshot.seconds_left)} left")
     return " · ".join(parts)
 
 
-def _overall(snapshot: Snapshot) -> Table:
+def _sweep_progress(snapshot: Snapshot) -> Table:
     lines = Table.grid(expand=True)
     lines.add_row(ProgressBar(total=1.0, completed=snapshot.work))
     lines.add_row(f"{snapshot.counts} · {_summary(snapshot)}")
     return lines
 
 
-def _runs(rows: Sequence[Row]) -> Table:
+def _run_table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("run", no_wrap=True, min_width=20)
     table.add_column("phase", no_wrap=True, min_width=10)
@@ -194,8 +197,8 @@ def _runs(rows: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"
-        speed, left = rate(row.tokens_per_second), clock(row.seconds_left)
-        table.add_row(Text(row.name), row.phase, loss, speed, percent(row.work), left)
+        speed, left = format_rate(row.tokens_per_second), format_duration(row.seconds_left)
+        table.add_row(Text(row.name), row.phase, loss, speed, format_percent(row.work), left)
     return table
 
 

@@ -1,4 +1,4 @@
-"""A launcher that runs jobs as tasks of a Ray cluster."""
+"""A launcher that runs jobs as tasks on a Ray cluster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from posenc.sweeps.worker import Worker, import_extra
 
 
 class RayLauncher:
-    """A task of `num_cpus` cores per run; `gpus` requests a GPU for each device of a run.
+    """Runs each job as a Ray task with `num_cpus` cores and, if `gpus`, one GPU per device.
 
-    `address` is the cluster's; None starts one on this machine. The tasks end with this launcher,
-    after a checkpoint.
+    `address` is the address of the cluster; None starts one on this machine. When the launcher
+    stops, the tasks save a checkpoint and end.
     """
 
     local = False
@@ -32,7 +32,7 @@ class RayLauncher:
         ray = import_extra("ray")
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
-        self.display.print(f"{count} on Ray, {finished} already finished")
+        self.display.print(f"submitting {count} (Ray), {finished} already finished")
         ray.init(self.address, include_dashboard=False, log_to_driver=False)
         try:
             active = {self._submit(ray, planned): planned for planned in runs}
@@ -49,11 +49,11 @@ class RayLauncher:
         on_gpus = self.gpus and planned.accelerator != "cpu"
         resources = {"num_cpus": self.num_cpus, "num_gpus": planned.devices if on_gpus else 0}
         return (
-            ray.remote(_call)
+            ray.remote(_run_worker)
             .options(max_retries=0, **resources)
             .remote(Worker(planned, self.num_cpus))
         )
 
 
-def _call(worker: Worker) -> None:
+def _run_worker(worker: Worker) -> None:
     worker()

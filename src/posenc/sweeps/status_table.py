@@ -1,4 +1,4 @@
-"""The table and JSON of `posenc status`, read from the run directories."""
+"""The table and the JSON output of `posenc status`, built from the run directories."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from rich.text import Text
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
-from posenc.sweeps.progress import clock, percent, plural, rate
+from posenc.sweeps.progress import format_duration, format_percent, format_rate, plural
 
 STYLES = {
     "pending": "dim",
@@ -25,19 +25,19 @@ STYLES = {
 
 
 def expected_runs(folder: Path) -> list[RunDirectory]:
-    """Return the runs of an experiment's folder: those of the plan in its order, then others."""
-    planned = _plan(folder).get("runs", [])
+    """Return the planned runs of an experiment in planned order, then other runs in its folder."""
+    planned = _read_plan(folder).get("runs", [])
     others = [run.name for run in list_runs(folder) if run.name not in planned]
     return [RunDirectory(folder / name) for name in [*planned, *others]]
 
 
 def is_unfinished(run: RunDirectory) -> bool:
-    """Whether a run can still make progress, by itself or by rerunning the command."""
+    """Whether a run is pending, running or interrupted."""
     return run.status().state not in ("finished", "failed")
 
 
 def status_table(runs: Sequence[RunDirectory]) -> Group:
-    """Return the statuses of runs, their errors, and the commands that finish them."""
+    """Return a table of the runs' statuses, with their errors and the commands to finish them."""
     statuses = {run.name: run.status() for run in runs}
     errors = [
         Text(f"{name} {status.state}: {status.error}", STYLES[status.state])
@@ -52,11 +52,11 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
 
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Return every run's name, path and status, its time left and the command to finish it."""
-    return [_entry(run, run.status()) for run in runs]
+    """Return the name, path, status and time left of each run, and the command to finish it."""
+    return [_json_row(run, run.status()) for run in runs]
 
 
-def _entry(run: RunDirectory, status: Status) -> dict[str, Any]:
+def _json_row(run: RunDirectory, status: Status) -> dict[str, Any]:
     commands = _commands_to_finish([run], {run.name: status})
     return {
         "run": run.name,
@@ -81,28 +81,28 @@ def _table(statuses: dict[str, Status]) -> Table:
 
 def _cells(status: Status) -> list[Text | str]:
     running = status.state == "running"
-    ago = None if status.updated is None else time.time() - status.updated
+    age = None if status.updated is None else max(0.0, time.time() - status.updated)
     return [
         Text(status.state, STYLES[status.state]),
         status.phase if running else "",
-        percent(status.work_done),
-        rate(status.tokens_per_second) if running else "",
-        clock(_seconds_left(status)) if running else "",
-        "" if ago is None else f"{clock(max(0.0, ago))} ago",
+        format_percent(status.work_done),
+        format_rate(status.tokens_per_second) if running else "",
+        format_duration(_seconds_left(status)) if running else "",
+        "" if age is None else f"{format_duration(age)} ago",
     ]
 
 
 def _seconds_left(status: Status) -> float | None:
-    """Return the seconds left of a running run, at its average pace over all starts."""
+    """Estimate the seconds that a running run still needs, from its average pace so far."""
     if status.state != "running" or not status.work_done:
         return None
     return status.seconds * (1 - status.work_done) / status.work_done
 
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
-    """Return the commands, without duplicates, that finish the runs, if the plan has them."""
+    """Return the distinct commands that finish the unfinished runs, according to their plans."""
     unfinished = [run for run in runs if statuses[run.name].state != "finished"]
-    plans = {folder: _plan(folder) for folder in {run.path.parent for run in unfinished}}
+    plans = {folder: _read_plan(folder) for folder in {run.path.parent for run in unfinished}}
     states_by_command: dict[str, set[str]] = {}
     for run in unfinished:
         plan = plans[run.path.parent]
@@ -114,6 +114,6 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
     ]
 
 
-def _plan(folder: Path) -> dict[str, Any]:
-    file = folder / "plan.json"
-    return read_json(file) if file.exists() else {}
+def _read_plan(folder: Path) -> dict[str, Any]:
+    plan_file = folder / "plan.json"
+    return read_json(plan_file) if plan_file.exists() else {}

@@ -1,4 +1,4 @@
-"""Launchers that submit runs with submitit: to Slurm, or to a local stand-in for it."""
+"""Launchers that use submitit to run jobs on Slurm or, without a cluster, on this machine."""
 
 import subprocess
 import time
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 MAX_REQUEUES = 1000
-"""How often submitit requeues a job whose time was up."""
+"""How many times submitit requeues a job that reaches its time limit."""
 
 
 class SubmititLauncher:
     """Submits every run as a job with `cpus_per_task` cores and waits for all of them.
 
-    At most `jobs` are in the queue at a time (null: all). A job that is preempted, or reaches its
-    limit of `timeout_min` minutes, checkpoints, is requeued and resumes. Jobs belong to the
-    cluster: they continue without this launcher.
+    At most `jobs` jobs are in the queue at a time; None sets no limit. A job that is preempted, or
+    that reaches its limit of `timeout_min` minutes, saves a checkpoint, is requeued and resumes.
+    Jobs belong to the cluster and continue if this launcher exits.
     """
 
     cluster: str
@@ -47,12 +47,12 @@ class SubmititLauncher:
         self.display = PlainDisplay(console or Console(stderr=True))
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run every job; see `Launcher.launch`. Ctrl-C only ends the waiting."""
+        """Run every job; see `Launcher.launch`. After Ctrl-C, the jobs continue."""
         waiting = deque(runs)
         active: dict[PlannedRun, Job[None]] = {}
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
-        self.display.print(f"{count} for {self.cluster}, {finished} already finished")
+        self.display.print(f"submitting {count} ({self.cluster}), {finished} already finished")
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):
@@ -66,7 +66,9 @@ class SubmititLauncher:
                     self.display.print(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
-            self.display.print(f"jobs {ids} continue without this command; see posenc status")
+            self.display.print(
+                f"jobs {ids} continue without this command; posenc status shows their progress"
+            )
             raise
         return outcomes
 
@@ -80,24 +82,24 @@ class SubmititLauncher:
         return executor.submit(Worker(planned, self.cpus_per_task))
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
-        """Return further parameters of submitit's executor."""
+        """Return additional parameters for submitit's executor."""
         return {}
 
     def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
-        """Return the runs whose jobs have left the queue."""
+        """Return the runs whose jobs have ended."""
         return [planned for planned, job in active.items() if job.done()]
 
 
 class LocalLauncher(SubmititLauncher):
-    """Processes on this machine, through the same code path as Slurm's."""
+    """Runs jobs as processes on this machine, through the same code as on Slurm."""
 
     cluster, local = "local", True
 
 
 class SlurmLauncher(SubmititLauncher):
-    """Jobs of a Slurm cluster; `gpus` requests a GPU for each device of a run.
+    """Runs jobs on a Slurm cluster; `gpus` requests one GPU per device of a run.
 
-    `additional_parameters` are sbatch's, by their long names.
+    `additional_parameters` are options of sbatch, by their long names.
     """
 
     cluster, local = "slurm", False
@@ -125,7 +127,7 @@ class SlurmLauncher(SubmititLauncher):
         }
 
     def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
-        # squeue works on clusters without accounting, where submitit's sacct does not.
+        # submitit's job.done() calls sacct, which fails on clusters without accounting.
         listing = subprocess.run(
             ["squeue", "--me", "--noheader", "--format=%A"], capture_output=True, text=True
         )

@@ -1,42 +1,42 @@
-"""An estimate of the time that a sweep still takes, from the pace of its runs."""
+"""Estimates of the time left in a sweep, from the pace of its runs."""
 
 import heapq
 from collections.abc import Sequence
 
 RELIABLE_SECONDS = 3.0
-"""A pace is used once it has been measured for this long."""
+"""How long a pace must have been measured before it is used."""
 
 
 class Pace:
     """The progress of a run, from 0 to 1, since its process started at time `now`.
 
-    Start-up time is kept apart from the pace of the work itself; `work` that an earlier start has
-    done counts for neither.
+    Start-up time is measured separately from the pace of the work. The initial `work`, which the
+    run did before this start, affects neither.
     """
 
     def __init__(self, now: float, work: float) -> None:
         self.started = now
         self.work = work
-        self._first: tuple[float, float] | None = None
+        self._first_progress: tuple[float, float] | None = None
         self._latest = now
 
     def observe(self, now: float, work: float) -> None:
         self._latest = now
-        if self._first is None and work != self.work:
-            self._first = (now, work)
+        if self._first_progress is None and work != self.work:
+            self._first_progress = (now, work)
         self.work = work
 
     @property
     def startup(self) -> float | None:
-        """Seconds until the first progress."""
-        return None if self._first is None else self._first[0] - self.started
+        """Seconds until the first progress, or None if there is none yet."""
+        return None if self._first_progress is None else self._first_progress[0] - self.started
 
     @property
     def measured(self) -> tuple[float, float]:
-        """The (work, seconds) from which the pace is known."""
-        if self._first is None:
+        """The work done since the first observed progress, and the seconds that it took."""
+        if self._first_progress is None:
             return 0.0, 0.0
-        return self.work - self._first[1], self._latest - self._first[0]
+        return self.work - self._first_progress[1], self._latest - self._first_progress[0]
 
     @property
     def reliable(self) -> bool:
@@ -51,33 +51,34 @@ def time_left(
     workers: int,
     now: float,
 ) -> float | None:
-    """Return the seconds until the last run ends, or None while nothing has been measured.
+    """Return the seconds until the last run ends, or None while no pace is reliable.
 
-    `waiting` has the completed fraction of each run that is not started. They are assigned to the
-    `workers` in turn, at the average pace of the measured runs.
+    `waiting` holds the completed fraction of each run that has not started. The estimate assigns
+    each of them to the worker that is free first, at the average pace of the measured runs.
     """
-    known = [pace for pace in [*active, *ended] if pace.reliable]
-    if not known:
+    reliable = [pace for pace in [*active, *ended] if pace.reliable]
+    if not reliable:
         return None
-    per_work = sum(pace.measured[1] for pace in known) / sum(pace.measured[0] for pace in known)
-    startup = sum(pace.startup or 0.0 for pace in known) / len(known)
-    free_at = [_active_time_left(pace, per_work, startup, now) for pace in active]
+    measured = [pace.measured for pace in reliable]
+    seconds_per_work = sum(seconds for _, seconds in measured) / sum(work for work, _ in measured)
+    startup = sum(pace.startup or 0.0 for pace in reliable) / len(reliable)
+    free_at = [_active_time_left(pace, seconds_per_work, startup, now) for pace in active]
     free_at += [0.0] * (workers - len(active))
     heapq.heapify(free_at)
-    for work in waiting:
-        heapq.heapreplace(free_at, free_at[0] + startup + (1 - work) * per_work)
+    for work_done in waiting:
+        heapq.heapreplace(free_at, free_at[0] + startup + (1 - work_done) * seconds_per_work)
     return max(free_at)
 
 
 def run_time_left(pace: Pace) -> float | None:
-    """Return the seconds until one run ends, at its own pace."""
+    """Return the seconds until a run ends, at its own pace, or None if that is unreliable."""
     work, seconds = pace.measured
     return (1 - pace.work) * seconds / work if pace.reliable else None
 
 
-def _active_time_left(pace: Pace, per_work: float, startup: float, now: float) -> float:
+def _active_time_left(pace: Pace, seconds_per_work: float, startup: float, now: float) -> float:
     seconds = run_time_left(pace)
     if seconds is not None:
         return seconds
-    starting = max(0.0, startup - (now - pace.started)) if pace.startup is None else 0.0
-    return starting + (1 - pace.work) * per_work
+    startup_left = max(0.0, startup - (now - pace.started)) if pace.startup is None else 0.0
+    return startup_left + (1 - pace.work) * seconds_per_work

@@ -1,4 +1,4 @@
-"""A job on the machine that a scheduler has chosen; submitit and Ray pickle and call it."""
+"""The callable that runs a job on a cluster node; submitit and Ray pickle it."""
 
 import time
 from copy import copy
@@ -18,9 +18,9 @@ POLL_SECONDS = 0.2
 
 
 class Worker:
-    """A callable that runs one job to its end; raises RunError unless the run is finished.
+    """Runs one job when called; raises RunError if the run ends without being finished.
 
-    When a scheduler starts it a second time, the run resumes from its directory.
+    If a scheduler calls it again, the run resumes from its last checkpoint.
     """
 
     def __init__(self, planned: PlannedRun, threads: int) -> None:
@@ -42,7 +42,7 @@ class Worker:
             raise RunError(f"{self.planned.name} is {status.state}: {status.error}")
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Stop the job; submitit calls this before its time is up and requeues the result."""
+        """Stop the job before its time limit, and return the job that submitit requeues."""
         from submitit.helpers import DelayedSubmission
 
         self._process.terminate()

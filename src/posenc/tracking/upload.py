@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posenc.config.components import build
-from posenc.runs.lock import SHORT_WAIT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
@@ -25,8 +25,8 @@ def upload_run(directory: RunDirectory) -> Outcome:
     rows = _permanent_rows(directory)
     if not rows:
         return "not started"
-    with lock(directory.lock_file, wait=False, patience=SHORT_WAIT) as obtained:
-        if not obtained:
+    with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
             return "running"
         tracker_of(directory).upload(directory, directory.config(), rows)
     return "uploaded"

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.compose import keys
+from posenc.config.compose import dotted_keys
 from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
@@ -66,7 +66,7 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 def variant(config: DictConfig) -> str:
     """Return the encoding with its parameters as overrides: `rope spectrum.base=10000.0`."""
-    values = {key: OmegaConf.select(config.encoding, key) for key in keys(config.encoding)}
+    values = {key: OmegaConf.select(config.encoding, key) for key in dotted_keys(config.encoding)}
     parameters = [
         f"{key}={value}"
         for key, value in values.items()

@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.files import read_json, read_lines
+from posenc.runs.files import read_json, read_jsonl
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
@@ -63,7 +63,7 @@ def length_label(length: int, train_length: int) -> str:
 
 
 def _costs(directory: RunDirectory) -> dict[str, float]:
-    timing = read_lines(directory.timing_file)
+    timing = read_jsonl(directory.timing_file)
     quantities = [QUANTITIES[name] for name in COSTS] if timing else []
     return {f"cost/{q.name}": q.in_unit(q.read(timing)) for q in quantities}
 

@@ -16,7 +16,7 @@ from posenc.encodings.base import Encoding
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
-from posenc.runs.files import truncate_lines
+from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import loader
 from posenc.training.checkpoint import Checkpoint, latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -41,7 +41,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         return True
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
-            truncate_lines(file, done)
+            truncate_jsonl(file, done)
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
     recorder = Recorder(session, steps, training_fraction, validate)

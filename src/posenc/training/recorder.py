@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.files import append_line
+from posenc.runs.files import append_jsonl
 from posenc.training.checkpoint import list_checkpoints, save_checkpoint
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
@@ -95,7 +95,7 @@ class Recorder(pl.Callback):
             row["validation_loss"] = self.validate()
             self._check_finite("validation loss", row["validation_loss"], step, updates=step)
         if rank() == 0:
-            append_line(self.session.run.metrics_file, row)
+            append_jsonl(self.session.run.metrics_file, row)
             self._unsent.append(row)
             self._record_timing(step)
 
@@ -124,7 +124,7 @@ class Recorder(pl.Callback):
             "tokens_per_second": round(rate, 1),
             "memory_mb": round(peak_megabytes(), 1),
         }
-        append_line(self.session.run.timing_file, row)
+        append_jsonl(self.session.run.timing_file, row)
         self.session.progress.update(tokens_per_second=rate)
         self._timed_at, self._timed_step = now, step
 
