@@ -27,7 +27,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.tracker import NullTracker
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 from posenc.training.fit import build_module
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
@@ -103,7 +103,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     session = Session(run, config, resolved, data, Progress(run.status_file), stop, sink)
     recorder = Recorder(session, total, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", total, [recorder, interleave])
-    batches = loader(TrainingWindows(tokens, length, 1), total, 0)
+    batches = micro_batch_loader(TrainingWindows(tokens, length, 1), total, 0)
     trainer.fit(build_module(config, VOCAB_SIZE, total), batches)
     return interleave.pairs[1:]
 

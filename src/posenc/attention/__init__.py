@@ -1,4 +1,4 @@
-"""Attention kernels: `reference` is the definition, and every other kernel equals it.
+"""Attention kernels: `reference` is the definition, and all others compute the same function.
 
 A kernel is a file with two functions:
 
@@ -7,7 +7,7 @@ A kernel is a file with two functions:
   pos [T] or coordinates [B, T, axes]. Scores are q . k / sqrt(d), where d is the width of the
   values, plus the encoding's biases.
 - `unsupported_reason(encoding, device, dtype, pos)` returns why the kernel does not support the
-  encoding on that device, with q, k and v of that dtype, or None if it does.
+  encoding on that device at positions `pos`, for q, k and v of that dtype; None if it does.
 
 `choice.py` decides which kernel `kernel=auto` uses.
 """

@@ -1,4 +1,4 @@
-"""Everything that the training of one run needs."""
+"""Everything that is needed to train one run."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,16 +12,16 @@ from posenc.training.stop import StopRequest
 
 
 class MetricsSink(Protocol):
-    """Mirrors the training metrics, which it receives once a checkpoint covers them."""
+    """Receives rows of training metrics after each checkpoint, for example to upload them."""
 
     def log(self, rows: list[dict[str, Any]]) -> None: ...
 
 
 @dataclass(frozen=True)
 class Session:
-    """A run with its frozen configuration, the settings resolved at its start and its data.
+    """A run with its frozen configuration, the settings resolved at its start, and its data.
 
-    `progress` and `sink` receive its progress and metrics, `stop` its requests to stop.
+    `progress` and `sink` receive its progress and metrics; `stop` holds a request to stop.
     """
 
     run: RunDirectory
