@@ -1,6 +1,6 @@
 """Attention kernels: `reference` is the definition, and all others compute the same function.
 
-A kernel is a file with two functions:
+A kernel is a module with two functions:
 
 - `attend(encoding, x, q, k, v, pos)` returns the attention output [B, H, T, d] for the layer's
   input x [B, T, D], q and k [B, H, T, d'] after `encoding.rotate`, v [B, H, T, d] and positions
@@ -9,7 +9,7 @@ A kernel is a file with two functions:
 - `unsupported_reason(encoding, device, dtype, pos)` returns why the kernel does not support the
   encoding on that device at positions `pos`, for q, k and v of that dtype; None if it does.
 
-`choice.py` decides which kernel `kernel=auto` uses.
+`choice` decides which kernel `kernel=auto` uses.
 """
 
 from collections.abc import Callable

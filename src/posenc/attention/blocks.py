@@ -26,7 +26,7 @@ from posenc.attention.reference import (
 from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
-"""The largest number of scores in a block, unless it has the smallest number of rows."""
+"""The largest number of scores in a block, as far as `ROW_LIMITS` allows."""
 ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
@@ -48,9 +48,8 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     outputs = []
-    for rows, keys in reversed(
-        row_blocks(encoding, q)
-    ):  # largest first, so that its memory is reused
+    # The last block has the most keys. It comes first, so that its memory is reused.
+    for rows, keys in reversed(row_blocks(encoding, q)):
         arguments = (encoding, x, q, k, v, pos, rows, keys)
         if training and saved_entries > SAVED_BUDGET:
             outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False))

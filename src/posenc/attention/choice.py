@@ -65,7 +65,7 @@ def choose(
     """Return the kernel that `kernel=auto` uses for the encoding of one layer.
 
     `dtype` is the type of queries, keys and values. `positions` [T], or coordinates [B, T, axes],
-    may be on any device; the default is the encoding's positions of `length` tokens.
+    may be on any device. By default they are the encoding's positions for `length` tokens.
     """
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
@@ -82,7 +82,7 @@ def choose(
 def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias it uses.
+    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias, if used.
 
     For kernels that need a Toeplitz bias, this also checks the values of the bias, in case
     `limitations` does not declare that it depends on the position of the query.

@@ -17,13 +17,13 @@ from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 from posenc.encodings.base import Encoding, Factors
 
 NUM_PARTS = 3
-"""How many bfloat16 values represent a number; together they have 24 bits, as float32 has."""
+"""The number of bfloat16 values that represent a number with 24 bits of precision, like float32."""
 
 
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless all that the encoding adds to attention is a bias with factors."""
+    """Return a reason unless the encoding adds only a bias with factors to attention."""
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
     if encoding.overrides("value_bias"):

@@ -28,7 +28,7 @@ from posenc.attention.reference import score_dtype
 TRIANGLE_ROWS = 64
 BLOCK_ROWS = 4 * TRIANGLE_ROWS
 MARGIN = {torch.float32: 20.0, torch.float64: 40.0}
-"""Keys are skipped if their weights together are below exp(-MARGIN)."""
+"""Keys are ignored if their combined weight is below exp(-MARGIN)."""
 NO_WEIGHT = -1e4
 """A bias for which the weight is exactly 0; subnormal weights would be slow on many CPUs."""
 
@@ -91,7 +91,7 @@ class LowRankAttention(torch.autograd.Function):
 
 
 class BackwardPass:
-    """Sums the gradients of q, k and v and, if needed, those of the factors."""
+    """Sums the gradients of q, k, v and, if needed, the factors."""
 
     def __init__(self, ctx, grad_out: Tensor) -> None:  # type: ignore[no-untyped-def]
         self.q, self.k, self.v, self.query_factors, self.key_factors, *rest = ctx.saved_tensors
@@ -112,7 +112,7 @@ class BackwardPass:
             self.factors = factors
 
     def grad_qkv(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of q, k and v, in the precision of these."""
+        """Return the gradients of q, k and v in the precision of q."""
         dtype = self.q.dtype
         return self.grad_q.to(dtype), self.grad_k.to(dtype), self.grad_v.to(dtype)
 
@@ -220,7 +220,7 @@ def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def merge_outputs(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
-    """Add attention over other keys (`part_out`, `part_lse`) to `out` and `lse`, in place."""
+    """Merge attention over other keys (`part_out`, `part_lse`) into `out` and `lse`, in place."""
     total = torch.logaddexp(lse, part_lse)
     out.mul_((lse - total).exp_()[..., None])
     out.add_(part_out.mul_((part_lse - total).exp_()[..., None]))

@@ -3,7 +3,7 @@
 The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of the
 increment K_l - K_{l-1} is therefore -G_l, where G_l is the sum of Q_i dS_ij over all pairs with
 j < l <= i, and dS is the gradient of the scores. The gradient of K is computed from G at the end.
-Summing it directly would lose precision by cancellation, since FoX sums it again over tokens.
+Summing it directly would lose precision by cancellation, because FoX sums it again over tokens.
 """
 
 import torch

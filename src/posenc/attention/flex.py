@@ -22,7 +22,7 @@ CACHED_MASKS = 16
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless the encoding adds only a Toeplitz bias or a window, on a CUDA GPU."""
+    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CUDA GPU."""
     if device.type != "cuda":
         return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
     if dtype == torch.float64:

@@ -16,10 +16,10 @@ WIDTH_MULTIPLE = 8
 
 
 class QueryBlock(NamedTuple):
-    """Query rows with their outputs and the gradients of these.
+    """Query rows, their outputs, the gradients of the outputs, and the logsumexp of the scores.
 
-    The shapes are [B, H, R, d'] for the queries, [B, H, R, d] for the output and its gradient, and
-    [B, H, R] for the logsumexp of the scores.
+    The shapes are [B, H, R, d'] for `q`, [B, H, R, d] for `out` and `grad_out`, and [B, H, R] for
+    `lse`.
     """
 
     q: Tensor

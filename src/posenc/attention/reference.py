@@ -100,7 +100,7 @@ def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tens
 
 
 def causal_mask(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
-    """Return a mask [R, K] of the keys that each row sees: itself and earlier ones in the window."""
+    """Return a mask [R, K] of the keys that each row sees: not later ones, nor outside `window`."""
     query = torch.arange(rows.start, rows.stop, device=device)[:, None]
     key = torch.arange(keys.start, keys.stop, device=device)[None, :]
     causal = key <= query

@@ -1,9 +1,10 @@
-"""Attention with a bias that depends only on distance and an optional window, on a CPU.
+"""Attention on a CPU with a Toeplitz bias, an optional window, or both.
 
-Such a Toeplitz bias is one vector per head, indexed by distance. With the queries of a block in
-reverse order, row u of the block's bias is this vector from index u on. The whole bias is therefore
-an overlapping view of the vector, which the fused kernel reads like any other mask; no mask is
-stored. Speed and memory are those of plain attention, and a learnable bias gets its exact gradient.
+A Toeplitz bias depends only on distance: it is one vector per head, indexed by distance. With the
+queries of a block in reverse order, row u of the block's bias is this vector from index u on. The
+whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
+other mask; no mask is stored. Speed and memory are those of plain attention, and a learnable bias
+gets its exact gradient.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ DEPENDS_ON_QUERY = (
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless the encoding adds only a Toeplitz bias or a window, on a CPU."""
+    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CPU."""
     if device.type != "cpu":
         return f"it runs only on a CPU, not on {device.type}"
     return reason_not_toeplitz(encoding, pos)

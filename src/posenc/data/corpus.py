@@ -87,7 +87,7 @@ class SplitFractions:
 
 
 def split_lines(document: str) -> Iterator[str]:
-    r"""Yield the lines of `document` without their "\n"; the last one is optional."""
+    """Yield the lines of `document` without their newlines; the last line may lack one."""
     start = 0
     while start < len(document):
         end = document.find("\n", start)

@@ -85,7 +85,7 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A single request with a short timeout tests this; if it fails, only the cache is used.
+        A single request with a short timeout tests that; if it fails, only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

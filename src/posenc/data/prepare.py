@@ -89,10 +89,7 @@ def _write_folder(
 
 
 def _remove_partial_folders(cache_dir: Path, current: str) -> None:
-    """Remove the partial folder of `current`, and every other one whose lock is free.
-
-    They were left by processes that were killed.
-    """
+    """Remove folders that killed processes left: those with free locks, and that of `current`."""
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
         with lock(cache_dir / f".{name}.lock", wait=False) as acquired:

@@ -44,7 +44,7 @@ class TextCorpus(Corpus):
         paths_by_split = {
             split: value for split, value in paths_by_split.items() if value is not None
         }
-        _check_either(paths_by_split, paths)
+        _check_paths(paths_by_split, paths)
         self._fractions = None
         if paths is None:
             if (validation_fraction, test_fraction) != (_DEFAULT_FRACTION, _DEFAULT_FRACTION):
@@ -108,7 +108,7 @@ def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
     return sorted(files, key=lambda file: file.identity)
 
 
-def _check_either(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:
+def _check_paths(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:
     if paths is not None and paths_by_split:
         raise ConfigError(
             f"data.paths is split automatically and cannot be combined with"

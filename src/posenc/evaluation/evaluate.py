@@ -79,8 +79,8 @@ def load_model(
     step, total = checkpoint.step if checkpoint else 0, training_steps(config).total
     if checkpoint is None or step < total:
         raise RunError(
-            f"{run.name} has no intact checkpoint of its last step, {total} (latest: step {step});"
-            f" finish its training first, with the command that"
+            f"{run.name} is not fully trained: its latest intact checkpoint is of step {step} of"
+            f" {total}; finish its training first, with the command that"
             f" `posenc status name={run.path.parent.name}` prints"
         )
     model, weights = build_model(config, vocab_size), checkpoint.weights()

@@ -126,10 +126,7 @@ def training_fraction(
 
 
 def _satisfies(row: dict[str, Any] | None, key: dict[str, Any]) -> bool:
-    """Return whether a row covers the requested targets.
-
-    It does if it covers all of them, or if it was measured with the same budget.
-    """
+    """Return whether a row has the requested targets: all of them, or those of the same budget."""
     if row is None or row.get("longest") != key["longest"]:
         return False
     complete = row["count"] == row.get("full_count", row["count"])

@@ -24,7 +24,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result for all windows that were scored, whose indices are `indices`.
+    """The result of scoring the windows whose indices are `indices`.
 
     `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
     position in the window. If accuracy was requested, `hits` is the number of targets that the
@@ -154,14 +154,12 @@ def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
     Only scored targets go through the last feed-forward layer and the head. Among equal logits, the
     token with the lowest id ranks first.
     """
-    if accuracy:
-        hidden = model.hidden_states(batch.inputs, scored=batch.scored)
-        targets = batch.targets[batch.scored]
-        losses = model.head.losses(hidden[None], targets[None])[0]
-        return Scores(losses, model.head(hidden).argmax(dim=-1) == targets)
-    if batch.scored.all():
+    if batch.scored.all() and not accuracy:
         return Scores(model.losses(batch.inputs, batch.targets).flatten())
-    return Scores(model.losses_at(batch.inputs, batch.targets, batch.scored))
+    hidden = model.hidden_states(batch.inputs, scored=batch.scored)
+    targets = batch.targets[batch.scored]
+    losses = model.head.losses(hidden[None], targets[None])[0]
+    return Scores(losses, model.head(hidden).argmax(dim=-1) == targets if accuracy else None)
 
 
 def _halved_batch_tokens(num_windows: int, length: int) -> int:

@@ -1,4 +1,4 @@
-"""Swaps: replace the length-dependent part of a trained encoding and keep the trained weights."""
+"""Swaps, which replace the length-dependent part of a trained encoding and keep its weights."""
 
 from inspect import isclass
 from typing import Any

@@ -36,7 +36,7 @@ class AdaptiveEmbedding(nn.Module):
         if factor < 1 or factor ** len(cutoffs) > width:
             raise ValueError(
                 f"factor={factor} must be 1 or more, and small enough that the last of"
-                f" {len(edges) - 1} bands has at least one of the width={width} channels"
+                f" {len(edges) - 1} bands has at least one channel (width={width})"
             )
         self.width, self.cutoffs = width, cutoffs
         band_widths = [width // factor**i for i in range(len(edges) - 1)]
@@ -81,7 +81,7 @@ class AdaptiveHead(nn.Module):
         super().__init__()
         check_dropout("head_dropout", dropout)
         self.embedding = embedding
-        # One vector per remaining band. The initial weights depend on the name of the attribute.
+        # One vector per remaining band. Renaming `names` would change its initial weights.
         self.names = nn.Linear(embedding.width, len(embedding.cutoffs), bias=False)
         self.dropout = nn.Dropout(dropout)
 
@@ -104,8 +104,8 @@ class AdaptiveHead(nn.Module):
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
         hidden, tokens = self.dropout(hidden).flatten(0, 1), targets.flatten()
         band, first_cutoff = self.embedding.band_of(tokens), self.embedding.cutoffs[0]
-        rows = torch.where(band == 0, tokens, first_cutoff + band - 1)
-        losses = token_losses(hidden[None], self.weight, rows[None])[0]
+        first_targets = torch.where(band == 0, tokens, first_cutoff + band - 1)
+        losses = token_losses(hidden[None], self.weight, first_targets[None])[0]
         for i, start in enumerate(self.embedding.cutoffs, start=1):
             (in_band,) = (band == i).nonzero(as_tuple=True)
             projected = self._project_to_band(hidden[in_band], i)

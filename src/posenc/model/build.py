@@ -43,7 +43,7 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> D
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     """Return the encoding, with parameters drawn from the run's seed.
 
-    Raises ConfigError if it rejects its parameters or is not an `Encoding`.
+    Raises ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
     check(config.model, name="model", modules=modules, num_args=3)
     try:

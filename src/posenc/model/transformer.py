@@ -69,9 +69,9 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states [B, T, D] of tokens [B, T] after the final norm.
 
-        `pos` is given if the data has coordinates of its own. With a mask `scored` [B, T] of n
-        tokens, only their hidden states [n, D] are returned, and nothing after the last attention
-        is computed for other tokens.
+        `pos` are the coordinates of the tokens, if the data provides them. If `scored` [B, T] marks
+        n tokens, only their hidden states [n, D] are returned, and nothing after the last attention
+        is computed for the other tokens.
         """
         if pos is None:
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
@@ -91,11 +91,6 @@ class Decoder(nn.Module):
     def losses(self, tokens: Tensor, targets: Tensor, pos: Tensor | None = None) -> Tensor:
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
         return self.head.losses(self.hidden_states(tokens, pos), targets)
-
-    def losses_at(self, tokens: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
-        """Return the losses [n] of the n targets that `scored` [B, T] marks."""
-        hidden = self.hidden_states(tokens, scored=scored)
-        return self.head.losses(hidden[None], targets[scored][None])[0]
 
     def parameter_count(self) -> int:
         """Return the number of learnable parameters; tied parameters count once."""

@@ -1,4 +1,4 @@
-"""The micro-batches of a run, in order and from any optimizer step on."""
+"""The micro-batches of a run in order, starting from any optimizer step."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -16,7 +16,7 @@ MicroBatch = tuple[Tensor, Tensor, float]
 class MicroBatches(IterableDataset):
     """The micro-batches of device `rank`, from optimizer step `first_step` on.
 
-    The micro-batches of a step go to the devices in turn.
+    The micro-batches of a step are assigned to the devices in turn.
     """
 
     def __init__(self, batches: Batches, steps: TrainingSteps, first_step: int, rank: int) -> None:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
 LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
-"""What torch raises for a file that is no checkpoint or contains objects other than tensors."""
+"""What torch raises for a file that is not a checkpoint or contains other Python objects."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Trains a run until its token budget is used, resuming from its last checkpoint if it has one."""
+"""Trains a run until its token budget is used up, resuming from its last checkpoint if any."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is used; return False if training was stopped earlier.
+    """Train until the token budget is used up; return False if training was stopped earlier.
 
     `training_fraction` is the fraction of the run's work that is training; the rest is evaluation.
     """
@@ -48,7 +48,7 @@ def fit(session: Session, training_fraction: float) -> bool:
     trainer = build_trainer(config, session.resolved.device, steps, [recorder])
     batches = data.training_batches(config.train_length, config.seed)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
-    with session.stop.handling_signals(), _explaining_errors(config, steps, checkpoint):
+    with session.stop.handling_signals(), _converting_errors(config, steps, checkpoint):
         path = str(checkpoint.path) if checkpoint else None
         trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     if trainer.global_step < steps.total:
@@ -83,7 +83,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 
 
 @contextmanager
-def _explaining_errors(
+def _converting_errors(
     config: DictConfig, steps: TrainingSteps, checkpoint: Checkpoint | None
 ) -> Iterator[None]:
     """Convert errors in training into a RunError with a remedy."""
@@ -106,10 +106,10 @@ def _out_of_memory(
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"
     if not has_checkpoint and sequences > 1:
-        smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0) * length
+        smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (
-            f"set micro_batch_tokens={smaller} retry=true, which gives the same result with less"
-            f" memory"
+            f"set micro_batch_tokens={smaller * length} retry=true, which gives the same result"
+            f" with less memory"
         )
     elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"

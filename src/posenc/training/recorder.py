@@ -33,8 +33,8 @@ class Recorder(pl.Callback):
         self.validate = validate
         config = session.config
         self.batch_tokens: int = config.batch_tokens
-        every = config.validation.every_tokens or 0
-        self.validation_interval = max(1, round(every / self.batch_tokens))
+        every_tokens = config.validation.every_tokens or 0
+        self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
@@ -61,7 +61,7 @@ class Recorder(pl.Callback):
             return
         step = trainer.global_step
         loss, stop, save = self._synchronize()
-        self._record(step, loss)
+        self._record_metrics(step, loss)
         if save or stop or step == self.steps.total:
             self._save_checkpoint(trainer, step)
         if stop:
@@ -72,10 +72,7 @@ class Recorder(pl.Callback):
         )
 
     def _synchronize(self) -> tuple[float, bool, bool]:
-        """Return the mean loss of the step over all devices, whether to stop and whether to save.
-
-        The last two are true in every process if they are true in any.
-        """
+        """Return the mean loss over all devices, whether to stop, and whether to save."""
         # Lightning has divided the loss of each micro-batch by the number of micro-batches.
         loss = sum(loss.item() for loss in self._losses)
         self._losses.clear()
@@ -85,7 +82,7 @@ class Recorder(pl.Callback):
         total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
         return float(total) / self.steps.devices, stops > 0, saves > 0
 
-    def _record(self, step: int, loss: float) -> None:
+    def _record_metrics(self, step: int, loss: float) -> None:
         self._check_finite("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
@@ -107,7 +104,7 @@ class Recorder(pl.Callback):
         if math.isfinite(loss):
             return
         checkpoints = list_checkpoints(self.session.run.checkpoints)
-        steps = [c.step for c in checkpoints if c.step < updates]  # with finite weights
+        steps = [c.step for c in checkpoints if c.step < updates]  # their weights are finite
         kept = f"the checkpoint of step {steps[0]} is kept" if steps else "no checkpoint is kept"
         raise RunError(
             f"the {name} is not finite at step {step} ({loss}); {kept}; lower"

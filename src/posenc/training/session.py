@@ -21,7 +21,7 @@ class MetricsSink(Protocol):
 class Session:
     """A run with its frozen configuration, the settings resolved at its start, and its data.
 
-    `progress` and `sink` receive its progress and metrics; `stop` holds a request to stop.
+    `progress` and `sink` receive its progress and metrics; `stop` is set when it should stop.
     """
 
     run: RunDirectory

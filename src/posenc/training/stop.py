@@ -1,4 +1,4 @@
-"""Requests to stop: after the current step, the run saves a checkpoint and ends `interrupted`.
+"""Requests to stop a run, which then saves a checkpoint after its current step and exits.
 
 Imports no torch, so that a job can watch for signals while its other imports still run.
 """

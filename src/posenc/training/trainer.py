@@ -75,7 +75,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     A run can resume on any number of devices, because its checkpoints have the same format as those
     of a single device. Lightning's own unsharded checkpoints have another format: they number the
-    optimizer's state in the order of the module's parameters, not of its parameter groups.
+    optimizer's state in the order of the module's parameters, not of the parameter groups.
     """
 
     def __init__(self, devices: int) -> None:

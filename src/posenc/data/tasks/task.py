@@ -1,4 +1,4 @@
-"""The interface of a task, which generates prompts of any size and their only correct answers."""
+"""The interface of a task, which generates prompts of any size and the answers to them."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -20,9 +20,10 @@ _DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 
 
 class SeededRandom:
-    """Random numbers that are seeded by strings and integers and the same in every numpy version.
+    """A random number generator that is seeded by strings and integers.
 
-    They are computed from raw bits, which numpy keeps stable, unlike its distributions.
+    It computes the same numbers in every numpy version, because it uses only raw bits: numpy keeps
+    them stable, unlike its distributions.
     """
 
     def __init__(self, *seed: str | int) -> None:

@@ -27,7 +27,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
-        """Yield arrays [n] whose concatenation has the ids of all documents and their ends."""
+        """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -56,7 +56,7 @@ class TokenizerTrainer(ABC):
 
     @abstractmethod
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
-        """Return the vocabulary size to expect on `corpus`, or None if only training tells."""
+        """Return the vocabulary size to expect on `corpus`, or None if it is unknown."""
 
     @abstractmethod
     def train(self, documents: Iterable[str]) -> Tokenizer:

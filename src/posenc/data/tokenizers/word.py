@@ -39,7 +39,7 @@ class WordTokenizer(Tokenizer):
         yield np.array(ids, dtype=np.uint32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the words, separated by spaces, in lines, separated by newlines."""
+        """Return the words separated by spaces, and the lines separated by newlines."""
         text = " ".join("\n" if id == self.eos_id else self._words[id] for id in ids)
         return text.replace(" \n", "\n").replace("\n ", "\n")
 
@@ -52,7 +52,10 @@ class WordTokenizer(Tokenizer):
 
 
 class WordTrainer(TokenizerTrainer):
-    """Takes all words of the train split, <eos> and <unk>: by decreasing frequency, then A to Z."""
+    """Collects the words of the train split, <eos> and <unk>, by decreasing frequency.
+
+    Words of equal frequency are sorted alphabetically.
+    """
 
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
         return corpus.vocab_size
