@@ -37,7 +37,7 @@ class DocumentFile(ABC):
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """Everything that determines `documents()`: the contents and the format, not the path."""
+        """Everything that determines `documents()`: suffix, contents and column, not the path."""
         column = (self.column,) if self.tabular else ()
         return (self.path.suffix, self._content_digest(), *column)
 

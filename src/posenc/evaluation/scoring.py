@@ -62,10 +62,10 @@ def measure(
 ) -> Measurement | None:
     """Score every window that the budget allows, about `batch_tokens` tokens at a time.
 
-    The windows are sharded over the processes of the run, but each process returns the result for
-    all of them. `on_batch` is called after each batch with the number of tokens processed so far
-    and the seconds they took. If it returns False in any process, scoring stops and None is
-    returned. The model is left in evaluation mode.
+    The windows are sharded over the processes of the run; each process returns the whole result.
+    After each batch, `on_batch` receives the tokens processed so far and the seconds they took. If
+    it returns False in any process, scoring stops and None is returned. The model is left in
+    evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
@@ -92,8 +92,7 @@ def measure(
         return None
     was_scored = np.zeros(len(windows.lengths), dtype=np.int64)
     was_scored[order[:completed]] = 1
-    indices = np.flatnonzero(all_reduce_sum(was_scored))
-    seconds = time.perf_counter() - start_time
+    indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, indices)
     if not accuracy:
         return result
