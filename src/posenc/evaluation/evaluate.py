@@ -94,7 +94,7 @@ def load_model(
 def evaluation_row(
     key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
 ) -> dict[str, Any]:
-    """Return a row of `evaluation.json`: the summed loss, the number of targets, and their means.
+    """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
 
     `full_count` is the number of targets that the protocol scores without a budget, and `coverage`
     the fraction of the split's tokens that were scored. Perplexities per word and per byte are None
@@ -142,8 +142,8 @@ def _save_rows(
     if not np.isfinite(result.sums).all():
         raise RunError(
             f"the loss is not finite in windows of {request.length} tokens"
-            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; the rows"
-            " completed before are kept"
+            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows"
+            " that are already complete are kept"
         )
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
@@ -158,7 +158,7 @@ def _save_rows(
 
 
 def _accuracies(result: Measurement, count: int) -> dict[str, float]:
-    """Return the fractions of targets and of whole windows predicted correctly, if counted."""
+    """Return the fractions of correct targets and of fully correct windows, if counted."""
     if result.hits is None or result.solved is None:
         return {}
     return {"accuracy": result.hits / count, "exact": result.solved / len(result.indices)}

@@ -1,4 +1,4 @@
-"""Trains a run until its token budget is used up, resuming from its last checkpoint if any."""
+"""Trains a run until its token budget is used up, resuming from its last checkpoint."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -23,12 +23,12 @@ from posenc.evaluation.protocols.sliding import sliding
 
 @dataclass(frozen=True)
 class Protocol:
-    """A protocol; its function `spans` is None for tasks.
+    """A protocol: `spans` returns the spans of a split with a given number of tokens.
 
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
     receives the longest evaluation length. With `positions`, the loss at each position is saved.
-    With `accuracy`, the targets that the model ranks first are counted.
+    With `accuracy`, the targets that the model ranks first are counted. Tasks have no `spans`.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
