@@ -27,7 +27,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.tracker import NullTracker
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 from posenc.training.fit import build_module
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
@@ -104,7 +104,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     session = Session(run, config, encoding, resolved, data, progress, stop, tracker)
     recorder = Recorder(session, training, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", training, [recorder, interleave])
-    batches = loader(TrainingWindows(tokens, length, 1), training, 0)
+    batches = micro_batch_loader(TrainingWindows(tokens, length, 1), training, 0)
     trainer.fit(build_module(config, VOCAB_SIZE, training), batches)
     return interleave.pairs[1:]
 

@@ -34,7 +34,7 @@ def computed_biases(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
         return bias(self, head, distance, pos_q)
 
     monkeypatch.setattr(Fire, "bias", recorded_bias)
-    monkeypatch.setattr(blocks, "ROWS", (16, 16))
+    monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
     return shapes
 
 

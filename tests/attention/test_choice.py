@@ -98,7 +98,7 @@ def test_randomized_distances_have_no_factors() -> None:
     [
         ("causal", Alibi, "has a bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
-        ("toeplitz", Fire, "does not depend on distance alone"),
+        ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "has a content_bias"),
         ("toeplitz", Undeclared, "depends on the position of the query"),
         ("factored", T5, "no factors"),
@@ -157,7 +157,7 @@ def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     hybrid = Interleave(GEOMETRY, first=NoPE, second=Alibi, every=2)
     assert describe(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
         "layers 0, 2: causal (no bias and no window);"
-        " layers 1, 3: toeplitz (a bias of distance alone or a window)"
+        " layers 1, 3: toeplitz (a bias that depends only on distance, or a window)"
     )
     assert describe(layer_choices("auto", NoPE(GEOMETRY), CPU, FLOAT32)).startswith("causal (")
     assert describe(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"

@@ -154,11 +154,11 @@ def test_columns_for_a_gpu_equal_the_reference_up_to_bfloat16_rounding(make: Mak
 
 
 def test_triangles_and_rectangles_cover_each_pair_once() -> None:
-    length = 11 * factored_blocks.TRIANGLE
+    length = 11 * factored_blocks.TRIANGLE_ROWS
     covered = torch.zeros(length, length)
     for block in factored_blocks.row_blocks(length):
-        for start in range(block.start, block.stop, factored_blocks.TRIANGLE):
-            triangle = slice(start, start + factored_blocks.TRIANGLE)
+        for start in range(block.start, block.stop, factored_blocks.TRIANGLE_ROWS):
+            triangle = slice(start, start + factored_blocks.TRIANGLE_ROWS)
             covered[triangle, triangle] += 1
         for rows, keys in factored_blocks.rectangles(block):
             covered[rows, keys] += 1

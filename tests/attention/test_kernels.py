@@ -110,7 +110,7 @@ def test_small_recomputed_blocks_equal_a_single_block(
     torch.manual_seed(0)
     encoding = make(GEOMETRY).double()
     whole = run("blocks", encoding, 100, torch.float64)
-    monkeypatch.setattr(blocks, "ROWS", (16, 16))
+    monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
     monkeypatch.setattr(blocks, "SAVED_BUDGET", 0)
     for expected, result in zip(whole, run("blocks", encoding, 100, torch.float64), strict=True):
         torch.testing.assert_close(result, expected, rtol=0, atol=1e-11)

@@ -55,7 +55,7 @@ def error_of(
         ),
         (["encoding=fire", "encoding.mlp_width=0"], ["mlp_width=0 must be 1 or more"]),
         (["encoding=rope", "encoding/spectrum=ntk", "encoding.spectrum.factor=1e300"], ["1000000"]),
-        (["encoding=fire", "kernel=toeplitz"], ["kernel=toeplitz", "Fire", "distance alone"]),
+        (["encoding=fire", "kernel=toeplitz"], ["kernel=toeplitz", "Fire", "distance"]),
         (["encoding=t5", "kernel=factored"], ["kernel=factored", "T5", "no factors"]),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
         (["devices=3"], ["devices=3", "batch_tokens=192", "8 sequences"]),

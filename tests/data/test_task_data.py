@@ -21,7 +21,7 @@ from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
 TASKS = ["copy", "mqar", "flip_flop", "passkey"]
@@ -48,7 +48,7 @@ def test_only_answers_are_targets(name: str) -> None:
     data = data_of(name)
     inputs, targets = data.training_batches(48, seed=3).batch(0, 40)
     assert inputs.shape == targets.shape == (40, 48)
-    lengths = {data.task.tokens(size) for size in range(1, 49)}
+    lengths = {data.task.sequence_length(size) for size in range(1, 49)}
     for row_inputs, row_targets in zip(inputs.tolist(), targets.tolist(), strict=True):
         assert row_inputs[0] == 0 and set(row_targets) != {IGNORE_INDEX}
         for position, target in enumerate(row_targets[:-1]):
@@ -65,7 +65,7 @@ def test_sizes_are_uniform_from_one_to_the_largest(name: str, length: int) -> No
     _, targets = data.training_batches(length, seed=1).batch(0, 3000)
     ends = [int(row.nonzero()[-1]) + 1 for row in (targets != IGNORE_INDEX)]
     largest = data.task.largest_size(length)
-    assert set(ends) == {data.task.tokens(size) for size in range(1, largest + 1)}
+    assert set(ends) == {data.task.sequence_length(size) for size in range(1, largest + 1)}
     expected = 3000 / largest
     assert all(abs(count - expected) < 5 * expected**0.5 for count in Counter(ends).values())
 
@@ -84,7 +84,10 @@ def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
 def test_resuming_continues_with_the_same_micro_batches() -> None:
     batches = data_of("copy").training_batches(24, seed=5)
     steps = TrainingSteps(4, sequences=6, micro_sequences=2)
-    whole, rest = list(loader(batches, steps, 0)), list(loader(batches, steps, 3))
+    whole, rest = (
+        list(micro_batch_loader(batches, steps, 0)),
+        list(micro_batch_loader(batches, steps, 3)),
+    )
     assert (len(whole), len(rest)) == (12, 3)
     for expected, resumed in zip(whole[-3:], rest, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(expected, resumed, strict=True))

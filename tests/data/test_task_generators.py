@@ -116,7 +116,7 @@ def test_every_answer_follows_from_the_tokens_before_it(name: str) -> None:
         for number in range(20):
             tokens, scored = task.generate(SeededRandom(number), size)
             words = [task.symbols[token] for token in tokens]
-            assert len(words) == task.tokens(size)
+            assert len(words) == task.sequence_length(size)
             assert scored.any() and BEGIN not in tokens
             for position in np.flatnonzero(scored):
                 assert SOLVERS[name](words[:position]) == words[position]
@@ -188,7 +188,7 @@ def test_queries_follow_the_power_law() -> None:
 @pytest.mark.parametrize("name", SOLVERS)
 def test_sequence_lengths_grow_with_the_size(name: str) -> None:
     task = build_task(name)
-    lengths = [task.tokens(size) for size in range(1, 8)]
+    lengths = [task.sequence_length(size) for size in range(1, 8)]
     assert lengths == sorted(set(lengths))
     for size, length in enumerate(lengths, start=1):
         longest = lengths[size] - 1 if size < 7 else length

@@ -51,8 +51,8 @@ def test_encoding_in_pieces_gives_the_same_tokens(documents: list[str]) -> None:
     whole = Model.from_str(json.dumps(BPE.state()["model"]))
     expected = [id for text in documents for id in [*whole.encode(text).ids, BPE.eos_id]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subword, "_PIECE", 3)
-        patch.setattr(subword, "_BATCH", 7)
+        patch.setattr(subword, "_PIECE_CHARACTERS", 3)
+        patch.setattr(subword, "_BATCH_CHARACTERS", 7)
         assert [int(id) for part in BPE.encode(documents) for id in part] == expected
 
 
@@ -161,7 +161,7 @@ def test_a_pretrained_file_encodes_whole_documents(words_file: Path) -> None:
     assert (tokenizer.vocab_size, tokenizer.eos_id) == (10, 9)
     assert _ids(tokenizer, "a b a b", "b") == [0, 1, 0, 1, 9, 1, 9]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subword, "_PIECE", 1)
+        patch.setattr(subword, "_PIECE_CHARACTERS", 1)
         assert _ids(tokenizer, "a b a b") == [0, 1, 0, 1, 9]
 
 

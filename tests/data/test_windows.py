@@ -22,7 +22,7 @@ def test_an_epoch_has_every_token_as_target_once(
     count: int, length: int, tail: int, epochs: int
 ) -> None:
     windows = TrainingWindows(_token_array(count * length + tail % length), length, seed=3)
-    assert windows.count == count
+    assert windows.num_windows == count
     for epoch in range(epochs):
         inputs, targets = windows.batch(epoch, count)
         assert sorted(targets.flatten().tolist()) == list(range(count * length))

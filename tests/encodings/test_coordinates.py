@@ -312,7 +312,7 @@ def test_biases_depend_on_the_euclidean_distance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Values, gradients and float32; 45 points, in blocks of 16 rows for kernels with blocks."""
-    monkeypatch.setattr(blocks, "ROWS", (16, 16))
+    monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
     torch.manual_seed(0)
     encoding = make(geometry(24, heads=6)).double()
     pos = points(2, 45, axes, 20.0)

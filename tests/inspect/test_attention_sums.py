@@ -52,7 +52,7 @@ def tokens() -> Tensor:
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "ROWS", (5, 5))
+    monkeypatch.setattr(blocks, "ROW_LIMITS", (5, 5))
 
 
 def without_content(model: Decoder) -> Decoder:

@@ -9,7 +9,7 @@ from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model, build_model
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 
 
 def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
@@ -18,7 +18,7 @@ def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
         config = compose_job([*small_job, f"encoding={name}"], [])
         data = build_data(config, lambda _: None)
         batches = data.training_batches(config.train_length, config.seed)
-        inputs = [x for x, *_ in loader(batches, training_steps(config), 30)]
+        inputs = [x for x, *_ in micro_batch_loader(batches, training_steps(config), 30)]
         tokens.append(torch.stack(inputs))
     assert len(tokens[0]) == 10
     assert torch.equal(*tokens)

@@ -208,7 +208,7 @@ def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     assert process.wait() == 1
     status = run.status()
     assert status.state == "failed"
-    assert status.error is not None and "the loss is not a number at step" in status.error
+    assert status.error is not None and "the loss is not finite at step" in status.error
     assert "\n" not in status.error
 
 

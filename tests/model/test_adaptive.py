@@ -185,9 +185,9 @@ def test_bf16_keeps_gradients_and_losses_in_float32(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("cutoffs=[10,50]", r"cutoffs=\[10, 50\] must rise"),
-        ("cutoffs=[25,10]", "must rise"),
-        ("cutoffs=[]", "must rise"),
+        ("cutoffs=[10,50]", r"cutoffs=\[10, 50\] must be strictly increasing"),
+        ("cutoffs=[25,10]", "strictly increasing"),
+        ("cutoffs=[]", "strictly increasing"),
         ("factor=0", "factor=0"),
         ("factor=6", "factor=6"),
         ("head_dropout=1.5", r"head_dropout=1\.5"),

@@ -10,7 +10,7 @@ from posenc.config.steps import TrainingSteps
 from posenc.data.dataset import IGNORE_INDEX
 from posenc.data.tasks.passkey import Passkey
 from posenc.data.tasks.task_data import TaskBatches
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 from posenc.training.fit import build_module
 from posenc.training.module import validation_loss
 
@@ -23,7 +23,7 @@ def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, 
     steps = TrainingSteps(total=1, sequences=8, micro_sequences=micro_sequences)
     module = build_module(config, 24, steps)
     losses = []
-    for number, batch in enumerate(loader(TaskBatches(TASK, 24, "train", 1), steps, 0)):
+    for number, batch in enumerate(micro_batch_loader(TaskBatches(TASK, 24, "train", 1), steps, 0)):
         loss = module.training_step(batch, number) / steps.accumulate
         loss.backward()
         losses.append(loss.item())

@@ -1,15 +1,15 @@
-"""Attention kernels: `reference` is the definition, and every other kernel equals it.
+"""Attention kernels: `reference` is the definition, and all others compute the same function.
 
-A kernel is a file with two functions:
+A kernel is a module with two functions:
 
 - `attend(encoding, x, q, k, v, pos)` returns the attention output [B, H, T, d] for the layer's
   input x [B, T, D], q and k [B, H, T, d'] after `encoding.rotate`, v [B, H, T, d] and positions
   pos [T] or coordinates [B, T, axes]. Scores are q . k / sqrt(d), where d is the width of the
   values, plus the encoding's biases.
 - `unsupported_reason(encoding, device, dtype, pos)` returns why the kernel does not support the
-  encoding on that device, with q, k and v of that dtype, or None if it does.
+  encoding on that device at positions `pos`, for q, k and v of that dtype; None if it does.
 
-`choice.py` decides which kernel `kernel=auto` uses.
+`choice` decides which kernel `kernel=auto` uses.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Attention with any encoding, one block of query rows at a time over the keys that they may see.
 
-Only the scores of one block are in memory at once, with as many rows as the budget allows: memory
-is O(rows x T). In training the biases of all blocks are kept for the backward pass, once for all
-layers that have the same encoding, or recomputed if they would take too much memory; scores and
-weights are always recomputed.
+Only the scores of one block are in memory at once, so memory is O(rows x T). In training, the
+biases of all blocks are kept for the backward pass, once for all layers that have the same
+encoding; if they would take too much memory, they are recomputed. Scores and weights are always
+recomputed.
 """
 
 from functools import partial
@@ -26,11 +26,11 @@ from posenc.attention.reference import (
 from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
-"""The number of scores of a block."""
-ROWS = (16, 256)
-"""The smallest and the largest number of rows of a block."""
+"""The largest number of scores in a block, as far as `ROW_LIMITS` allows."""
+ROW_LIMITS = (16, 256)
+"""The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
-"""The number of bias entries that may be kept for the backward pass."""
+"""The largest number of bias entries that are kept for the backward pass."""
 
 
 def unsupported_reason(
@@ -45,12 +45,13 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     layers, training = encoding.geometry.layers, torch.is_grad_enabled()
     content_dependent = encoding.overrides("content_bias") or encoding.overrides("value_bias")
     same_for_batch = not content_dependent and pos.ndim == 1
-    biases = num_encodings(layers) if same_for_batch else layers * batch
-    saved = biases * heads * length * window_size(encoding, length)
+    num_biases = num_encodings(layers) if same_for_batch else layers * batch
+    saved_entries = num_biases * heads * length * window_size(encoding, length)
     outputs = []
-    for rows, keys in reversed(row_blocks(encoding, q)):  # the largest first: its memory is reused
+    # The last block has the most keys. It comes first, so that its memory is reused.
+    for rows, keys in reversed(row_blocks(encoding, q)):
         arguments = (encoding, x, q, k, v, pos, rows, keys)
-        if training and saved > SAVED_BUDGET:
+        if training and saved_entries > SAVED_BUDGET:
             outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False))
         else:
             outputs.append(attend_block(*arguments, use_cache=training and same_for_batch))
@@ -58,9 +59,10 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
-    """Return blocks of query rows, as large as the budget allows, with the keys they may see."""
+    """Return the query rows of each block and the keys that they may see."""
     batch, heads, length, _ = q.shape
-    size = max(ROWS[0], min(ROWS[1], BLOCK_BUDGET // (batch * heads * length)))
+    smallest, largest = ROW_LIMITS
+    size = max(smallest, min(largest, BLOCK_BUDGET // (batch * heads * length)))
     window = window_size(encoding, length)
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
     return [(rows, slice(max(0, rows.start - window + 1), rows.stop)) for rows in blocks]
@@ -79,10 +81,9 @@ def attend_block(
 ) -> Tensor:
     """Return the attention output [B, H, R, d] of a block of rows.
 
-    With `use_cache` its bias is shared by all layers that have the same encoding. A value bias
-    needs the attention weights, hence an explicit softmax.
+    With `use_cache`, all layers that have the same encoding share its bias.
     """
-    if encoding.overrides("value_bias"):
+    if encoding.overrides("value_bias"):  # needs the weights, hence an explicit softmax
         return attend_rows(encoding, x, q, k, v, pos, rows, keys)
     compute = partial(masked_bias, encoding, x, q, k, pos, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
@@ -101,14 +102,14 @@ def masked_bias(
 ) -> Tensor:
     """Return the bias [1|B, 1|H, R, K] of a block, -inf where a key is masked."""
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
-    hidden = ~causal_mask(rows, keys, encoding.window(), q.device)
+    masked = ~causal_mask(rows, keys, encoding.window(), q.device)
     if bias is None:
-        bias = torch.zeros_like(hidden, dtype=score_dtype(q.dtype))[None, None]
-    return bias.masked_fill(hidden, -torch.inf)
+        bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
+    return bias.masked_fill(masked, -torch.inf)
 
 
 class BlockAttention(torch.autograd.Function):
-    """Attention of a block with a bias [1|B, H, R, K] that is wider than q, or needs a gradient."""
+    """Attention of a block with a bias [1|B, H, R, K] that needs a gradient or is wider than q."""
 
     @staticmethod
     def forward(ctx, q, k, v, bias, scale):  # type: ignore[no-untyped-def]

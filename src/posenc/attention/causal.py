@@ -1,4 +1,4 @@
-"""Plain causal attention by PyTorch's fused kernels (FlashAttention on a GPU)."""
+"""Plain causal attention with PyTorch's fused kernels (FlashAttention on a GPU)."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from posenc.encodings.base import Encoding
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason if the encoding acts on the scores or the outputs."""
+    """Return a reason if the encoding changes the scores or the outputs of attention."""
     hooks = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
     if hooks:
         return f"it has a {hooks[0]}"
@@ -26,9 +26,9 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return softmax(scale q . k) v over the keys up to each query.
+    """Return softmax(scale q . k) v, where each query sees itself and all earlier tokens.
 
-    Values narrower than keys are padded: the fused kernels need equal widths.
+    Values are padded to the width of the keys, because the fused kernels require equal widths.
     """
     padded = pad(v, (0, q.shape[-1] - v.shape[-1]))
     out = scaled_dot_product_attention(q, k, padded, is_causal=True, scale=scale)

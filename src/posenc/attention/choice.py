@@ -1,4 +1,4 @@
-"""The attention kernels, and the one that `kernel=auto` uses for an encoding on a device."""
+"""The attention kernels, and the choice that `kernel=auto` makes for an encoding on a device."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -22,19 +22,19 @@ from posenc.encodings.base import Encoding
 AUTO = {
     "cpu": {
         "causal": "no bias and no window",
-        "toeplitz": "a bias of distance alone or a window",
-        "factored": "a bias of low rank",
+        "toeplitz": "a bias that depends only on distance, or a window",
+        "factored": "a low-rank bias",
         "blocks": "any encoding",
     },
     "cuda": {
         "causal": "no bias and no window",
-        "factored": "a bias of low rank",
+        "factored": "a low-rank bias",
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> purpose: `auto` uses the first that supports the encoding.
+"""Device -> kernel -> purpose. `auto` uses the first kernel that supports the encoding.
 
-On a GPU `flex` is used only on request: it has not been measured against the others.
+On a GPU, `flex` is used only on request, because it has not been compared with the others.
 """
 
 KERNELS: dict[str, ModuleType] = {
@@ -48,7 +48,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice computed it."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if choosing it computed one."""
 
     name: str
     reason: str
@@ -64,15 +64,15 @@ def choose(
 ) -> KernelChoice:
     """Return the kernel that `kernel=auto` uses for the encoding of one layer.
 
-    `dtype` is that of queries, keys and values. `positions` are [T] or coordinates [B, T, axes] on
-    any device; by default the encoding's own for `length` tokens.
+    `dtype` is the type of queries, keys and values. `positions` [T], or coordinates [B, T, axes],
+    may be on any device. By default they are the encoding's positions for `length` tokens.
     """
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
     for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
-            reason = too_many_columns(encoding, device, pos)
+            reason = excess_columns_reason(encoding, device, pos)
         if reason is None:
             return KernelChoice(name, "; ".join(rejected) if name == "blocks" else purpose, bias)
         rejected.append(f"not {name}: {reason}")
@@ -82,10 +82,10 @@ def choose(
 def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding, or None, and the Toeplitz bias if used.
+    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias, if used.
 
-    That a bias depends on distance alone is checked on its values, besides the encoding's
-    `limitations`.
+    For kernels that need a Toeplitz bias, this also checks the values of the bias, in case
+    `limitations` does not declare that it depends on the position of the query.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("toeplitz", "flex"):
@@ -94,14 +94,14 @@ def check_support(
     return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
 
 
-def too_many_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if `factored` would add more columns than the head width."""
+def excess_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return a reason if `factored` would need more columns than the width of a head."""
     columns, width = factored.num_columns(encoding, device, pos), encoding.geometry.head_width
-    return f"{columns} columns for heads of width {width}" if columns > width else None
+    return f"it needs {columns} columns for heads of width {width}" if columns > width else None
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return attention as `reference.attend` defines it, by the kernel that `choose` returns."""
+    """Return attention as `reference.attend` defines it, from the kernel that `choose` selects."""
     choice = choose(encoding, q.device, q.dtype, q.shape[2], pos)
     return attend_with(choice, encoding, x, q, k, v, pos)
 
@@ -115,7 +115,7 @@ def attend_with(
     v: Tensor,
     pos: Tensor,
 ) -> Tensor:
-    """Return attention as computed by the chosen kernel."""
+    """Return attention, computed by the chosen kernel."""
     arguments = (encoding, x, q, k, v, pos)
     if choice.bias is not None:
         return KERNELS[choice.name].attend(*arguments, bias=choice.bias)
@@ -123,7 +123,10 @@ def attend_with(
 
 
 def kernel(name: str) -> Kernel:
-    """Return the `attend` function of a kernel or of `auto`; ValueError for an unknown name."""
+    """Return the `attend` function of a kernel or of `auto`.
+
+    Raises ValueError for an unknown name.
+    """
     if name == "auto":
         return attend
     if name not in KERNELS:
@@ -135,7 +138,7 @@ def kernel(name: str) -> Kernel:
 def layer_choices(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
 ) -> list[KernelChoice]:
-    """Return the kernel of each layer at the training length, for the setting kernel=`name`.
+    """Return the kernel that each layer uses at the training length, for kernel=`name`.
 
     Raises UnsupportedKernelError if a kernel that is requested by name does not support a layer.
     """
@@ -153,7 +156,7 @@ def layer_choices(
 
 
 def describe(choices: Sequence[KernelChoice]) -> str:
-    """Return the kernels of all layers in one line, such as `toeplitz (a bias of ...)`."""
+    """Return the kernels of all layers in one line, such as `toeplitz (a bias that ...)`."""
     layers: dict[str, list[str]] = {}
     for index, choice in enumerate(choices):
         layers.setdefault(f"{choice.name} ({choice.reason})", []).append(str(index))

@@ -1,10 +1,10 @@
-"""Attention with a bias of low rank: the product of factors of queries and keys.
+"""Attention with a low-rank bias, which is a product of query factors and key factors.
 
-The bias is Q_i . K_j up to a constant per query, with few columns. The factors often grow with
-length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a CPU
-`factored_blocks` forms the differences before it rounds them. On a GPU the factors become extra
-columns of queries and keys in plain causal attention, as many as bfloat16 needs to represent them.
-This adds less error than rounding queries and keys to bfloat16 does; float32 is not supported.
+The bias is Q_i . K_j up to a constant per query, where Q and K have few columns. The factors often
+grow with the length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a CPU,
+`factored_blocks` computes the differences before it rounds them. On a GPU, the factors become extra
+columns of queries and keys in plain causal attention, with several bfloat16 columns per factor.
+This adds less error than rounding queries and keys to bfloat16; float32 is not supported.
 """
 
 import torch
@@ -16,14 +16,14 @@ from posenc.attention.factored_blocks import low_rank_attention
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 from posenc.encodings.base import Encoding, Factors
 
-PARTS = 3
-"""The number of bfloat16 values that represent a factor: 24 bits, as in float32."""
+NUM_PARTS = 3
+"""The number of bfloat16 values that represent a number with 24 bits of precision, like float32."""
 
 
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason if the encoding has more than a bias with factors at these positions."""
+    """Return a reason unless the encoding adds only a bias with factors to attention."""
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
     if encoding.overrides("value_bias"):
@@ -33,24 +33,25 @@ def unsupported_reason(
     if pos.ndim > 1:
         return "a bias of coordinates has no factors"
     if device.type != "cpu" and dtype != torch.bfloat16:
-        return "on a GPU it is accurate only in bfloat16"
+        return "on a GPU it requires bfloat16"
     return None if sample_factors(encoding, pos) else "its bias currently has no factors"
 
 
 def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
-    """Return how many columns the factors of a supported encoding have on a device."""
+    """Return how many columns the factors of a supported encoding need on a device."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
-    query, key = factors
+    query_factors, key_factors = factors
+    rank = key_factors.shape[-1]
     if device.type == "cpu":
-        return key.shape[-1]
-    products = PARTS if query is None else PARTS * (PARTS + 1) // 2
-    return key.shape[-1] * products + PARTS - 1
+        return rank
+    products = NUM_PARTS if query_factors is None else NUM_PARTS * (NUM_PARTS + 1) // 2
+    return rank * products + NUM_PARTS - 1
 
 
 @torch.no_grad()
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
-    """Return the factors of a single token of zeros, which have the rank of any token's."""
+    """Return the factors of one token with hidden state 0; all tokens have factors of this rank."""
     x = torch.zeros(1, 1, encoding.geometry.width, device=pos.device)
     return encoding.bias_factors(x, pos[:1])
 
@@ -63,32 +64,34 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
         raise UnsupportedKernelError(
             "factored", encoding, reason or "its bias has no factors for this input"
         )
-    query, key = factors
+    query_factors, key_factors = factors
     shape = (*q.shape[:3], -1)
-    query = None if query is None else query.double().expand(shape)
-    key = key.double().expand(shape)
+    query_factors = None if query_factors is None else query_factors.double().expand(shape)
+    key_factors = key_factors.double().expand(shape)
     if q.device.type == "cpu":
-        return low_rank_attention(q, k, v, query, key)
-    return attend_with_columns(q, k, v, query, key)
+        return low_rank_attention(q, k, v, query_factors, key_factors)
+    return attend_with_columns(q, k, v, query_factors, key_factors)
 
 
 def attend_with_columns(
-    q: Tensor, k: Tensor, v: Tensor, query: Tensor | None, key: Tensor
+    q: Tensor, k: Tensor, v: Tensor, query_factors: Tensor | None, key_factors: Tensor
 ) -> Tensor:
-    """Return causal attention with the products of factors [B, H, T, r] as columns of q and k.
+    """Return causal attention with factors [B, H, T, r] as additional columns of q and k.
 
-    The factors of the keys are measured from the last token. A constant per query, which does not
-    change the softmax, keeps the scores small. Columns with the largest products come first, so
+    The key factors are taken relative to those of the last token. A constant per query, which does
+    not change the softmax, keeps the scores small. Columns with the largest products come first, so
     that they cancel before anything else is added.
     """
     scale = v.shape[-1] ** -0.5
-    key = (key - key[:, :, -1:]) / scale
-    ones = torch.ones_like(key[..., :1])
-    constant = -(key if query is None else query * key).sum(-1, keepdim=True)
-    columns = [(order, part, ones) for order, part in enumerate(split(constant)[: PARTS - 1])]
-    queries, keys = [ones] if query is None else split(query), split(key)
-    for i, query_part in enumerate(queries):
-        columns += [(i + j, query_part, keys[j]) for j in range(PARTS - i)]
+    key_factors = (key_factors - key_factors[:, :, -1:]) / scale
+    ones = torch.ones_like(key_factors[..., :1])
+    own_bias = key_factors if query_factors is None else query_factors * key_factors
+    constant = split_bfloat16(-own_bias.sum(-1, keepdim=True))
+    columns = [(order, part, ones) for order, part in enumerate(constant[: NUM_PARTS - 1])]
+    query_parts = [ones] if query_factors is None else split_bfloat16(query_factors)
+    key_parts = split_bfloat16(key_factors)
+    for i, query_part in enumerate(query_parts):
+        columns += [(i + j, query_part, key_parts[j]) for j in range(NUM_PARTS - i)]
     columns.sort(key=lambda column: column[0])
     width = q.shape[-1] + sum(part.shape[-1] for _, _, part in columns)
     padding = q.new_zeros(()).expand(*q.shape[:3], -width % WIDTH_MULTIPLE)
@@ -97,10 +100,10 @@ def attend_with_columns(
     return causal_attention(wide_q, wide_k, v, scale)
 
 
-def split(factor: Tensor) -> list[Tensor]:
-    """Return bfloat16 parts that sum to the factor; the first carries its whole gradient."""
-    parts, rest = [], factor
-    for _ in range(PARTS):
-        parts.append(rest.bfloat16())
-        rest = (rest - parts[-1]).detach()
+def split_bfloat16(factors: Tensor) -> list[Tensor]:
+    """Return bfloat16 parts whose sum is `factors`; the first part carries the whole gradient."""
+    parts, remainder = [], factors
+    for _ in range(NUM_PARTS):
+        parts.append(remainder.bfloat16())
+        remainder = (remainder - parts[-1]).detach()
     return parts

@@ -1,16 +1,16 @@
-"""Causal attention with a bias of low rank, accurate at any length and positions.
+"""Causal attention with a low-rank bias, accurate at any length and at any positions.
 
 The bias of query i and key j is Q_i . (K_j - K_i). For FoX, K is a sum over all tokens so far, and
 the difference of two such sums would lose precision in float32. The scores are therefore computed
-in parts without cancellation:
+in parts that avoid this cancellation:
 
-- Triangles on the diagonal, 64 rows and 64 keys each. Their bias is formed in float64.
-- Rectangles below them, whose keys all precede their first row s. The bias is the sum of
-  Q_i . (K_j - K_s) and Q_i . (K_s - K_i). If it falls with distance, neither term is above 0, and
-  rounding errors are large only for keys without weight in the softmax. The second term is the
-  same for all keys of a query and is added to the logsumexp of the rectangle's scores.
+- Triangles on the diagonal have 64 rows and 64 keys each. Their bias is computed in float64.
+- Rectangles below the diagonal have only keys that precede their first row s. Their bias is the sum
+  of Q_i . (K_j - K_s) and Q_i . (K_s - K_i). If the bias decreases with distance, neither term is
+  positive, and rounding errors are large only for keys that have no weight in the softmax. The
+  second term is the same for all keys of a query; it is added to the logsumexp of the scores.
 
-The outputs of the parts are merged by their logsumexp.
+The outputs of the parts are combined according to the logsumexp of their scores.
 """
 
 import math
@@ -21,16 +21,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from posenc.attention import fused_sdpa
-from posenc.attention.factored_gradients import FactorGradients, tiles, untile
+from posenc.attention.factored_gradients import FactorGradients, from_tiles, to_tiles
 from posenc.attention.fused_sdpa import QueryBlock
 from posenc.attention.reference import score_dtype
 
-TRIANGLE = 64
-BLOCK = 4 * TRIANGLE
+TRIANGLE_ROWS = 64
+BLOCK_ROWS = 4 * TRIANGLE_ROWS
 MARGIN = {torch.float32: 20.0, torch.float64: 40.0}
-"""Weights below exp(-MARGIN), for all keys together, are rounded to 0."""
+"""Keys are ignored if their combined weight is below exp(-MARGIN)."""
 NO_WEIGHT = -1e4
-"""A bias whose weight is exactly 0 and not subnormal, which would be slow on many CPUs."""
+"""A bias for which the weight is exactly 0; subnormal weights would be slow on many CPUs."""
 
 
 def low_rank_attention(
@@ -38,21 +38,21 @@ def low_rank_attention(
 ) -> Tensor:
     """Return causal attention of q and k [B, H, T, d'] and v [B, H, T, d] with a low-rank bias.
 
-    The factors are [B, H, T, r] in float64; `query_factors` of None means ones, with r = 1.
+    The factors are [B, H, T, r] in float64. If `query_factors` is None, they are ones and r is 1.
     """
     length, width = v.shape[2:]
-    rows = -length % TRIANGLE  # of zeros at the end, which no other row sees
-    q, k = pad(q, (0, 0, 0, rows)), pad(k, (0, 0, 0, rows))
-    values = pad(v, (0, q.shape[-1] - width, 0, rows))
-    key_factors = pad(key_factors, (0, 0, 0, rows))
+    padding = -length % TRIANGLE_ROWS  # rows of zeros at the end, which no other row sees
+    q, k = pad(q, (0, 0, 0, padding)), pad(k, (0, 0, 0, padding))
+    values = pad(v, (0, q.shape[-1] - width, 0, padding))
+    key_factors = pad(key_factors, (0, 0, 0, padding))
     if query_factors is not None:
-        query_factors = pad(query_factors, (0, 0, 0, rows))
+        query_factors = pad(query_factors, (0, 0, 0, padding))
     out = LowRankAttention.apply(q, k, values, query_factors, key_factors, width**-0.5)
     return out[:, :, :length, :width]
 
 
 class LowRankAttention(torch.autograd.Function):
-    """Attention of q, k, v [B, H, T, d'], for T a multiple of TRIANGLE."""
+    """Attention of q, k, v [B, H, T, d'], where T is a multiple of TRIANGLE_ROWS."""
 
     @staticmethod
     def forward(ctx, q, k, v, query_factors, key_factors, scale):  # type: ignore[no-untyped-def]
@@ -61,15 +61,18 @@ class LowRankAttention(torch.autograd.Function):
         out, lse = torch.empty_like(q, dtype=dtype), q.new_empty(q.shape[:3], dtype=dtype)
         for block in row_blocks(q.shape[2]):
             bias = triangle_bias(query_factors, key_factors, block, dtype)
-            tile_q, tile_k, tile_v = (tiles(tensor, block, TRIANGLE) for tensor in (q, k, v))
-            part_out, part_lse = fused_sdpa.forward(tile_q, tile_k, tile_v, bias, scale)
-            out[:, :, block], lse[:, :, block] = untile(part_out, heads), untile(part_lse, heads)
+            tile_q, tile_k, tile_v = (
+                to_tiles(tensor, block, TRIANGLE_ROWS) for tensor in (q, k, v)
+            )
+            tile_out, tile_lse = fused_sdpa.forward(tile_q, tile_k, tile_v, bias, scale)
+            out[:, :, block] = from_tiles(tile_out, heads)
+            lse[:, :, block] = from_tiles(tile_lse, heads)
             for rows, keys in rectangles(block):
                 bias, constant = rectangle_bias(query_factors, key_factors, rows, keys, threshold)
                 part_out, part_lse = fused_sdpa.forward(
                     q[:, :, rows], k[:, :, keys], v[:, :, keys], bias, scale
                 )
-                merge(out[:, :, rows], lse[:, :, rows], part_out, part_lse + constant)
+                merge_outputs(out[:, :, rows], lse[:, :, rows], part_out, part_lse + constant)
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, query_factors, key_factors, out, lse, threshold)
         ctx.scale = scale
@@ -88,7 +91,7 @@ class LowRankAttention(torch.autograd.Function):
 
 
 class BackwardPass:
-    """Sums the gradients of q, k, v and, if they are learnable, of the factors."""
+    """Sums the gradients of q, k, v and, if needed, the factors."""
 
     def __init__(self, ctx, grad_out: Tensor) -> None:  # type: ignore[no-untyped-def]
         self.q, self.k, self.v, self.query_factors, self.key_factors, *rest = ctx.saved_tensors
@@ -109,15 +112,15 @@ class BackwardPass:
             self.factors = factors
 
     def grad_qkv(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of q, k and v, in their precision."""
+        """Return the gradients of q, k and v in the precision of q."""
         dtype = self.q.dtype
         return self.grad_q.to(dtype), self.grad_k.to(dtype), self.grad_v.to(dtype)
 
     def add_triangles(self, block: slice) -> None:
-        """Add the triangles on the diagonal of a block of rows."""
+        """Add the gradients from the triangles on the diagonal of a block of rows."""
         bias = triangle_bias(self.query_factors, self.key_factors, block, self.lse.dtype)
         q, k, v, out, grad_out, lse = (
-            tiles(tensor, block, TRIANGLE)
+            to_tiles(tensor, block, TRIANGLE_ROWS)
             for tensor in (self.q, self.k, self.v, self.out, self.grad_out, self.lse)
         )
         grad_k, grad_v = torch.zeros_like(k, dtype=lse.dtype), torch.zeros_like(v, dtype=lse.dtype)
@@ -125,14 +128,14 @@ class BackwardPass:
             QueryBlock(q, out, grad_out, lse), k, v, bias, self.scale, grad_k, grad_v
         )
         heads = self.q.shape[1]
-        self.grad_q[:, :, block] += untile(grad_q, heads)
-        self.grad_k[:, :, block] += untile(grad_k, heads)
-        self.grad_v[:, :, block] += untile(grad_v, heads)
+        self.grad_q[:, :, block] += from_tiles(grad_q, heads)
+        self.grad_k[:, :, block] += from_tiles(grad_k, heads)
+        self.grad_v[:, :, block] += from_tiles(grad_v, heads)
         if self.factors:
             self.factors.add_triangles(block, grad_bias)
 
     def add_rectangle(self, rows: slice, keys: slice) -> None:
-        """Add a rectangle below the diagonal."""
+        """Add the gradients from a rectangle below the diagonal."""
         bias, constant = rectangle_bias(
             self.query_factors, self.key_factors, rows, keys, self.threshold
         )
@@ -153,32 +156,32 @@ class BackwardPass:
 
 
 def row_blocks(length: int) -> Iterator[slice]:
-    """Yield blocks of BLOCK rows; the last may be shorter."""
-    for start in range(0, length, BLOCK):
-        yield slice(start, min(start + BLOCK, length))
+    """Yield blocks of BLOCK_ROWS rows; the last may be shorter."""
+    for start in range(0, length, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, length))
 
 
 def rectangles(block: slice) -> Iterator[tuple[slice, slice]]:
-    """Yield the rows and keys of the rectangles that complete the triangles of a block."""
+    """Yield the rows and keys of the rectangles below the triangles of a block."""
     if block.start:
         yield block, slice(0, block.start)
-    for start in range(block.start + TRIANGLE, block.stop, TRIANGLE):
-        yield slice(start, start + TRIANGLE), slice(block.start, start)
+    for start in range(block.start + TRIANGLE_ROWS, block.stop, TRIANGLE_ROWS):
+        yield slice(start, start + TRIANGLE_ROWS), slice(block.start, start)
 
 
 def triangle_bias(
     query_factors: Tensor | None, key_factors: Tensor, block: slice, dtype: torch.dtype
 ) -> Tensor:
     """Return the bias [B, H * n, 64, 64] of the triangles of a block, -inf above the diagonal."""
-    key = tiles(key_factors, block, TRIANGLE)
+    key = to_tiles(key_factors, block, TRIANGLE_ROWS)
     key = key - key[:, :, :1]
     if query_factors is None:
         bias = key.mT - key
     else:
-        query = tiles(query_factors, block, TRIANGLE)
+        query = to_tiles(query_factors, block, TRIANGLE_ROWS)
         bias = query @ key.mT - (query * key).sum(-1, keepdim=True)
-    later = torch.ones(TRIANGLE, TRIANGLE, dtype=torch.bool, device=bias.device).triu(1)
-    return bias.to(dtype).masked_fill_(later, -torch.inf)
+    above_diagonal = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).triu(1)
+    return bias.to(dtype).masked_fill_(above_diagonal, -torch.inf)
 
 
 def rectangle_bias(
@@ -188,10 +191,10 @@ def rectangle_bias(
     keys: slice,
     threshold: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the bias [B, H, R, K] relative to the first row, and the rest [B, H, R] of each query.
+    """Return the bias [B, H, R, K] relative to the first row, and a constant [B, H, R] per query.
 
-    Without query factors the bias is the same for all rows, and keys below the threshold get no
-    weight.
+    The full bias is their sum. Without query factors, the first term is the same for all rows, and
+    keys with a bias below `threshold` get no weight.
     """
     dtype, first = threshold.dtype, key_factors[:, :, rows.start, None]
     relative = (key_factors[:, :, keys] - first).to(dtype)
@@ -206,18 +209,18 @@ def rectangle_bias(
 
 
 def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Return the bias [B, H, 1] below which a key cannot have a weight, whatever its score.
+    """Return the bias [B, H, 1] below which the weight of a key is negligible for any q . k.
 
-    As |q . k| <= |q| |k|, the weight is then less than exp(-MARGIN) / T of that of the query's own
-    key, whose bias is 0 (the pruning threshold of Lin et al. 2025, 2504.06949).
+    Because |q . k| <= |q| |k|, its weight is then less than exp(-MARGIN) / T times the weight of
+    the query's own key, whose bias is 0 (the pruning threshold of Lin et al. 2025, 2504.06949).
     """
     dtype = score_dtype(q.dtype)
     q_norm, k_norm = (tensor.norm(dim=-1, dtype=dtype).amax(-1) for tensor in (q, k))
     return -(2 * scale * q_norm * k_norm + math.log(q.shape[2]) + MARGIN[dtype])[..., None]
 
 
-def merge(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
-    """Combine the attention over two sets of keys, in place in the first two tensors."""
+def merge_outputs(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
+    """Merge attention over other keys (`part_out`, `part_lse`) into `out` and `lse`, in place."""
     total = torch.logaddexp(lse, part_lse)
     out.mul_((lse - total).exp_()[..., None])
     out.add_(part_out.mul_((part_lse - total).exp_()[..., None]))

@@ -1,9 +1,9 @@
 """The gradients of the factors of a low-rank bias, summed in float64.
 
-The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of K
-is therefore summed for its increments: that of the increment at l is -G_l, where G_l sums
-Q_i dS_ij over all pairs with j < l <= i and dS is the gradient of the scores. Sums for K
-itself would lose precision by cancellation: with FoX they are summed again over earlier tokens.
+The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of the
+increment K_l - K_{l-1} is therefore -G_l, where G_l is the sum of Q_i dS_ij over all pairs with
+j < l <= i, and dS is the gradient of the scores. The gradient of K is computed from G at the end.
+Summing it directly would lose precision by cancellation, because FoX sums it again over tokens.
 """
 
 import torch
@@ -13,12 +13,12 @@ from torch.nn.functional import pad
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 
 
-def tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
-    """Return rows [B, H, T, ..] of a block as tiles of `size` rows, [B, H * n, size, ..]."""
+def to_tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
+    """Return a block of rows [B, H, T, ..] as tiles of `size` rows, [B, H * n, size, ..]."""
     return tensor[:, :, block].unflatten(2, (-1, size)).flatten(1, 2)
 
 
-def untile(tensor: Tensor, heads: int) -> Tensor:
+def from_tiles(tensor: Tensor, heads: int) -> Tensor:
     """Return tiles [B, H * n, size, ..] as rows [B, H, n * size, ..]."""
     return tensor.unflatten(1, (heads, -1)).flatten(2, 3)
 
@@ -26,9 +26,10 @@ def untile(tensor: Tensor, heads: int) -> Tensor:
 class FactorGradients:
     """Sums the gradients of factors [B, H, T, r] over parts of the scores.
 
-    PyTorch's fused backward pass does not return dS, but sums of it are the gradients of extra
-    columns of queries and keys: a column of one adds nothing to the scores if the other's is 0, and
-    the gradient of these zeros is the sum of dS weighted by the column. `query` of None means ones.
+    PyTorch's fused backward pass does not return dS, but it returns sums of dS as gradients of
+    extra columns of q and k. An extra column of q does not change the scores if the same column of
+    k is 0, and the gradient of these zeros is the sum of dS weighted by the column of q; the same
+    holds with q and k exchanged. If `query` is None, the query factors are ones.
     """
 
     def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
@@ -44,22 +45,22 @@ class FactorGradients:
         self.k[..., first] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
-        """Return a tensor [.., d'] with as many columns of zeros as queries and keys have extra."""
+        """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
         return pad(tensor, (0, self.q.shape[-1] - self.width))
 
     def add_triangles(self, block: slice, grad_bias: Tensor) -> None:
-        """Add dS [B, H * n, size, size] of the triangles on the diagonal of a block."""
+        """Add the triangles on the diagonal of a block, given their dS [B, H * n, size, size]."""
         size, heads = grad_bias.shape[-1], self.key.shape[1]
         grad = grad_bias.double()
-        row_sums, key = grad.sum(-1, keepdim=True), tiles(self.key, block, size)
-        query = torch.ones_like(key) if self.query is None else tiles(self.query, block, size)
+        row_sums, key = grad.sum(-1, keepdim=True), to_tiles(self.key, block, size)
+        query = torch.ones_like(key) if self.query is None else to_tiles(self.query, block, size)
         crossing = (grad.mT @ query - row_sums * query).cumsum(2)
-        self.increments[:, :, block.start + 1 : block.stop + 1] += untile(crossing, heads)
+        self.increments[:, :, block.start + 1 : block.stop + 1] += from_tiles(crossing, heads)
         if self.grad_query is not None:
-            self.grad_query[:, :, block] += untile(grad @ key - row_sums * key, heads)
+            self.grad_query[:, :, block] += from_tiles(grad @ key - row_sums * key, heads)
 
     def columns(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
-        """Return the widened queries and keys of a rectangle."""
+        """Return the widened q and k of a rectangle."""
         if self.query is not None:
             first = self.width + self.rank + 1
             relative = self.key[:, :, keys] - self.key[:, :, rows.start, None]
@@ -67,7 +68,7 @@ class FactorGradients:
         return self.q[:, :, rows], self.k[:, :, keys]
 
     def add_rectangle(self, rows: slice, keys: slice, grad_q: Tensor, grad_k: Tensor) -> None:
-        """Add a rectangle from the gradients of its widened queries and keys."""
+        """Add a rectangle, given the gradients of its widened q and k."""
         rank, columns_q = self.rank, grad_q[..., self.width :].double() / self.scale
         by_key = grad_k[..., self.width : self.width + rank].double() / self.scale
         row_sums = columns_q[..., rank : rank + 1]
@@ -81,5 +82,5 @@ class FactorGradients:
             self.grad_query[:, :, rows] += by_query - row_sums * relative
 
     def grad_key(self) -> Tensor:
-        """Return the gradient of the keys' factors."""
+        """Return the gradient of the key factors."""
         return self.increments.diff(dim=2)

@@ -1,9 +1,9 @@
-"""Compiled FlexAttention on a CUDA GPU, for biases of distance alone and windows.
+"""Compiled FlexAttention on a CUDA GPU, for windows and biases that depend only on distance.
 
-A score reads its bias from the vector `bias_by_distance`, so that all encodings share one graph.
-When PyTorch reaches its limit of recompilations, `fullgraph` makes that an error; nothing falls
-back to eager mode, which would keep all scores in memory. The gradient of the bias is summed with
-atomic additions, so that its last bits differ from run to run.
+The bias of each score is looked up in `bias_by_distance`, so that all encodings share one graph.
+`fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
+back to eager mode, which keeps all scores in memory. The gradient of the bias is summed with atomic
+additions, so its last bits differ from run to run.
 """
 
 from functools import cache, lru_cache
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from posenc.attention.reference import window_size
-from posenc.attention.toeplitz import not_by_distance, require_bias
+from posenc.attention.toeplitz import reason_not_toeplitz, require_bias
 from posenc.encodings.base import Encoding
 
 CACHED_MASKS = 16
@@ -24,14 +24,14 @@ MIN_HEAD_WIDTH = 16
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason without a GPU, or if the encoding has more than a bias of distance."""
+    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CUDA GPU."""
     if device.type != "cuda":
         return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
     if dtype == torch.float64:
         return "FlexAttention does not support float64"
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
         return f"FlexAttention compiles for heads of {MIN_HEAD_WIDTH} channels or more"
-    return not_by_distance(encoding, pos)
+    return reason_not_toeplitz(encoding, pos)
 
 
 def attend(
@@ -45,7 +45,7 @@ def attend(
 ) -> Tensor:
     """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
 
-    `bias` is the `bias_by_distance`, if the caller has computed it.
+    `bias` is the `bias_by_distance`, if the caller has already computed it.
     """
     if bias is None:
         reason = unsupported_reason(encoding, q.device, q.dtype, pos)
@@ -54,7 +54,7 @@ def attend(
 
 
 def flex_with_bias(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Return causal attention with the bias [H, T] by distance, within the encoding's window."""
+    """Return causal attention with the `bias` [H, T] by distance and the encoding's window."""
     length = q.shape[2]
 
     def score_mod(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def compiled_flex_attention():  # type: ignore[no-untyped-def]
 
 @lru_cache(CACHED_MASKS)
 def block_mask(length: int, window: int, device: torch.device) -> BlockMask:
-    """Return which blocks of keys each block of queries sees, without forming the whole mask."""
+    """Return which blocks of keys each block of queries sees."""
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) & (query - key < window)

@@ -1,7 +1,7 @@
 """Attention of a block of query rows with a given bias, and its gradients.
 
-The only file that calls PyTorch's private fused operators, which return the logsumexp of the
-scores and so let a caller combine blocks and compute gradients block by block.
+This is the only file that calls PyTorch's private fused operators. They also return the logsumexp
+of the scores, with which callers combine blocks and compute gradients block by block.
 """
 
 from typing import NamedTuple
@@ -16,10 +16,10 @@ WIDTH_MULTIPLE = 8
 
 
 class QueryBlock(NamedTuple):
-    """Query rows with the results of their forward pass.
+    """Query rows, their outputs, the gradients of the outputs, and the logsumexp of the scores.
 
-    Queries [B, H, R, d'], the output and its gradient [B, H, R, d], and the logsumexp of the
-    scores [B, H, R].
+    The shapes are [B, H, R, d'] for `q`, [B, H, R, d] for `out` and `grad_out`, and [B, H, R] for
+    `lse`.
     """
 
     q: Tensor
@@ -31,8 +31,8 @@ class QueryBlock(NamedTuple):
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
-    v is as wide as q and k; `bias` [1|B, H, R, K] is in float32 or wider, -inf where a key is
-    masked, and may be any view. On a GPU, where no fused kernel takes such a bias, the softmax is
+    v must be as wide as q and k. `bias` [1|B, H, R, K] is in float32 or wider, may be any view, and
+    is -inf where a key is masked. On a GPU, no fused kernel takes such a bias, so the softmax is
     explicit.
     """
     if q.device.type == "cpu":
@@ -47,7 +47,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
 def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values; on a CPU only."""
+    """Return the gradients of queries, keys and values; runs only on a CPU."""
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, False)
     return fused(*inputs, attn_mask=bias, scale=scale)
@@ -62,10 +62,10 @@ def backward_with_bias(
     grad_k: Tensor,
     grad_v: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of queries and bias; add those of keys and values to the last two.
+    """Return the gradients of queries and bias; add those of keys and values to `grad_k`, `grad_v`.
 
-    All gradients are in float32 or wider. The scores are recomputed for one sequence at a time,
-    and overwritten by the weights and then by their gradients.
+    All gradients are in float32 or wider. The scores are recomputed for one sequence at a time and
+    are overwritten, first by the weights and then by their gradients.
     """
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)

@@ -2,7 +2,7 @@
 
 import torch
 
-LIGHTNING = {"float32": "32-true", "bf16": "bf16-mixed"}
+LIGHTNING_PRECISION = {"float32": "32-true", "bf16": "bf16-mixed"}
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -11,5 +11,5 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return autocast to bfloat16 for `bf16`, and disabled autocast for `float32`."""
+    """Return autocast to bfloat16 for `bf16`, or disabled autocast for `float32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

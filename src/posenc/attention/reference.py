@@ -1,4 +1,4 @@
-"""Attention with an explicit softmax: the definition, at any precision."""
+"""Attention with an explicit softmax: the definition, for any precision."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def attend_rows(
     rows: slice,
     keys: slice,
 ) -> Tensor:
-    """Return the output [B, H, R, d] of the query `rows`, whose visible keys all lie in `keys`."""
+    """Return the output [B, H, R, d] of the query `rows`; `keys` contains all keys they see."""
     dtype = score_dtype(q.dtype)
     weights = attention_scores(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
     out = weights @ v[:, :, keys].to(dtype)
@@ -64,7 +64,7 @@ def score_bias(
 ) -> Tensor | None:
     """Return the sum of position and content bias [B|1, H, R, K], in float32 or wider.
 
-    None if the encoding has neither.
+    Returns None if the encoding has neither.
     """
     if not (encoding.overrides("bias") or encoding.overrides("content_bias")):
         return None
@@ -92,15 +92,15 @@ def score_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return query minus key [R, K]; for coordinates, Euclidean distances [B, 1, R, K]."""
+    """Return query minus key position [R, K]; for coordinates, the distances [B, 1, R, K]."""
     if pos_q.ndim == 1:
         return (pos_q[:, None] - pos_k[None, :]).to(dtype)
-    exact = "donot_use_mm_for_euclid_dist"  # by a matrix product, d(x, x) would not be 0
-    return torch.cdist(pos_q.double(), pos_k.double(), compute_mode=exact)[:, None].to(dtype)
+    mode = "donot_use_mm_for_euclid_dist"  # with a matrix product, d(x, x) would not be 0
+    return torch.cdist(pos_q.double(), pos_k.double(), compute_mode=mode)[:, None].to(dtype)
 
 
 def causal_mask(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
-    """Return which keys each row may see [R, K]: itself and earlier ones, within the window."""
+    """Return a mask [R, K] of the keys that each row sees: not later ones, nor outside `window`."""
     query = torch.arange(rows.start, rows.stop, device=device)[:, None]
     key = torch.arange(keys.start, keys.stop, device=device)[None, :]
     causal = key <= query

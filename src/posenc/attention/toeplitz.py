@@ -1,9 +1,10 @@
-"""Attention with a Toeplitz bias (one of distance alone) and an optional window, on a CPU.
+"""Attention on a CPU with a Toeplitz bias, an optional window, or both.
 
-Such a bias is one vector per head, indexed by distance. With the queries of a block in reverse
-order, row u of the block's bias is the vector from index u on: an overlapping view, which the
-fused kernel reads like any other mask, so that no mask is formed. Speed and memory are those of
-plain attention, and a learnable bias gets its exact gradient.
+A Toeplitz bias depends only on distance: it is one vector per head, indexed by distance. With the
+queries of a block in reverse order, row u of the block's bias is this vector from index u on. The
+whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
+other mask; no mask is stored. Speed and memory are those of plain attention, and a learnable bias
+gets its exact gradient.
 """
 
 from collections.abc import Iterator
@@ -27,29 +28,29 @@ DEPENDS_ON_QUERY = (
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason if the encoding has more than a bias of distance alone and a window."""
+    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CPU."""
     if device.type != "cpu":
         return f"it runs only on a CPU, not on {device.type}"
-    return not_by_distance(encoding, pos)
+    return reason_not_toeplitz(encoding, pos)
 
 
-def not_by_distance(encoding: Encoding, pos: Tensor) -> str | None:
-    """Return why the encoding is not known to have a bias of distance alone at these positions."""
+def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
+    """Return a reason if the encoding's bias at these positions may not depend only on distance."""
     for hook in ("content_bias", "value_bias"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
     if encoding.overrides("bias") and "shift" in encoding.limitations:
-        return f"its bias does not depend on distance alone: {encoding.limitations['shift']}"
+        return f"its bias does not depend only on distance: {encoding.limitations['shift']}"
     if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
         return "the positions are not consecutive"
     return None
 
 
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
-    """Return the bias [H, T] at distances 0 to T-1, for q and k of that dtype.
+    """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    None if it differs between the first query, one in the middle and the last: it then depends on
-    the position of the query.
+    Returns None if the first query, the middle one and the last one have different biases, because
+    the bias then depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]
@@ -64,7 +65,10 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
 def require_bias(
     kernel: str, reason: str | None, encoding: Encoding, dtype: torch.dtype, pos: Tensor
 ) -> Tensor:
-    """Return the `bias_by_distance`; UnsupportedKernelError for a reason or if there is none."""
+    """Return the `bias_by_distance`.
+
+    Raises UnsupportedKernelError if `reason` is given or the bias depends on the query's position.
+    """
     bias = None if reason else bias_by_distance(encoding, dtype, pos)
     if bias is None:
         raise UnsupportedKernelError(kernel, encoding, reason or DEPENDS_ON_QUERY)
@@ -82,7 +86,7 @@ def attend(
 ) -> Tensor:
     """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
 
-    `bias` is the `bias_by_distance`, if the caller has computed it.
+    `bias` is the `bias_by_distance`, if the caller has already computed it.
     """
     if bias is None:
         reason = unsupported_reason(encoding, q.device, q.dtype, pos)
@@ -95,7 +99,7 @@ def attend(
 
 
 def reversed_bias(bias: Tensor, window: int) -> Tensor:
-    """Return the bias [H, T + FORWARD_ROWS - 1] at distances T-1 to 0, then -inf for later keys."""
+    """Return the bias [H, T + FORWARD_ROWS - 1]: distances T-1 to 0, then -inf for later keys."""
     outside = torch.arange(bias.shape[1], device=bias.device) >= window
     within = bias.masked_fill(outside, -torch.inf)
     return pad(within.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)
@@ -106,27 +110,27 @@ class ToeplitzAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, bias, window, scale):  # type: ignore[no-untyped-def]
-        reverse, length = q.flip(2), q.shape[2]
-        out = torch.empty_like(reverse)
-        lse = reverse.new_empty(q.shape[:3], dtype=score_dtype(q.dtype))
-        for rows, keys, entries in blocks(length, window, FORWARD_ROWS):
+        reversed_q, length = q.flip(2), q.shape[2]
+        out = torch.empty_like(reversed_q)
+        lse = reversed_q.new_empty(q.shape[:3], dtype=score_dtype(q.dtype))
+        for rows, keys, entries in reversed_blocks(length, window, FORWARD_ROWS):
             block_bias = toeplitz_view(bias[:, entries], keys)
             out[:, :, rows], lse[:, :, rows] = fused_sdpa.forward(
-                reverse[:, :, rows], k[:, :, keys], v[:, :, keys], block_bias, scale
+                reversed_q[:, :, rows], k[:, :, keys], v[:, :, keys], block_bias, scale
             )
-        ctx.save_for_backward(reverse, k, v, bias, out, lse)
+        ctx.save_for_backward(reversed_q, k, v, bias, out, lse)
         ctx.window, ctx.scale = window, scale
         return out.flip(2)
 
     @staticmethod
     def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        reverse, k, v, bias, out, lse = ctx.saved_tensors
+        reversed_q, k, v, bias, out, lse = ctx.saved_tensors
         grad_out, dtype, learnable = grad_out.flip(2), lse.dtype, ctx.needs_input_grad[3]
-        grad_q, grad_bias = torch.empty_like(reverse), torch.zeros_like(bias)
+        grad_q, grad_bias = torch.empty_like(reversed_q), torch.zeros_like(bias)
         grad_k, grad_v = torch.zeros_like(k, dtype=dtype), torch.zeros_like(v, dtype=dtype)
         size = BACKWARD_ROWS if learnable else FORWARD_ROWS
-        for rows, keys, entries in blocks(reverse.shape[2], ctx.window, size):
-            block = QueryBlock(*(part[:, :, rows] for part in (reverse, out, grad_out, lse)))
+        for rows, keys, entries in reversed_blocks(reversed_q.shape[2], ctx.window, size):
+            block = QueryBlock(*(part[:, :, rows] for part in (reversed_q, out, grad_out, lse)))
             block_bias = toeplitz_view(bias[:, entries], keys)
             inputs = (block, k[:, :, keys], v[:, :, keys], block_bias, ctx.scale)
             if learnable:
@@ -141,8 +145,8 @@ class ToeplitzAttention(torch.autograd.Function):
         return grad_q.flip(2), grad_k.to(k.dtype), grad_v.to(v.dtype), grad_bias, None, None
 
 
-def blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Yield rows of the reversed queries, the keys they may see, and the entries of the bias."""
+def reversed_blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield rows of the reversed queries, the keys they see, and the entries of `reversed_bias`."""
     for start in range(0, length, size):
         stop = min(start + size, length)
         first = max(0, start - window + 1)
@@ -151,12 +155,12 @@ def blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, 
 
 
 def toeplitz_view(bias: Tensor, keys: slice) -> Tensor:
-    """Return the bias [1, H, R, K] of a block of reversed rows from [H, R + K - 1], as a view."""
+    """Return entries [H, R + K - 1] as the bias [1, H, R, K] of reversed rows, without copying."""
     return bias.unfold(-1, keys.stop - keys.start, 1)[None]
 
 
 def sum_by_entry(grad: Tensor) -> Tensor:
-    """Sum a block's gradient [H, R, K] by the entry of the bias that it belongs to [H, R+K-1]."""
+    """Return the gradient [H, R + K - 1] of the entries, given the gradient [H, R, K] of a view."""
     heads, rows, keys = grad.shape
     skewed = pad(grad, (0, rows)).flatten(1)[:, : rows * (rows + keys - 1)]
     return skewed.view(heads, rows, rows + keys - 1).sum(1)

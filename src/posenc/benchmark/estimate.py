@@ -20,7 +20,7 @@ from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model
-from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 
 NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
@@ -86,7 +86,7 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
     tokens = steps.total * config.batch_tokens
-    flops = (1 + BACKWARD) * model_flops(model, config.train_length) * tokens
+    flops = (1 + BACKWARD_FACTOR) * model_flops(model, config.train_length) * tokens
     fraction = 1.0
     if data is not None:
         requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc.attention.precision import autocast
 from posenc.model.build import build_model
-from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
 
@@ -63,7 +63,7 @@ class ThisMachine:
         length = config.train_length
         tokens = _zipf_tokens(vocab_size, max(1, TOKENS // length), length).to(model.device)
         seconds = _seconds_per_pass(model, tokens, config.precision, self.seconds)
-        flops = (1 + BACKWARD) * model_flops(model, length) * tokens.numel()
+        flops = (1 + BACKWARD_FACTOR) * model_flops(model, length) * tokens.numel()
         return flops / seconds
 
 

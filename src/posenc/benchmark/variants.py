@@ -14,7 +14,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model
 from posenc.model.device import check_accelerator, device_of
-from posenc.model.flops import BACKWARD, model_flops
+from posenc.model.flops import BACKWARD_FACTOR, model_flops
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
 """Keys that have a column of their own in tables and so are not part of a label."""
@@ -41,7 +41,7 @@ class Variant:
     @property
     def flops(self) -> int:
         """Model FLOPs of the whole pass; `flops_per_token` are those of a forward pass."""
-        factor = 1 + BACKWARD if self.pass_ == "step" else 1
+        factor = 1 + BACKWARD_FACTOR if self.pass_ == "step" else 1
         return factor * self.config.batch_tokens * self.flops_per_token
 
     def __str__(self) -> str:

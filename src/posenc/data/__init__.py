@@ -1,1 +1,1 @@
-"""Corpora, tokenizers, prepared token arrays and synthetic tasks: what a model is trained on."""
+"""The data that models are trained on: corpora, tokenizers, token arrays and synthetic tasks."""

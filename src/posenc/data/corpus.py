@@ -1,4 +1,4 @@
-"""A corpus: documents in up to three splits, and the automatic split of a text."""
+"""A corpus: documents in up to three splits, and the fractions that split a text automatically."""
 
 import hashlib
 import json
@@ -12,10 +12,10 @@ from posenc.config.settings import SPLITS
 
 
 class Corpus(ABC):
-    """Documents by split. The order of documents is part of the corpus and never changes.
+    """Documents grouped by split, in a fixed order that is part of the corpus.
 
-    `vocab_size` is the published number of distinct words of the train split, including <unk> and
-    <eos>; None where none is published.
+    `vocab_size` is the published number of distinct words in the train split, including <unk> and
+    <eos>, or None if no number is published.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def documents(self, split: str) -> Iterator[str]:
-        """Yield the documents of one of `splits()`; blank documents are skipped."""
+        """Yield the documents of `split`, which is one of `splits()`; skip blank documents."""
 
     @abstractmethod
     def split_digest(self, split: str) -> str:
@@ -40,9 +40,9 @@ class Corpus(ABC):
 
 @dataclass(frozen=True)
 class SplitFractions:
-    """The fractions of a text, 0 to 1, held out for validation and test; the rest is for training.
+    """The fractions of a text that are held out for validation and test.
 
-    Raises ConfigError if nothing is left for training.
+    The rest is the train split. Raises ConfigError if nothing is left for it.
     """
 
     validation: float
@@ -51,38 +51,43 @@ class SplitFractions:
     def __post_init__(self) -> None:
         if min(self.validation, self.test) < 0 or self.validation + self.test >= 1:
             raise ConfigError(
-                f"data.validation_fraction={self.validation} and data.test_fraction={self.test} "
-                "must not be negative and their sum must be below 1"
+                f"data.validation_fraction={self.validation} and data.test_fraction={self.test}"
+                " must not be negative, and their sum must be below 1"
             )
 
     def splits(self) -> tuple[str, ...]:
-        """Return the splits with a fraction above 0."""
+        """Return the splits whose fraction is above 0."""
         fractions = {"train": 1.0, "validation": self.validation, "test": self.test}
         return tuple(split for split in SPLITS if fractions[split] > 0)
 
-    def split_of(self, key: bytes) -> str:
-        """Return the split of the unit named `key`, a function of `key` and the fractions alone."""
+    def assign_split(self, key: bytes) -> str:
+        """Return the split that the hash of `key` selects."""
         point = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") / 2**64
         if point < self.test:
             return "test"
         return "validation" if point < self.test + self.validation else "train"
 
-    def part_of(self, document: str, split: str) -> str:
-        """Return the contiguous part of `document` for `split`: train first, then validation, test.
+    def part_for_split(self, document: str, split: str) -> str:
+        """Return the part of `document` that belongs to `split`.
 
-        A cut is moved to the next end of line if there is one within the same part.
+        The document is cut twice: train comes first, then validation, then test. Each cut moves
+        forward to the next start of a line if one lies before the end of the following part.
         """
         size = len(document)
-        first = round(size * (1 - self.validation - self.test))
-        second = round(size * (1 - self.test))
-        first, second = _line_end(document, first, second), _line_end(document, second, size)
-        bounds = {"train": (0, first), "validation": (first, second), "test": (second, size)}
-        start, end = bounds[split]
+        train_end = round(size * (1 - self.validation - self.test))
+        validation_end = round(size * (1 - self.test))
+        train_end = _next_line_start(document, train_end, validation_end)
+        validation_end = _next_line_start(document, validation_end, size)
+        start, end = {
+            "train": (0, train_end),
+            "validation": (train_end, validation_end),
+            "test": (validation_end, size),
+        }[split]
         return document[start:end]
 
 
-def lines(document: str) -> Iterator[str]:
-    """Yield the lines of `document` without their newlines; the last newline is optional."""
+def split_lines(document: str) -> Iterator[str]:
+    """Yield the lines of `document` without their newlines; the last line may lack one."""
     start = 0
     while start < len(document):
         end = document.find("\n", start)
@@ -92,11 +97,12 @@ def lines(document: str) -> Iterator[str]:
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 (hex) of `value` as canonical JSON, independent of key order."""
+    """Return the SHA-256 (hex) of `value` as canonical JSON; the order of keys does not matter."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _line_end(document: str, start: int, limit: int) -> int:
-    end = document.find("\n", max(start - 1, 0), limit)
-    return start if end < 0 else end + 1
+def _next_line_start(document: str, start: int, limit: int) -> int:
+    """Return the first start of a line from `start` to `limit`, or `start` if there is none."""
+    newline = document.find("\n", max(start - 1, 0), limit)
+    return start if newline < 0 else newline + 1

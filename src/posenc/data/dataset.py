@@ -1,4 +1,4 @@
-"""The interface of training and evaluation data, text or task."""
+"""The interface of training and evaluation data, which is either text or a task."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ IGNORE_INDEX = -100
 
 @dataclass(frozen=True)
 class TokenArray:
-    """One split of a corpus as `tokens` [N] of unsigned integers, with the size of its text.
+    """One split of a corpus: `tokens` [N] (unsigned integers) and the size of its text.
 
-    `words` are separated by white space, `bytes` are those of UTF-8.
+    `words` counts words separated by whitespace, `bytes` the bytes of the text in UTF-8.
     """
 
     tokens: np.ndarray
@@ -31,8 +31,8 @@ class TokenArray:
     def windows(self, starts: NDArray[np.int64], length: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets, int64 [n, length] each, of windows that begin at `starts` [n].
 
-        The target at position i of the array is token i, the input token i - 1; the input for the
-        first token is `eos_id`, so that every token can be a target.
+        The input for each target is the token before it. The input for the first token of the
+        array is `eos_id`, so that every token can be a target.
         """
         positions = starts[:, None] + np.arange(-1, length)
         tokens = np.asarray(self.tokens)[np.maximum(positions, 0)].astype(np.int64)
@@ -42,7 +42,10 @@ class TokenArray:
 
 
 class Examples(NamedTuple):
-    """Sequences of tokens [n, T], a mask [n, T] of the scored ones, and the token before each."""
+    """Sequences of `tokens` [n, T] and a mask `scored` [n, T] of the scored tokens.
+
+    `begin` is the token before each sequence.
+    """
 
     tokens: NDArray[np.int64]
     scored: NDArray[np.bool_]
@@ -50,15 +53,15 @@ class Examples(NamedTuple):
 
 
 class Batches(Protocol):
-    """Training data in an order that is a function of a seed."""
+    """Training batches in an order that a seed determines."""
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets of `step`, int64 [size, T] each."""
+        """Return the inputs and targets of `step`, int64 [size, T] each."""
         ...
 
 
 class Dataset(ABC):
-    """Tokens by split, identified by a fingerprint of everything that determines them."""
+    """Tokens grouped by split, identified by a fingerprint of everything that determines them."""
 
     @property
     @abstractmethod
@@ -83,26 +86,32 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that the tokens come from."""
+        """The tokenizer that produced the tokens."""
 
     @abstractmethod
     def training_batches(self, length: int, seed: int) -> Batches:
         """Return the train split in windows of `length` tokens.
 
-        Raises ConfigError if there is no train split or no such window in it.
+        Raises ConfigError if there is no train split or if it is shorter than one window.
         """
 
     @abstractmethod
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets [n, length] of the validation split, about `tokens` in all."""
+        """Return inputs and targets [n, length] from validation, about `tokens` tokens in total."""
 
     @abstractmethod
     def token_array(self, split: str) -> TokenArray:
-        """Return the tokens of one of `splits`; ConfigError for an unknown split or a task."""
+        """Return the tokens of `split`.
+
+        Raises ConfigError for a task or an unknown split.
+        """
 
     @abstractmethod
     def examples(self, split: str, length: int) -> Examples:
-        """Return a task's evaluation examples of at most `length` tokens; ConfigError for text."""
+        """Return the evaluation examples of a task, of at most `length` tokens each.
+
+        Raises ConfigError for text.
+        """
 
     @abstractmethod
     def check_length(self, split: str, length: int) -> None:

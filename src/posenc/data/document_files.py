@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 
 from posenc.config.errors import ConfigError
 
-_CHUNK = 1 << 20
-_ROWS = 32
+_CHUNK_BYTES = 1 << 20
+_BATCH_ROWS = 32
 
 
 class DocumentFile(ABC):
-    """One file of documents; `key` is the setting that names it, for error messages."""
+    """One file of documents; `key` is the setting that names it, used in error messages."""
 
     tabular: ClassVar[bool]
 
@@ -37,7 +37,7 @@ class DocumentFile(ABC):
 
     @cached_property
     def identity(self) -> tuple[str, ...]:
-        """What determines `documents()`: the contents and how they are read, not the path."""
+        """Everything that determines `documents()`: suffix, contents and column, not the path."""
         column = (self.column,) if self.tabular else ()
         return (self.path.suffix, self._content_digest(), *column)
 
@@ -47,30 +47,33 @@ class DocumentFile(ABC):
 
     def _missing_column(self, columns: list[str]) -> ConfigError:
         return ConfigError(
-            f"{self.label} has no column '{self.column}'; set data.column to one of its columns: "
-            f"{', '.join(columns)}"
+            f"{self.label} has no column '{self.column}'; set data.column to one of its columns:"
+            f" {', '.join(columns)}"
         )
 
 
 class _Utf8File(DocumentFile):
     def _content_digest(self) -> str:
-        """Return the digest of the contents; ConfigError at the first byte that is not UTF-8."""
-        digest, decoder, end = sha256(), codecs.getincrementaldecoder("utf-8")(), 0
+        """Return the digest of the contents.
+
+        Raises ConfigError at the first byte that is not UTF-8.
+        """
+        digest, decoder, bytes_read = sha256(), codecs.getincrementaldecoder("utf-8")(), 0
         with self.path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
-                end += len(chunk)
-                self._decode(decoder, chunk, end, final=False)
-        self._decode(decoder, b"", end, final=True)
+                bytes_read += len(chunk)
+                self._check_utf8(decoder, chunk, bytes_read, final=False)
+        self._check_utf8(decoder, b"", bytes_read, final=True)
         return digest.hexdigest()
 
-    def _decode(
-        self, decoder: codecs.IncrementalDecoder, chunk: bytes, end: int, *, final: bool
+    def _check_utf8(
+        self, decoder: codecs.IncrementalDecoder, chunk: bytes, bytes_read: int, *, final: bool
     ) -> None:
         try:
             decoder.decode(chunk, final)
         except UnicodeDecodeError as error:
-            offset = end - len(error.object) + error.start
+            offset = bytes_read - len(error.object) + error.start
             raise ConfigError(
                 f"{self.label} is not UTF-8 at byte {offset}; save it as UTF-8"
             ) from None
@@ -91,22 +94,19 @@ class JsonLinesFile(_Utf8File):
 
     def __init__(self, path: Path, key: str, column: str) -> None:
         super().__init__(path, key, column)
-        next(self._texts(), None)  # checks the first row
+        next(self.documents(), None)  # raises ConfigError if the first row is invalid
 
     def documents(self) -> Iterator[str]:
-        yield from self._texts()
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.isspace():
+                    yield self._parse_line(line, f"{self.label}, line {number}")
 
     def count(self) -> int:
         with self.path.open("rb") as file:
             return sum(not line.isspace() for line in file)
 
-    def _texts(self) -> Iterator[str]:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.isspace():
-                    yield self._text(line, f"{self.label}, line {number}")
-
-    def _text(self, line: bytes, label: str) -> str:
+    def _parse_line(self, line: bytes, label: str) -> str:
         try:
             row: Any = json.loads(line)
         except ValueError as error:
@@ -139,18 +139,18 @@ class ParquetFile(DocumentFile):
             raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
         if column not in schema.names:
             raise self._missing_column(schema.names)
-        kind = schema.field(column).type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise ConfigError(f"{self.label}: column '{column}' holds {kind}, not text (string)")
+        dtype = schema.field(column).type
+        if not (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
+            raise ConfigError(f"{self.label}: column '{column}' holds {dtype}, not text (string)")
 
     def documents(self) -> Iterator[str]:
         try:
             with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(batch_size=_ROWS, columns=[self.column]):
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[self.column]):
                     yield from (text for text in self._texts(batch) if text is not None)
         except (pa.ArrowException, OSError) as error:
             raise ConfigError(
-                f"{self.label} is damaged ({error}); replace it with an intact copy"
+                f"{self.label} is corrupt ({error}); replace it with an intact copy"
             ) from None
 
     def _texts(self, batch: pa.RecordBatch) -> list[str | None]:
@@ -158,8 +158,8 @@ class ParquetFile(DocumentFile):
             return batch.column(0).to_pylist()
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{self.label}: a text in column '{self.column}' is not UTF-8 at its byte "
-                f"{error.start}; save it as UTF-8"
+                f"{self.label}: a text in column '{self.column}' is not UTF-8 at byte"
+                f" {error.start}; save it as UTF-8"
             ) from None
 
     def count(self) -> int:

@@ -9,17 +9,17 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, digest_of
 
-_TIMEOUT = 5.0  # seconds
-_ROWS = 1000
+_TIMEOUT_SECONDS = 5.0
+_BATCH_ROWS = 1000
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class HubCorpus(Corpus):
-    """The configuration `name` of the dataset `path`, at the commit `revision`.
+    """The configuration `name` of the dataset `path` at the commit `revision`.
 
-    Without `document_start` every row is a document. With it (a regular expression) every row is a
-    line, and a matching line starts a new document. The files are downloaded once into the Hub
-    library's cache (HF_HOME) and read from there, also without a network.
+    Every row is a document, unless `document_start` is set: then every row is a line, and each line
+    that matches this regular expression starts a new document. The files are downloaded once into
+    the Hub library's cache (HF_HOME); later runs need no network.
     """
 
     def __init__(
@@ -33,12 +33,13 @@ class HubCorpus(Corpus):
     ) -> None:
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
-                f"data.revision: '{revision}' can change; use the 40 hexadecimal digits of a commit"
+                f"data.revision: '{revision}' can change; use a full commit hash (40 hexadecimal"
+                " digits)"
             )
         self.path, self.name, self.revision, self.column = path, name, revision, column
         self.document_start, self.vocab_size = document_start, vocab_size
         try:
-            self._start = re.compile(document_start) if document_start is not None else None
+            self._start_pattern = re.compile(document_start) if document_start is not None else None
         except re.error as error:
             raise ConfigError(
                 f"data.document_start: '{document_start}' is not a regular expression: {error}"
@@ -49,22 +50,22 @@ class HubCorpus(Corpus):
 
     def documents(self, split: str) -> Iterator[str]:
         rows = self._rows(split)
-        documents = rows if self._start is None else _join_lines(rows, self._start)
+        documents = rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
         return (document for document in documents if document.strip())
 
     def split_digest(self, split: str) -> str:
         return digest_of([self.digest(), split])
 
     def digest(self) -> str:
-        """Return a hash of the commit and settings, so that a prepared corpus needs no download."""
+        """Return a hash of the commit and the settings, which needs no download."""
         return digest_of([self.path, self.name, self.revision, self.column, self.document_start])
 
     def _rows(self, split: str) -> Iterator[str]:
-        for batch in self._dataset[split].iter(batch_size=_ROWS):
+        for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
             if self.column not in batch:
                 raise ConfigError(
-                    f"data.column: {self.path} has no column '{self.column}' (available: "
-                    f"{', '.join(batch)})"
+                    f"data.column: {self.path} has no column '{self.column}' (available:"
+                    f" {', '.join(batch)})"
                 )
             yield from batch[self.column]
 
@@ -77,18 +78,20 @@ class HubCorpus(Corpus):
         try:
             return load_dataset(folder, self.name, streaming=True)
         except (ValueError, OSError) as error:
-            raise ConfigError(f"data.name: '{self.name}' of {self.path}: {error}") from None
+            raise ConfigError(
+                f"data.name: '{self.name}' of {self.path} cannot be loaded: {error}"
+            ) from None
 
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A single request with a short timeout decides; if it fails, only the cache is used.
+        A single request with a short timeout tests that; if it fails, only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 
         reason = ""
         try:
-            HfApi().dataset_info(self.path, revision=self.revision, timeout=_TIMEOUT)
+            HfApi().dataset_info(self.path, revision=self.revision, timeout=_TIMEOUT_SECONDS)
         except Exception as error:
             reason = _first_line(error)
         try:
@@ -104,10 +107,10 @@ class HubCorpus(Corpus):
 
     def _download_error(self, reason: str) -> ConfigError:
         return ConfigError(
-            f"data: {self.path} ({self.name}) is not in the local cache and could not be "
-            f"downloaded from the Hugging Face hub: {reason}; without a network use "
-            "data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a cache that "
-            "contains it"
+            f"data: {self.path} ({self.name}) is not in the local cache and could not be"
+            f" downloaded from the Hugging Face hub: {reason}; without a network, use"
+            " data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a cache that"
+            " contains it"
         )
 
 
@@ -115,12 +118,12 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
-def _join_lines(rows: Iterator[str], start: re.Pattern[str]) -> Iterator[str]:
+def _join_lines(lines: Iterator[str], start_pattern: re.Pattern[str]) -> Iterator[str]:
     document: list[str] = []
-    for row in rows:
-        line = row.rstrip("\n")
-        if start.search(line) and any(previous.strip() for previous in document):
+    for line in lines:
+        text = line.rstrip("\n")
+        if start_pattern.search(text) and any(earlier.strip() for earlier in document):
             yield "".join(document)
             document = []
-        document.append(f"{line}\n")
+        document.append(f"{text}\n")
     yield "".join(document)

@@ -9,14 +9,16 @@ from pathlib import Path
 from posenc.data.corpus import Corpus, SplitFractions, digest_of
 
 _SUFFIXES = (".py", ".rst", ".txt")
-_EXCLUDED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
-_EXCLUDED |= {"encodings"}  # tables of character sets, not text
-# Written when Python is built; contains paths of the build machine.
-_BUILD_INFO = "_sysconfigdata"
+_EXCLUDED_FOLDERS = {
+    *("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"),
+    "encodings",  # tables of character sets, not text
+}
+# These files are written when Python is built and contain paths on the build machine.
+_BUILD_INFO_PREFIX = "_sysconfigdata"
 
 
 class StdlibCorpus(Corpus):
-    """One document per file in the order of relative paths; a hash of the path decides the split.
+    """One document per file, in the order of relative paths; a hash of the path selects the split.
 
     Files that are not UTF-8 are skipped.
     """
@@ -41,7 +43,7 @@ class StdlibCorpus(Corpus):
 
     def _files(self, split: str) -> Iterator[tuple[str, str]]:
         for path in self._paths():
-            if self._fractions.split_of(path.encode()) != split:
+            if self._fractions.assign_split(path.encode()) != split:
                 continue
             try:
                 text = (self._root / path).read_bytes().decode()
@@ -53,10 +55,10 @@ class StdlibCorpus(Corpus):
     def _paths(self) -> list[str]:
         paths = []
         for folder, subfolders, files in os.walk(self._root):
-            subfolders[:] = [name for name in subfolders if name not in _EXCLUDED]
+            subfolders[:] = [name for name in subfolders if name not in _EXCLUDED_FOLDERS]
             paths += [
                 (Path(folder) / name).relative_to(self._root).as_posix()
                 for name in files
-                if name.endswith(_SUFFIXES) and not name.startswith(_BUILD_INFO)
+                if name.endswith(_SUFFIXES) and not name.startswith(_BUILD_INFO_PREFIX)
             ]
         return sorted(paths)

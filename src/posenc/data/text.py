@@ -1,4 +1,4 @@
-"""A corpus of local files, named by path or glob."""
+"""A corpus of local files, given as paths or glob patterns."""
 
 import glob
 import os
@@ -12,19 +12,20 @@ from posenc.data.corpus import Corpus, SplitFractions, digest_of
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
-_COLUMN = "text"
-_FRACTION = 0.05
-# With fewer documents, a fraction of 0.05 chosen by hash could be empty.
-_MANY_DOCUMENTS = 200
-_EXPECTED = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
+_DEFAULT_COLUMN = "text"
+_DEFAULT_FRACTION = 0.05
+# With fewer documents, a split that receives 5% of them by hash could be empty.
+_MIN_DOCUMENTS_TO_HASH = 200
+_USAGE = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
 class TextCorpus(Corpus):
     """Files for each split, or `paths` that are split automatically.
 
-    From 200 documents on, the automatic split assigns each document by its hash; below that, each
-    document is cut into three: its beginning for training, then validation, its end for test. Files
-    are read in the order of their contents' digests, so paths and globs do not matter.
+    With 200 or more documents, the automatic split assigns each document by its hash. With fewer,
+    each document is cut into three parts: its beginning is for training, its end for test, and the
+    part between them for validation. Files are read in the order of the digests of their contents,
+    so that the data does not depend on paths.
     """
 
     name = "text"
@@ -35,35 +36,34 @@ class TextCorpus(Corpus):
         validation: Paths | None = None,
         test: Paths | None = None,
         paths: Paths | None = None,
-        column: str = _COLUMN,
-        validation_fraction: float = _FRACTION,
-        test_fraction: float = _FRACTION,
+        column: str = _DEFAULT_COLUMN,
+        validation_fraction: float = _DEFAULT_FRACTION,
+        test_fraction: float = _DEFAULT_FRACTION,
     ) -> None:
-        by_split = dict(zip(SPLITS, (train, validation, test), strict=True))
-        by_split = {split: value for split, value in by_split.items() if value is not None}
-        _check_exclusive(by_split, paths)
+        paths_by_split = dict(zip(SPLITS, (train, validation, test), strict=True))
+        paths_by_split = {
+            split: value for split, value in paths_by_split.items() if value is not None
+        }
+        _check_paths(paths_by_split, paths)
         self._fractions = None
         if paths is None:
-            if (validation_fraction, test_fraction) != (_FRACTION, _FRACTION):
+            if (validation_fraction, test_fraction) != (_DEFAULT_FRACTION, _DEFAULT_FRACTION):
                 raise ConfigError(
                     "data.validation_fraction and data.test_fraction only apply to data.paths"
                 )
             self._files: dict[str, list[DocumentFile]] = {
                 split: find_files(f"data.{split}", value, column)
-                for split, value in by_split.items()
+                for split, value in paths_by_split.items()
             }
         else:
             self._fractions = SplitFractions(validation_fraction, test_fraction)
             files = find_files("data.paths", paths, column)
             self._files = dict.fromkeys(self._fractions.splits(), files)
-        if column != _COLUMN and not any(file.tabular for file in self._all_files):
+        files = [file for split_files in self._files.values() for file in split_files]
+        if column != _DEFAULT_COLUMN and not any(file.tabular for file in files):
             raise ConfigError(
                 f"data.column={column!r} has no effect: .txt files have no columns; leave it out"
             )
-
-    @property
-    def _all_files(self) -> list[DocumentFile]:
-        return [file for files in self._files.values() for file in files]
 
     def splits(self) -> tuple[str, ...]:
         return tuple(self._files)
@@ -83,42 +83,45 @@ class TextCorpus(Corpus):
     def _part(self, document: str, split: str) -> str:
         if self._fractions is None:
             return document
-        if not self._has_many_documents:
-            return self._fractions.part_of(document, split)
-        return document if self._fractions.split_of(document.encode()) == split else ""
+        if not self._assigns_by_hash:
+            return self._fractions.part_for_split(document, split)
+        return document if self._fractions.assign_split(document.encode()) == split else ""
 
     @cached_property
-    def _has_many_documents(self) -> bool:
-        return sum(file.count() for file in self._files["train"]) >= _MANY_DOCUMENTS
+    def _assigns_by_hash(self) -> bool:
+        return sum(file.count() for file in self._files["train"]) >= _MIN_DOCUMENTS_TO_HASH
 
 
 def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
     """Return the files that the setting `key` names, sorted by the digests of their contents.
 
-    That order, unlike one by name, does not depend on where the files are.
+    Unlike an order by path, this order does not depend on where the files are. Raises ConfigError
+    if a path or pattern matches no file, or if a file cannot be read.
     """
     patterns = [paths] if isinstance(paths, str) else list(paths)
     if not patterns:
-        raise ConfigError(f"{key} is an empty list; {_EXPECTED}")
-    unique = {path.resolve(): path for pattern in patterns for path in _matches(key, pattern)}
-    files = [_open(path, key, column) for path in unique.values()]
+        raise ConfigError(f"{key} is an empty list; {_USAGE}")
+    unique = {
+        path.resolve(): path for pattern in patterns for path in _matching_files(key, pattern)
+    }
+    files = [_open_file(path, key, column) for path in unique.values()]
     return sorted(files, key=lambda file: file.identity)
 
 
-def _check_exclusive(by_split: dict[str, Paths], paths: Paths | None) -> None:
-    if paths is not None and by_split:
+def _check_paths(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:
+    if paths is not None and paths_by_split:
         raise ConfigError(
             f"data.paths is split automatically and cannot be combined with"
-            f" data.{', data.'.join(by_split)}; use one or the other"
+            f" data.{', data.'.join(paths_by_split)}; use one or the other"
         )
-    if paths is None and not by_split:
+    if paths is None and not paths_by_split:
         raise ConfigError(
-            "data=text needs files: set data.train, data.validation and data.test (those that "
-            "you need), or data.paths for an automatic split"
+            "data=text needs files: set any of data.train, data.validation and data.test, or"
+            " data.paths for an automatic split"
         )
 
 
-def _matches(key: str, pattern: str) -> list[Path]:
+def _matching_files(key: str, pattern: str) -> list[Path]:
     path = Path(pattern).expanduser()
     if path.is_dir():
         raise ConfigError(f"{key}: '{pattern}' is a folder; pass its files: '{pattern}/*.txt'")
@@ -126,19 +129,19 @@ def _matches(key: str, pattern: str) -> list[Path]:
         return [path]
     if not glob.has_magic(pattern):
         hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
-        raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_EXPECTED}")
+        raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_USAGE}")
     matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
     files = [match for match in matches if match.is_file()]
     if not files:
-        raise ConfigError(f"{key}: '{pattern}' matches no file; {_EXPECTED}")
+        raise ConfigError(f"{key}: '{pattern}' matches no file; {_USAGE}")
     return files
 
 
-def _open(path: Path, key: str, column: str) -> DocumentFile:
+def _open_file(path: Path, key: str, column: str) -> DocumentFile:
     if path.suffix not in FORMATS:
         raise ConfigError(
-            f"{key}: '{path}' has the unsupported suffix '{path.suffix}' (supported: "
-            f"{', '.join(FORMATS)}); convert or rename it"
+            f"{key}: '{path}' has the unsupported suffix '{path.suffix}' (supported:"
+            f" {', '.join(FORMATS)}); convert or rename it"
         )
     if path.stat().st_size == 0:
         raise ConfigError(f"{key}: '{path}' is empty; pass a file with text in it")

@@ -16,7 +16,7 @@ from posenc.runs.files import read_json
 
 
 class TokenizedData(Dataset):
-    """The tokens in a folder written by `prepare`."""
+    """The tokens in a folder that `prepare` has written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class TokenizedData(Dataset):
         if tokens < length:
             raise ConfigError(
                 f"the {split} split of '{self.name}' has {tokens} tokens, fewer than one"
-                f" window of {length}; use more text or shorter lengths"
+                f" window of {length} tokens; use more text or shorter lengths"
             )
 
     def examples(self, split: str, length: int) -> Examples:
@@ -82,13 +82,13 @@ class TokenizedData(Dataset):
 class TrainingWindows:
     """Consecutive windows of `length` tokens, reshuffled from `seed` in each epoch.
 
-    The tokens of a batch are a function of seed and step alone. A tail shorter than a window is
-    not trained on.
+    The tokens of a batch depend only on the seed and the step. The tokens after the last complete
+    window are not used.
     """
 
     def __init__(self, tokens: TokenArray, length: int, seed: int) -> None:
-        self.count = len(tokens.tokens) // length
-        if self.count == 0:
+        self.num_windows = len(tokens.tokens) // length
+        if self.num_windows == 0:
             raise ConfigError(
                 f"the train split has {len(tokens.tokens)} tokens, fewer than one window of"
                 f" train_length={length}; use a shorter train_length or more text"
@@ -97,26 +97,28 @@ class TrainingWindows:
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        windows = np.array([self._window(step * size + index) for index in range(size)])
+        windows = np.array([self._window_at(step * size + row) for row in range(size)])
         return self._tokens.windows(windows * self._length, self._length)
 
-    def _window(self, number: int) -> int:
-        epoch, index = divmod(number, self.count)
-        return int(_shuffled(self._seed, epoch, self.count)[index])
+    def _window_at(self, index: int) -> int:
+        epoch, index_in_epoch = divmod(index, self.num_windows)
+        return int(_permutation(self._seed, epoch, self.num_windows)[index_in_epoch])
 
 
-def evenly_spaced_windows(tokens: TokenArray, length: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets [n, length] of evenly spaced windows, about `count` tokens."""
-    whole = len(tokens.tokens) // length
-    windows = np.unique(np.linspace(0, whole - 1, max(1, count // length)).astype(int))
+def evenly_spaced_windows(
+    tokens: TokenArray, length: int, num_tokens: int
+) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets [n, length] of evenly spaced windows, about `num_tokens` tokens."""
+    last = len(tokens.tokens) // length - 1
+    windows = np.unique(np.linspace(0, last, max(1, num_tokens // length)).astype(int))
     return tokens.windows(windows * length, length)
 
 
 @lru_cache(maxsize=4)
-def _shuffled(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """Return the numbers below `count`, shuffled by (seed, epoch).
+def _permutation(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
+    """Return a random permutation of the integers below `size`, seeded with (seed, epoch).
 
-    Sorts raw bits because they, unlike numpy's `permutation`, are the same in every version.
+    Sorts raw bits, which are the same in every numpy version, unlike `numpy.random.permutation`.
     """
-    bits = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(count)
+    bits = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(size)
     return np.argsort(bits, kind="stable")

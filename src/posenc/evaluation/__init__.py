@@ -1,1 +1,1 @@
-"""Evaluating one checkpoint at many lengths: every token scored once, float64 sums."""
+"""Evaluation of a checkpoint at many lengths: each target is scored once, sums are in float64."""

@@ -1,4 +1,4 @@
-"""Evaluation of a run's last checkpoint, whose rows are added to its `evaluation.json`."""
+"""Evaluates the last checkpoint of a run and adds the rows to its `evaluation.json`."""
 
 import math
 from collections.abc import Callable
@@ -35,23 +35,23 @@ def evaluate(
     device: torch.device,
     on_progress: Callable[[float, float], bool],
 ) -> list[dict[str, Any]]:
-    """Measure the rows of `keys`, save each in the run's files once complete, and return them.
+    """Measure the rows with these keys, save each one when it is complete, and return them.
 
-    `on_progress` is called with the fraction of the work that is done and the rate in tokens per
-    second; if it returns False, the evaluation stops, and the rows complete by then are returned.
+    `on_progress` is called with the fraction of the work that is done and the speed in tokens per
+    second. If it returns False, the evaluation stops and the rows completed so far are returned.
     """
     model = load_model(run, config, data.vocab_size, device)
     trained_encoding = model.encoding
     requests = measurement_requests(config, data, keys)
-    work = sum(request.tokens for request in requests)
+    total_tokens = sum(request.tokens for request in requests)
     rows: list[dict[str, Any]] = []
-    done = 0
+    completed = 0
     for request in requests:
 
-        def on_batch(tokens: int, seconds: float, done: int = done) -> bool:
-            return on_progress((done + tokens) / work, tokens / seconds)
+        def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
+            return on_progress((completed + tokens) / total_tokens, tokens / seconds)
 
-        model.encoding = _encoding(trained_encoding, config, request).to(device)
+        model.encoding = _evaluated_encoding(trained_encoding, config, request).to(device)
         result = measure(
             model,
             request.windows,
@@ -63,21 +63,25 @@ def evaluate(
         )
         if result is None:
             break
-        rows += _record(run, data, request, result)
-        done += request.tokens
+        rows += _save_rows(run, data, request, result)
+        completed += request.tokens
     return rows
 
 
 def load_model(
     run: RunDirectory, config: DictConfig, vocab_size: int, device: torch.device
 ) -> Decoder:
-    """Return the run's model with its final weights; RunError if there is no intact checkpoint."""
+    """Return the run's model with its final weights.
+
+    Raises RunError if there is no intact checkpoint of the last step.
+    """
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     step, total = checkpoint.step if checkpoint else 0, training_steps(config).total
     if checkpoint is None or step < total:
         raise RunError(
-            f"{run.name} has an intact checkpoint of step {step} of {total}; finish its training"
-            f" first, with the command that `posenc status name={run.path.parent.name}` prints"
+            f"{run.name} is not fully trained: its latest intact checkpoint is of step {step} of"
+            f" {total}; finish its training first, with the command that"
+            f" `posenc status name={run.path.parent.name}` prints"
         )
     model, weights = build_model(config, vocab_size), checkpoint.weights()
     try:
@@ -90,15 +94,15 @@ def load_model(
 def evaluation_row(
     key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
 ) -> dict[str, Any]:
-    """Return a row of `evaluation.json`: the summed loss, the count, and the means of these.
+    """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
 
-    `full_count` is the number of targets that the protocol scores without a budget, `coverage` the
-    fraction of the split's tokens that were scored. Perplexities per word and byte are None unless
-    every token of the split was scored.
+    `full_count` is the number of targets that the protocol scores without a budget, and `coverage`
+    the fraction of the split's tokens that were scored. Perplexities per word and per byte are None
+    unless every token of the split was scored.
     """
     total, count = float(result.sums.sum()), int(result.counts.sum())
-    text, full_count = windows.text, int(windows.scored.sum())
-    whole = text if text is not None and count == len(text.tokens) else None
+    text, full_count = windows.text, int(windows.num_scored.sum())
+    scored_text = text if text is not None and count == len(text.tokens) else None
     return {
         **key,
         "data_name": data_name,
@@ -109,10 +113,10 @@ def evaluation_row(
         "tokens_hash": windows.digest(result.indices),
         "loss": total / count,
         "perplexity": _exp(total / count),
-        "words": whole and whole.words,
-        "bytes": whole and whole.bytes,
-        "perplexity_per_word": whole and _exp(total / max(1, whole.words)),
-        "perplexity_per_byte": whole and _exp(total / max(1, whole.bytes)),
+        "words": scored_text and scored_text.words,
+        "bytes": scored_text and scored_text.bytes,
+        "perplexity_per_word": scored_text and _exp(total / max(1, scored_text.words)),
+        "perplexity_per_byte": scored_text and _exp(total / max(1, scored_text.bytes)),
         **_accuracies(result, count),
         "seconds": round(result.seconds, 3),
         "tokens_per_second": round(count / result.seconds, 1),
@@ -120,23 +124,26 @@ def evaluation_row(
     }
 
 
-def _encoding(trained: Encoding, config: DictConfig, request: Request) -> Encoding:
-    """Return the trained encoding, with the request's swap if it has one."""
+def _evaluated_encoding(trained: Encoding, config: DictConfig, request: Request) -> Encoding:
+    """Return the trained encoding, modified by the swap of the request if it has one."""
     swap = evaluation_swaps(config)[request.swap]
     if request.swap is None or swap is None:
         return trained
     return swap_encoding(trained, config, request.swap, swap, request.length)
 
 
-def _record(
+def _save_rows(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Write the rows of one measurement and its losses by position; RunError for NaN."""
+    """Save the rows of a measurement and, if requested, its losses by position; return the rows.
+
+    Raises RunError if a loss is not finite.
+    """
     if not np.isfinite(result.sums).all():
         raise RunError(
-            f"the loss is not a number in windows of {request.length} tokens"
+            f"the loss is not finite in windows of {request.length} tokens"
             f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows"
-            f" measured before are kept"
+            " that are already complete are kept"
         )
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
@@ -151,12 +158,12 @@ def _record(
 
 
 def _accuracies(result: Measurement, count: int) -> dict[str, float]:
-    """Return the fraction of targets ranked first, and of windows with all of them, if counted."""
+    """Return the fractions of correct targets and of fully correct windows, if counted."""
     if result.hits is None or result.solved is None:
         return {}
     return {"accuracy": result.hits / count, "exact": result.solved / len(result.indices)}
 
 
 def _exp(loss: float) -> float | None:
-    """Return None where a float would overflow, as for a text with hardly any white space."""
+    """Return exp(loss), or None on overflow, as for a text with hardly any whitespace."""
     return math.exp(loss) if loss < 700 else None

@@ -1,4 +1,4 @@
-"""The rows that an evaluation requests, those that are missing, and the measurements they need."""
+"""Requested and missing evaluation rows, and the measurements that yield them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols import PROTOCOLS, Protocol
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.windows import Budget, TokenWindows, Windows
-from posenc.model.flops import BACKWARD, forward_flops
+from posenc.model.flops import BACKWARD_FACTOR, forward_flops
 from posenc.runs.evaluation_rows import row_key
 
 
 @dataclass(frozen=True)
 class Request:
-    """One measurement, at one length and under one swap, and the keys of the rows it yields.
+    """One measurement, at one length and with at most one swap, and the keys of its rows.
 
-    `tokens` go through the model, unless a budget of seconds ends the measurement early.
+    `tokens` is how many tokens go through the model, unless the time budget ends it early.
     """
 
     keys: list[dict[str, Any]]
@@ -39,11 +39,12 @@ class Request:
 
 
 def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
-    """Return the keys of all rows that `config` requests on the data with that fingerprint.
+    """Return the keys of all rows that `config` requests on the data with this fingerprint.
 
-    `stride` is the protocol's parameter: the number of targets scored in a window. Besides
-    the fields that identify a row, a key has those that must match for an existing row to be
-    reused: the budget, and for fixed_target the `longest` length, which determines the targets.
+    The field `stride` holds the parameter of the protocol, whatever its name: the number of targets
+    scored in a window. Besides the fields that identify a row, a key has the fields that an
+    existing row must match to be reused: the budget and, for fixed_target, the longest evaluation
+    length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     keys = []
@@ -57,7 +58,7 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
                 "length": length,
                 "stride": evaluation[protocol.parameter] if protocol.parameter else None,
                 "swap": swap,
-                "longest": lengths[-1] if protocol.needs_longest else None,
+                "longest": lengths[-1] if protocol.needs_longest_length else None,
                 "budget_seconds": evaluation.budget_seconds,
                 "budget_tokens": evaluation.budget_tokens,
             }
@@ -83,44 +84,49 @@ def measurement_requests(
     groups: dict[Any, list[dict[str, Any]]] = {}
     for key in keys:
         protocol = PROTOCOLS[key["protocol"]]
-        shared = key["swap"], key["length"], protocol.spans, protocol.accuracy
-        groups.setdefault(shared, []).append(key)
+        measurement = key["swap"], key["length"], protocol.spans, protocol.accuracy
+        groups.setdefault(measurement, []).append(key)
     requests = []
     for group in groups.values():
-        windows = windows_of(data, group[0])
+        windows = build_windows(data, group[0])
         tokens = windows.lengths[Budget.from_config(config).order(windows)].sum()
         requests.append(Request(group, PROTOCOLS[group[0]["protocol"]], windows, int(tokens)))
     return requests
 
 
-def windows_of(data: Dataset, key: dict[str, Any]) -> Windows:
-    """Return the windows of one row; ConfigError if its protocol does not apply to the data."""
+def build_windows(data: Dataset, key: dict[str, Any]) -> Windows:
+    """Return the windows of one row.
+
+    Raises ConfigError if the protocol does not apply to the data.
+    """
     protocol = PROTOCOLS[key["protocol"]]
     if protocol.spans is None:
         return TaskWindows(data.examples(key["split"], key["length"]))
     kwargs = {protocol.parameter: key["stride"]} if protocol.parameter else {}
-    if protocol.needs_longest:
-        kwargs["longest"] = key["longest"]
+    if protocol.needs_longest_length:
+        kwargs["longest_length"] = key["longest"]
     text = data.token_array(key["split"])
     return TokenWindows(text, protocol.spans(len(text.tokens), key["length"], **kwargs))
 
 
-def training_fraction(config: DictConfig, requests: Iterable[Request], parameters: int) -> float:
-    """Return the fraction of a run's floating-point operations that is training.
+def training_fraction(
+    config: DictConfig, requests: Iterable[Request], num_parameters: int
+) -> float:
+    """Return the fraction of a run's floating-point operations that are spent on training.
 
-    The rest is the evaluation of `requests`. `parameters` is the model's number of parameters.
+    The rest are spent on the evaluation of `requests`.
     """
 
     def flops_per_token(length: int) -> int:
-        return forward_flops(parameters, config.model.layers, config.model.width, length)
+        return forward_flops(num_parameters, config.model.layers, config.model.width, length)
 
-    training = (1 + BACKWARD) * config.tokens * flops_per_token(config.train_length)
+    training = (1 + BACKWARD_FACTOR) * config.tokens * flops_per_token(config.train_length)
     evaluation = sum(request.tokens * flops_per_token(request.length) for request in requests)
     return training / (training + evaluation)
 
 
 def _satisfies(row: dict[str, Any] | None, key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets, all of them or those of the same budget."""
+    """Return whether a row has the requested targets: all of them, or those of the same budget."""
     if row is None or row.get("longest") != key["longest"]:
         return False
     complete = row["count"] == row.get("full_count", row["count"])

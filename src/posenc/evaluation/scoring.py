@@ -1,4 +1,4 @@
-"""Scores windows with a model: float64 sums of the losses of the scored targets."""
+"""Scores windows with a model and sums the losses of the scored targets in float64."""
 
 import logging
 import time
@@ -24,10 +24,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Measurement:
-    """Summed loss in nats (float64) and number of targets at each position in the window [T].
+    """The result of scoring the windows whose indices are `indices`.
 
-    `indices` are those of the scored windows. With accuracy, `hits` is the number of targets that
-    the model ranks first, `solved` the number of windows in which it does so for all of them.
+    `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
+    position in the window. If accuracy was requested, `hits` is the number of targets that the
+    model ranks first, and `solved` the number of windows in which it ranks all targets first.
     """
 
     sums: NDArray[np.float64]
@@ -40,9 +41,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Scores:
-    """The loss in nats of each of the n scored targets of a batch, in the order of its mask.
+    """The losses [n] in nats of the n scored targets of a batch, in the order of its mask.
 
-    With accuracy, `hits` is whether the model ranks each of them first.
+    If accuracy was requested, `hits` [n] marks the targets that the model ranks first.
     """
 
     losses: Tensor
@@ -59,31 +60,31 @@ def measure(
     accuracy: bool = False,
     budget: Budget | None = None,
 ) -> Measurement | None:
-    """Score every window once, about `batch_tokens` tokens at a time, within the budget.
+    """Score every window that the budget allows, about `batch_tokens` tokens at a time.
 
-    The windows are sharded over the processes of the run, each of which returns the whole result.
-    `on_batch` is called after each batch with the tokens processed so far and the seconds they
-    took; if it returns False in any process, scoring stops and None is returned. The model is left
-    in evaluation mode.
+    The windows are sharded over the processes of the run; each process returns the whole result.
+    After each batch, `on_batch` receives the tokens processed so far and the seconds they took. If
+    it returns False in any process, scoring stops and None is returned. The model is left in
+    evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
-    longest = windows.lengths.max()
-    sums, counts = np.zeros(longest, dtype=np.float64), np.zeros(longest, dtype=np.int64)
-    hits, solved = 0, 0
-    started, tokens, completed, stopped = time.perf_counter(), 0, 0, False
+    max_length = windows.lengths.max()
+    sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
+    hits = solved = tokens = completed = 0
+    stopped, start_time = False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
         for batch, scores in _scored_batches(model, windows, order, batch_tokens, accuracy):
-            width = batch.inputs.shape[1]
-            sums[:width] += _at_positions(batch.scored, scores.losses.double()).sum(dim=0).numpy()
-            counts[:width] += batch.scored.sum(dim=0).numpy()
+            length = batch.inputs.shape[1]
+            sums[:length] += _at_positions(batch.scored, scores.losses.double()).sum(dim=0).numpy()
+            counts[:length] += batch.scored.sum(dim=0).numpy()
             if scores.hits is not None:
                 correct = _at_positions(batch.scored, scores.hits.double()).sum(dim=1)
                 hits += int(correct.sum())
                 solved += int((correct == batch.scored.sum(dim=1)).sum())
             tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - start_time
             stopped = not on_batch(tokens * world_size(), seconds)
             if stopped or budget.is_spent(seconds):
                 break
@@ -91,7 +92,7 @@ def measure(
         return None
     was_scored = np.zeros(len(windows.lengths), dtype=np.int64)
     was_scored[order[:completed]] = 1
-    indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - started
+    indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, indices)
     if not accuracy:
         return result
@@ -104,21 +105,21 @@ def _scored_batches(
 ) -> Iterator[tuple[Batch, Scores]]:
     """Yield the windows in `order`, about `batch_tokens` tokens at a time, with their scores.
 
-    When memory runs out, the batch is halved and all later batches are no larger. Raises RunError
-    if a single window does not fit.
+    When memory runs out, the batch is halved, and no later batch is larger than that. Raises
+    RunError if memory runs out with a single window.
     """
-    waiting = deque(_split(windows, order, batch_tokens))
-    while waiting:
-        indices = waiting.popleft()
+    pending = deque(_split(windows, order, batch_tokens))
+    while pending:
+        indices = pending.popleft()
         length = int(windows.lengths[indices[0]])
         if len(indices) > (limit := max(1, batch_tokens // length)):
-            waiting.extendleft([indices[limit:], indices[:limit]])
+            pending.extendleft([indices[limit:], indices[:limit]])
             continue
         batch = windows.batch(indices)
         scores = _score_or_none(model, batch, accuracy)
         if scores is None:
-            batch_tokens = _halved(len(indices), length)
-            waiting.appendleft(indices)
+            batch_tokens = _halved_batch_tokens(len(indices), length)
+            pending.appendleft(indices)
             continue
         yield batch, scores
 
@@ -126,15 +127,15 @@ def _scored_batches(
 def _split(windows: Windows, order: Indices, batch_tokens: int) -> Iterator[Indices]:
     """Yield batches of consecutive windows of equal length."""
     lengths = windows.lengths[order]
-    runs = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
-    for run in runs:
-        size = max(1, batch_tokens // int(windows.lengths[run[0]]))
-        for first in range(0, len(run), size):
-            yield run[first : first + size]
+    groups = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
+    for group in groups:
+        size = max(1, batch_tokens // int(windows.lengths[group[0]]))
+        for first in range(0, len(group), size):
+            yield group[first : first + size]
 
 
 def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | None:
-    """Return the scores of a batch; None if memory ran out, after freeing what was allocated."""
+    """Return the scores of a batch; if memory runs out, free what was allocated and return None."""
     device = model.device
     try:
         inputs, targets = batch.inputs.to(device), batch.targets.to(device)
@@ -147,35 +148,33 @@ def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | Non
 
 
 def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
-    """Return the losses of the scored targets and, with `accuracy`, which are ranked first.
+    """Return the losses of the scored targets and, with `accuracy`, which of them are ranked first.
 
-    Only scored targets go through the last feed-forward layer and the head. Of equal logits the
-    first counts as the highest.
+    Only scored targets go through the last feed-forward layer and the head. Among equal logits, the
+    token with the lowest id ranks first.
     """
-    if accuracy:
-        hidden = model.hidden_states(batch.inputs, scored=batch.scored)
-        targets = batch.targets[batch.scored]
-        losses = model.head.losses(hidden[None], targets[None])[0]
-        return Scores(losses, model.head(hidden).argmax(dim=-1) == targets)
-    if batch.scored.all():
+    if batch.scored.all() and not accuracy:
         return Scores(model.losses(batch.inputs, batch.targets).flatten())
-    return Scores(model.losses_at(batch.inputs, batch.targets, batch.scored))
+    hidden = model.hidden_states(batch.inputs, scored=batch.scored)
+    targets = batch.targets[batch.scored]
+    losses = model.head.losses(hidden[None], targets[None])[0]
+    return Scores(losses, model.head(hidden).argmax(dim=-1) == targets if accuracy else None)
 
 
-def _halved(windows: int, length: int) -> int:
-    """Return half the tokens of a batch; RunError if it was a single window."""
-    if windows == 1:
+def _halved_batch_tokens(num_windows: int, length: int) -> int:
+    """Return half the tokens of a batch; raises RunError if it was a single window."""
+    if num_windows == 1:
         raise RunError(
             f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
             f" another kernel, or a device with more memory"
         )
-    half = windows // 2 * length
+    batch_tokens, halved = num_windows * length, num_windows // 2 * length
     log.warning(
-        "out of memory with evaluation.batch_tokens=%d; continuing with %d", windows * length, half
+        "out of memory with evaluation.batch_tokens=%d; continuing with %d", batch_tokens, halved
     )
-    return half
+    return halved
 
 
 def _at_positions(scored: Tensor, values: Tensor) -> Tensor:
-    """Return values [n] of the scored targets at their positions in [B, T], zero elsewhere."""
+    """Return the values [n] of the scored targets at their positions in [B, T], 0 elsewhere."""
     return torch.zeros(scored.shape, dtype=values.dtype).masked_scatter(scored, values.cpu())

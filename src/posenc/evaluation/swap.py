@@ -1,4 +1,4 @@
-"""Swaps: another length-dependent part for a trained encoding, with the trained weights."""
+"""Swaps, which replace the length-dependent part of a trained encoding and keep its weights."""
 
 from inspect import isclass
 from typing import Any
@@ -14,12 +14,13 @@ SCALABLE_SPECTRUM = "posenc.encodings.spectra.geometric"
 
 
 def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int) -> DictConfig:
-    """Return `config` with the encoding under the swap `name` for windows of `length`.
+    """Return `config` with the swap `name` applied to its encoding, for windows of `length` tokens.
 
-    A swap that is a class wraps the run's encoding; a swap that is a spectrum replaces every
-    spectrum in it and keeps its base. A `factor` of null becomes `length` over the training length,
-    at least 1, and a `size` of null the training length. Raises ConfigError for an encoding without
-    a spectrum, with another one than `geometric`, or with trainable frequencies.
+    A swap that is a class wraps the run's encoding. A swap that is a spectrum replaces every
+    spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
+    the training length, or 1 if that is larger; if `size` is null, it becomes the training length.
+    Raises ConfigError if the encoding has no spectrum, has a spectrum other than `geometric`, or
+    has trainable frequencies.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}
@@ -40,7 +41,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
 def swap_encoding(
     trained: Encoding, config: DictConfig, name: str, swap: DictConfig, length: int
 ) -> Encoding:
-    """Return the run's encoding under a swap, with the parameters of the `trained` one."""
+    """Return the run's encoding with a swap applied, and with the parameters of `trained`."""
     encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
     prefix = "inner." if _is_wrapper(swap) else ""
     state = {f"{prefix}{key}": value for key, value in trained.state_dict().items()}
@@ -53,7 +54,7 @@ def _is_wrapper(swap: DictConfig) -> bool:
 
 
 def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:
-    """Replace every spectrum in the node by `kwargs`; return whether there was one."""
+    """Replace every spectrum in `node` by `kwargs`; return whether there was one."""
     replaced = False
     for key, child in node.items():
         if key == "spectrum":
@@ -68,8 +69,8 @@ def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> boo
 def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> None:
     if node.get("trainable"):
         raise ConfigError(
-            f"{name}: the frequencies of this {_target_name(node)} are learned (trainable=true) and"
-            f" cannot be replaced; use a run with fixed frequencies"
+            f"{name}: the frequencies of this {_target_name(node)} are learned (trainable=true), so"
+            f" they cannot be replaced; use a run with fixed frequencies"
         )
     if spectrum._target_ != SCALABLE_SPECTRUM:
         raise ConfigError(

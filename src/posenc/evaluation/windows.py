@@ -1,4 +1,4 @@
-"""Evaluation windows: inputs and targets, which targets are scored, and the budget."""
+"""Evaluation windows with their scored targets, and budgets that limit how many are scored."""
 
 import hashlib
 from dataclasses import dataclass
@@ -25,38 +25,38 @@ class Batch:
 
 
 class Windows(Protocol):
-    """Everything that a protocol scores at one length, in windows indexed from 0."""
+    """The windows that a protocol scores at one length, indexed from 0."""
 
     lengths: NDArray[np.int64]
-    """Tokens of each window."""
-    scored: NDArray[np.int64]
-    """Scored targets of each window."""
+    """The number of tokens of each window."""
+    num_scored: NDArray[np.int64]
+    """The number of scored targets of each window."""
 
     @property
     def text(self) -> TokenArray | None:
-        """The split that the windows are cut from; None for a task."""
+        """The split that the windows come from; None for a task."""
         ...
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
-        """Return the windows with these indices, all of one length."""
+        """Return the windows with these indices, which must have equal lengths."""
         ...
 
     def digest(self, indices: NDArray[np.int64]) -> str:
-        """Return 16 hexadecimal digits that are equal for equal scored targets.
+        """Return a hash (16 hexadecimal digits) of the scored targets.
 
-        Neither the order of the windows nor how they cut the targets matters.
+        It depends neither on the order of the windows nor on how the targets are divided into them.
         """
         ...
 
 
 class TokenWindows:
-    """Windows of a token array; no target is scored in two of them."""
+    """Windows of a token array; no target is scored in more than one window."""
 
     def __init__(self, text: TokenArray, spans: NDArray[np.int64]) -> None:
         self.text = text
         self._start, self._first_scored, self._stop = spans.reshape(-1, 3).T
         self.lengths = self._stop - self._start
-        self.scored = self._stop - self._first_scored
+        self.num_scored = self._stop - self._first_scored
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         length = int(self.lengths[indices[0]])
@@ -66,8 +66,8 @@ class TokenWindows:
         return Batch(inputs, targets, torch.from_numpy(scored))
 
     def digest(self, indices: NDArray[np.int64]) -> str:
-        """Hash the positions and tokens of the scored targets, adjacent spans joined."""
-        ordered = np.sort(indices[self.scored[indices] > 0])
+        """Hash the positions and tokens of the scored targets, after joining adjacent spans."""
+        ordered = np.sort(indices[self.num_scored[indices] > 0])
         ordered = ordered[np.argsort(self._first_scored[ordered], kind="stable")]
         first, stop = self._first_scored[ordered], self._stop[ordered]
         gaps = np.flatnonzero(first[1:] != stop[:-1])
@@ -82,9 +82,9 @@ class TokenWindows:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on one protocol at one length: `tokens` to score, `seconds` before the last batch.
+    """Limits for a measurement: at most `tokens` are scored, and no batch starts after `seconds`.
 
-    At least one window is scored. None means no limit.
+    None means no limit. At least one window is always scored.
     """
 
     seconds: float | None = None
@@ -98,22 +98,22 @@ class Budget:
     def order(self, windows: Windows) -> NDArray[np.int64]:
         """Return the indices of the windows to score, in the order in which to score them.
 
-        With a budget they are spread evenly over the split, wherever scoring ends: the fractional
-        parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
+        With a budget, they are spread evenly over the split, no matter when scoring ends: the
+        fractional parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
         """
         indices = np.arange(len(windows.lengths))
-        if self.tokens is not None and windows.scored.sum() > self.tokens:
+        if self.tokens is not None and windows.num_scored.sum() > self.tokens:
             spread = _evenly_spread(len(indices))
-            within = np.cumsum(windows.scored[spread]) <= self.tokens
-            within[0] = True
-            indices = np.sort(spread[within])
+            affordable = np.cumsum(windows.num_scored[spread]) <= self.tokens
+            affordable[0] = True
+            indices = np.sort(spread[affordable])
         return indices if self.seconds is None else indices[_evenly_spread(len(indices))]
 
     def is_spent(self, seconds: float) -> bool:
-        """Return whether no further batch may start after `seconds`."""
+        """Return whether the time budget is used up after `seconds`."""
         return self.seconds is not None and seconds >= self.seconds
 
 
 def _evenly_spread(count: int) -> NDArray[np.int64]:
-    """Return the indices below `count` in an order of which every prefix is evenly spread."""
+    """Return the indices below `count`, ordered so that every prefix is evenly spread."""
     return np.argsort(np.argsort((0.5 + np.arange(count) * GOLDEN_RATIO) % 1, kind="stable"))

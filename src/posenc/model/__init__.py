@@ -1,1 +1,1 @@
-"""The decoder-only Transformer, its loss, and how a configuration becomes a model."""
+"""The decoder-only Transformer, its loss, and functions that build it from a configuration."""

@@ -48,14 +48,14 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, pos: Tensor, encoding: Encoding, scored: Tensor | None = None
     ) -> Tensor:
-        """Return the hidden states [B, T, D], or only those [n, D] that `scored` [B, T] marks."""
+        """Return the hidden states [B, T, D], or [n, D] if `scored` [B, T] marks n tokens."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pos, encoding))
         x = x if scored is None else x[scored]
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class Attention(nn.Module):
-    """Causal multi-head self-attention; `attend` computes it with the encoding's biases."""
+    """Causal multi-head self-attention, computed by the kernel `attend`."""
 
     def __init__(self, width: int, heads: int, attend: Kernel, *, bias: bool) -> None:
         super().__init__()
@@ -104,13 +104,13 @@ class GatedFeedForward(nn.Module):
 
 
 def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
-    """Return a layer norm or an RMS norm over the width."""
+    """Return a layer norm or an RMS norm over `width` channels."""
     if name == "layer_norm":
         return nn.LayerNorm(width, bias=bias)
     return nn.RMSNorm(width)
 
 
 def check_dropout(name: str, probability: float) -> None:
-    """Raise ValueError unless the probability is in [0, 1)."""
+    """Raise ValueError unless `probability` is in [0, 1)."""
     if not 0 <= probability < 1:
         raise ValueError(f"{name}={probability} must be 0 or more and below 1")

@@ -1,4 +1,4 @@
-"""Build the encoding and the model that a configuration describes."""
+"""Builds the encoding and the model that a configuration describes."""
 
 import torch
 from omegaconf import DictConfig
@@ -11,11 +11,10 @@ from posenc.model.transformer import Decoder, initialise, seed_of
 
 
 def build_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
-    """Return the model that `config` describes, initialised from its seed.
+    """Return the model that `config` describes, with weights drawn from its seed.
 
-    `encoding` is the untrained encoding of `config`, if the caller has it.
-
-    Raises ConfigError for parameters that the model or the encoding refuses, such as a number of
+    `encoding` is the untrained encoding of `config`, if the caller has already built it. Raises
+    ConfigError for parameters that the model or the encoding rejects, such as a number of
     heads that does not divide the width.
     """
     encoding = encoding or build_encoding(config, list(config.get("modules") or []))
@@ -29,7 +28,7 @@ def build_meta_model(
 ) -> Decoder:
     """Return the model on the meta device; only the encoding has real weights.
 
-    `encoding` is the encoding of `config`, if the caller has it.
+    `encoding` is the encoding of `config`, if the caller has already built it.
     """
     encoding = encoding or build_encoding(config, list(config.modules))
     with torch.device("meta"):
@@ -37,15 +36,15 @@ def build_meta_model(
 
 
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> Decoder:
-    arguments = (vocab_size, encoding, kernel(config.kernel))
     modules = list(config.get("modules") or [])
-    return build(config.model, *arguments, name="model", modules=modules)
+    attend = kernel(config.kernel)
+    return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
-    """Return the encoding, its parameters drawn from the run's seed.
+    """Return the encoding, with parameters drawn from the run's seed.
 
-    Raises ConfigError for parameters that it refuses, or if it is not an `Encoding`.
+    Raises ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
     check(config.model, name="model", modules=modules, num_args=3)
     try:

@@ -16,5 +16,5 @@ def check_accelerator(config: DictConfig) -> None:
     """Raise ConfigError if the configuration requires a GPU and none is available."""
     if config.trainer.accelerator == "gpu" and not torch.cuda.device_count():
         raise ConfigError(
-            "trainer=gpu needs a CUDA GPU, and none was found; use trainer=cpu or trainer=auto"
+            "trainer=gpu needs a CUDA GPU, but none was found; use trainer=cpu or trainer=auto"
         )

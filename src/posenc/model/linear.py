@@ -1,6 +1,6 @@
-"""Linear maps that use oneDNN for float32 products on CPUs with AVX-512.
+"""Linear maps that use oneDNN for float32 matrix products on CPUs with AVX-512.
 
-PyTorch uses MKL there, which takes more than twice as long as oneDNN on an AMD EPYC.
+PyTorch uses MKL there, which takes more than twice as long on an AMD EPYC.
 """
 
 import torch
@@ -13,7 +13,7 @@ ONEDNN = (
 
 
 class Linear(nn.Linear):
-    """nn.Linear computed by `linear`."""
+    """nn.Linear, computed by `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
@@ -22,7 +22,7 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x [..., D] @ weight.T + bias for weight [E, D] and bias [E]."""
     float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    # oneDNN does not support empty products.
+    # oneDNN does not support empty inputs.
     use_onednn = ONEDNN and float32 and x.device.type == "cpu" and x.numel()
     if not use_onednn or torch.compiler.is_compiling():
         return nn.functional.linear(x, weight, bias)
@@ -49,5 +49,5 @@ class OneDnnLinear(torch.autograd.Function):
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias by oneDNN's operator, which has no gradient of its own."""
+    """Return x @ weight.T + bias by oneDNN's operator, for which PyTorch defines no gradient."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

@@ -1,4 +1,4 @@
-"""The cross-entropy of every token, in chunks so that the logits are never all in memory."""
+"""The cross-entropy of every token, in chunks so that not all logits are in memory at once."""
 
 import torch
 from torch import Tensor
@@ -16,9 +16,9 @@ def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Return the negative log-likelihood [B, T] in nats of targets [B, T].
 
     The logits are hidden [B, T, D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
-    The product runs in the precision of `hidden`, softmax and logarithm in float32 or wider. With
-    more logits than the budget, the loss is computed in chunks, which the backward pass
-    recomputes.
+    The product is computed in the precision of `hidden`, softmax and logarithm in float32 or wider.
+    If there are more logits than `LOGITS_BUDGET`, the loss is computed in chunks, which the
+    backward pass recomputes.
     """
     chunk = max(1, LOGITS_BUDGET // weight.shape[0])
     rows, labels = hidden.flatten(0, 1), targets.flatten()

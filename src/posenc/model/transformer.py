@@ -16,9 +16,9 @@ from posenc.model.loss import token_losses
 
 
 class Head(Protocol):
-    """The output layer: from hidden states [B, T, D] to the next token.
+    """The output layer, which predicts the next token from hidden states [B, T, D].
 
-    `weight` [.., D] is the matrix that the hidden state of every token is multiplied with.
+    `weight` [.., D] is the matrix that the hidden states of all tokens are multiplied with.
     """
 
     @property
@@ -69,9 +69,9 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states [B, T, D] of tokens [B, T] after the final norm.
 
-        `pos` are coordinates that come with the data. If `scored` [B, T] marks n tokens, only
-        their hidden states [n, D] are returned, and nothing after the last attention is computed
-        for the others.
+        `pos` are the coordinates of the tokens, if the data provides them. If `scored` [B, T] marks
+        n tokens, only their hidden states [n, D] are returned, and nothing after the last attention
+        is computed for the other tokens.
         """
         if pos is None:
             pos = self.encoding.positions(tokens.shape[1], tokens.device)
@@ -80,25 +80,20 @@ class Decoder(nn.Module):
         encodings = [self.encoding.at_layer(index) for index in range(len(self.blocks))]
         with bias_cache(num_encodings=len({id(encoding) for encoding in encodings})):
             for index, block in enumerate(self.blocks):
-                last = scored if index == len(self.blocks) - 1 else None
-                x = block(x, pos, encodings[index], last)
+                is_last = index == len(self.blocks) - 1
+                x = block(x, pos, encodings[index], scored if is_last else None)
         return self.norm(x)
 
     def forward(self, tokens: Tensor, pos: Tensor | None = None) -> Tensor:
-        """Return the logits [B, T, vocab_size] of the token after each."""
+        """Return the logits [B, T, vocab_size] of the next token at each position."""
         return self.head(self.hidden_states(tokens, pos))
 
     def losses(self, tokens: Tensor, targets: Tensor, pos: Tensor | None = None) -> Tensor:
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
         return self.head.losses(self.hidden_states(tokens, pos), targets)
 
-    def losses_at(self, tokens: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
-        """Return the losses [n] of the n targets that `scored` [B, T] marks."""
-        hidden = self.hidden_states(tokens, scored=scored)
-        return self.head.losses(hidden[None], targets[scored][None])[0]
-
     def parameter_count(self) -> int:
-        """Return the number of learnable parameters; tied ones count once."""
+        """Return the number of learnable parameters; tied parameters count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
@@ -119,9 +114,9 @@ class LinearHead(Linear):
 
 
 class Transformer(Decoder):
-    """A decoder with one embedding matrix and one output matrix, the same one if `tied`.
+    """A decoder with an embedding matrix and an output matrix, which are the same if `tied`.
 
-    `attend` computes the attention of every layer. Widths are in channels.
+    `attend` computes the attention of every layer. `feed_forward` is the width of the hidden layer.
     """
 
     def __init__(
@@ -162,9 +157,10 @@ def initialise(model: Decoder, seed: int) -> None:
     """Draw every weight outside the encoding from the seed and the name of the parameter.
 
     Models that differ only in their encoding therefore start from the same weights. Biases are 0.
-    Matrices are N(0, 1/fan_in), divided by sqrt(2 layers) in the output projections of attention
-    and feed-forward layers. The projections of an adaptive embedding, which serve as input and as
-    output, are N(0, 2/(fan_in + fan_out)). The encoding's own parameters are left unchanged.
+    Matrices are drawn from N(0, 1/fan_in); the output projections of attention and feed-forward
+    layers are divided by sqrt(2 layers). The projections of an adaptive embedding, which are used
+    in the embedding and in the head, are drawn from N(0, 2/(fan_in + fan_out)). The encoding's
+    parameters are left unchanged.
     """
     residual_scale = (2 * len(model.blocks)) ** -0.5
     for name, parameter in model.named_parameters():
@@ -184,5 +180,5 @@ def initialise(model: Decoder, seed: int) -> None:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """Return a seed derived from the run's seed and a name, one for everything that is drawn."""
+    """Return a seed that is derived from the run's seed and the name of what is drawn."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")

@@ -1,1 +1,1 @@
-"""Training a model at one length: Lightning runs the loop, `recorder` writes the run's files."""
+"""Training at one length: Lightning runs the loop, and `recorder` writes the files of the run."""

@@ -1,4 +1,4 @@
-"""The micro-batches of a run in order, starting at any optimizer step."""
+"""The micro-batches of a run in order, starting from any optimizer step."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -25,15 +25,17 @@ class MicroBatches(IterableDataset):
     def __iter__(self) -> Iterator[MicroBatch]:
         for step in range(self.first_step, self.steps.total):
             inputs, targets = self.batches.batch(step, self.steps.sequences)
-            # A step's loss is the mean over all of its targets, however it is split.
-            count = self.steps.accumulate * self.steps.devices
-            scored = int((targets != IGNORE_INDEX).sum()) / count
+            # The loss of a step is the mean over all of its targets, however it is split.
+            num_micro_batches = self.steps.accumulate * self.steps.devices
+            mean_targets = int((targets != IGNORE_INDEX).sum()) / num_micro_batches
             size = self.steps.micro_sequences
             micro_batches = zip(inputs.split(size), targets.split(size), strict=True)
             for micro_batch in islice(micro_batches, self.rank, None, self.steps.devices):
-                yield (*micro_batch, scored)
+                yield (*micro_batch, mean_targets)
 
 
-def loader(batches: Batches, steps: TrainingSteps, first_step: int, rank: int = 0) -> DataLoader:
+def micro_batch_loader(
+    batches: Batches, steps: TrainingSteps, first_step: int, rank: int = 0
+) -> DataLoader:
     """Return a DataLoader of the micro-batches of device `rank` from `first_step` on."""
     return DataLoader(MicroBatches(batches, steps, first_step, rank), batch_size=None)

@@ -1,4 +1,4 @@
-"""Checkpoints named by step and digest, so that a partial or damaged file is never used."""
+"""Checkpoints named by step and digest, so that a partial or corrupt file is never used."""
 
 import hashlib
 import logging
@@ -16,10 +16,10 @@ import torch
 from posenc.config.errors import RunError
 
 log = logging.getLogger(__name__)
-NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
-KEPT = 2
+CHECKPOINT_NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
+NUM_KEPT = 2
 LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
-"""What torch raises for a file that is not a checkpoint or contains other objects than tensors."""
+"""What torch raises for a file that is not a checkpoint or contains other Python objects."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Checkpoint:
     def state(self) -> dict[str, Any]:
         """Return the saved state, loaded without running code from the file.
 
-        Raises RunError if the file contains anything but tensors and plain values.
+        Raises RunError if the file contains anything other than tensors and plain values.
         """
         with self._converting_errors():
             return torch.load(self.path, map_location="cpu", weights_only=True)
@@ -49,11 +49,11 @@ class Checkpoint:
             return {name.removeprefix("model."): value for name, value in state.items()}
 
     def load_error(self, error: Exception) -> RunError:
-        """Return the error for a file that posenc did not write, although it is named like one."""
+        """Return the error for a file that has a checkpoint's name but not its contents."""
         reason = str(error).strip().split("\n", 1)[0]
         return RunError(
             f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason});"
-            f" no code in it was run; move it away"
+            f" no code in it was run; delete it or move it elsewhere"
         )
 
     @contextmanager
@@ -65,13 +65,13 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
-    """Have `write` fill a temporary file, rename it once it is on disk, keep the newest two.
+    """Save a checkpoint atomically and keep only the newest two.
 
-    Checkpoints of later steps are removed as well: they were corrupt, or the run would have
-    resumed from them.
+    `write` fills a temporary file, which is renamed once it is on disk. Checkpoints of later steps
+    are removed too: they are corrupt, since otherwise the run would have resumed from them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("writing-*.ckpt"):  # by a process that was killed
+    for leftover in folder.glob("writing-*.ckpt"):  # left by a process that was killed
         leftover.unlink()
     temporary = folder / f"writing-{os.getpid()}.ckpt"
     try:
@@ -84,7 +84,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     finally:
         temporary.unlink(missing_ok=True)
     checkpoints = list_checkpoints(folder)
-    kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step][:KEPT]
+    kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step][:NUM_KEPT]
     for old in checkpoints:
         if old not in kept:
             old.path.unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """Return the checkpoints in a folder, newest first, without reading them."""
-    matches = [(path, NAME.fullmatch(path.name)) for path in folder.glob("step-*.ckpt")]
+    matches = [(path, CHECKPOINT_NAME.fullmatch(path.name)) for path in folder.glob("step-*.ckpt")]
     checkpoints = [Checkpoint(p, int(m[1]), m[2]) for p, m in matches if m]
     return sorted(checkpoints, key=lambda c: (c.step, c.path.stat().st_mtime_ns), reverse=True)
 

@@ -18,12 +18,15 @@ BACKEND = "cpu:gloo,cuda:nccl"
 
 
 class ProcessGroupLost(PosencError):
-    """Another process of the group has ended, so that collectives can no longer complete."""
+    """Another process of the group has ended, so collectives can no longer complete."""
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Join the process group that torchrun's environment variables describe; leave it on exit."""
+    """Join the process group that torchrun's environment variables define; leave it on exit.
+
+    Raises ProcessGroupLost if another process of the group ends early.
+    """
     if world_size() == 1:
         yield
         return
@@ -36,7 +39,7 @@ def process_group(device: torch.device) -> Iterator[None]:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise ProcessGroupLost("another process of its group has ended") from error
         raise
-    dist.destroy_process_group()  # not after an error: it would wait for processes that have ended
+    dist.destroy_process_group()  # not after an error: it would wait for the processes that ended
 
 
 def broadcast_from_rank0(compute: Callable[[], T]) -> T:

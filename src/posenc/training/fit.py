@@ -1,4 +1,4 @@
-"""Trains a run to its token budget, resuming from its last checkpoint if there is one."""
+"""Trains a run until its token budget is used up, resuming from its last checkpoint."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
-from posenc.training.batches import loader
+from posenc.training.batches import micro_batch_loader
 from posenc.training.checkpoint import Checkpoint, latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
@@ -29,46 +29,42 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is reached; return False if it was stopped earlier.
+    """Train until the token budget is used up; return False if training was stopped earlier.
 
-    `training_fraction` is the fraction of the run's work that is training; it scales progress.
+    `training_fraction` is the fraction of the run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
-    steps = run_steps(session)
+    micro_batch_tokens = session.resolved.micro_batch_tokens
+    steps = training_steps(config, devices=world_size(), micro_batch_tokens=micro_batch_tokens)
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
-    done = checkpoint.step if checkpoint else 0
-    if done >= steps.total:
+    completed_steps = checkpoint.step if checkpoint else 0
+    if completed_steps >= steps.total:
         return True
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
-            truncate_jsonl(file, done)
+            truncate_jsonl(file, completed_steps)
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
     recorder = Recorder(session, steps, training_fraction, validate)
     trainer = build_trainer(config, session.resolved.device, steps, [recorder])
-    training = data.training_batches(config.train_length, config.seed)
-    batches = loader(training, steps, done, rank())
-    with session.stop.handling_signals(), _explaining_errors(config, steps, checkpoint):
+    batches = data.training_batches(config.train_length, config.seed)
+    loader = micro_batch_loader(batches, steps, completed_steps, rank())
+    with session.stop.handling_signals(), _converting_errors(config, steps, checkpoint):
         path = str(checkpoint.path) if checkpoint else None
-        trainer.fit(module, batches, ckpt_path=path, weights_only=True)
+        trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     if trainer.global_step < steps.total:
         return False
     log.info("training finished at step %d", steps.total)
     return True
 
 
-def run_steps(session: Session) -> TrainingSteps:
-    """Return the run's optimizer steps with the resolved micro-batch, on the present devices."""
-    micro_batch_tokens = session.resolved.micro_batch_tokens
-    return training_steps(
-        session.config, devices=world_size(), micro_batch_tokens=micro_batch_tokens
-    )
-
-
 def build_module(
     config: DictConfig, vocab_size: int, steps: TrainingSteps, encoding: Encoding | None = None
 ) -> LanguageModel:
-    """Return the model of `config` with its optimizer and schedule; see `build_model`."""
+    """Return the model of `config` with its optimizer and learning-rate schedule.
+
+    `encoding` is the untrained encoding of `config`, if the caller has already built it.
+    """
     modules = list(config.modules)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
     schedule = build(config.schedule, name="schedule", modules=modules)
@@ -79,7 +75,7 @@ def build_module(
 
 
 def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
-    """Return a function that computes the validation loss; None if it is turned off."""
+    """Return a function that computes the validation loss, or None if validation is turned off."""
     config = session.config
     if config.validation.every_tokens is None:
         return None
@@ -93,35 +89,35 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 
 
 @contextmanager
-def _explaining_errors(
+def _converting_errors(
     config: DictConfig, steps: TrainingSteps, checkpoint: Checkpoint | None
 ) -> Iterator[None]:
-    """Convert errors of Lightning into a RunError with a remedy."""
+    """Convert errors in training into a RunError with a remedy."""
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise RunError(_out_of_memory(config, steps, checkpoint is None, error)) from error
+        raise RunError(_out_of_memory(config, steps, checkpoint is not None, error)) from error
     except UnpicklingError as error:
         raise error if checkpoint is None else checkpoint.load_error(error) from error
 
 
 def _out_of_memory(
-    config: DictConfig, steps: TrainingSteps, fresh: bool, error: BaseException
+    config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
 ) -> str:
-    """Return the error message: the tokens per forward pass, and how to use less memory.
+    """Return the error message, with the tokens per forward pass and a way to use less memory.
 
-    A run with a checkpoint resumes with its original micro-batches, so smaller ones are only
-    suggested for a fresh one.
+    A run with a checkpoint resumes with its original micro-batches, so smaller ones are suggested
+    only for a run without a checkpoint.
     """
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"
-    if fresh and sequences > 1:
-        smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0) * length
+    if not has_checkpoint and sequences > 1:
+        smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (
-            f"set micro_batch_tokens={smaller} retry=true, which has the same result with less"
-            f" memory"
+            f"set micro_batch_tokens={smaller * length} retry=true, which gives the same result"
+            f" with less memory"
         )
-    elif fresh:
+    elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"
     reason = str(error).strip().split("\n", 1)[0]
     return (

@@ -1,4 +1,4 @@
-"""The Lightning module: training loss, optimizer, schedule, and the validation loss."""
+"""The Lightning module (training loss, optimizer and schedule) and the validation loss."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from posenc.training.distributed import all_reduce_sum
 
 
 class LanguageModel(pl.LightningModule):
-    """`model` trained on next-token loss in nats for `total_steps` optimizer steps.
+    """Trains `model` on the next-token loss in nats for `total_steps` optimizer steps.
 
     The loss of a step is the mean over its scored targets.
     """
@@ -39,35 +39,35 @@ class LanguageModel(pl.LightningModule):
         super().__init__()
         self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.total_steps, self.seed = total_steps, seed
-        self.compiled = compile
-        self.losses = self._losses()
+        self.compile_losses = compile
+        self.losses = self._loss_function()
 
-    def _losses(self) -> Callable[[Tensor, Tensor], Tensor]:
-        return torch.compile(self.model.losses) if self.compiled else self.model.losses
+    def _loss_function(self) -> Callable[[Tensor, Tensor], Tensor]:
+        return torch.compile(self.model.losses) if self.compile_losses else self.model.losses
 
     def on_train_batch_start(self, batch: MicroBatch, batch_idx: int) -> None:
-        # Random draws become a function of seed and micro-batch: no random state has to be saved,
-        # and several devices draw the same numbers as one for the same micro-batches.
-        number = batch_idx * world_size() + rank()
-        torch.manual_seed(seed_of(self.seed, f"batch {number}"))
+        # Random draws depend only on the seed and the micro-batch. No random state has to be saved,
+        # and several devices draw the same numbers as one device for the same micro-batches.
+        index = batch_idx * world_size() + rank()
+        torch.manual_seed(seed_of(self.seed, f"batch {index}"))
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
-        inputs, targets, scored = batch
-        return self.losses(inputs, targets).sum() / scored
+        inputs, targets, mean_targets = batch
+        return self.losses(inputs, targets).sum() / mean_targets
 
     def configure_model(self) -> None:
         if self.device_mesh is not None:  # with FullyShardedStrategy
             shard(self.model, self.device_mesh["data_parallel"])
-            self.losses = self._losses()
+            self.losses = self._loss_function()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # Lightning counts the micro-batches of one device, whose number per step depends on the
-        # number of devices and may differ from that of the saved run.
-        done = checkpoint["global_step"] * self.trainer.accumulate_grad_batches
+        # Lightning counts the micro-batches of one device. Their number per step depends on the
+        # number of devices, which may have changed since the checkpoint was saved.
+        completed = checkpoint["global_step"] * self.trainer.accumulate_grad_batches
         for counts in checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"].values():
             if isinstance(counts, dict):
-                counts.update(dict.fromkeys(counts, done))
+                counts.update(dict.fromkeys(counts, completed))
 
     def configure_gradient_clipping(
         self,
@@ -75,7 +75,7 @@ class LanguageModel(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        # Lightning rejects a fused optimizer under bf16, although gradients are not scaled there.
+        # Lightning's own clipping rejects a fused optimizer under bf16, which needs no grad scaler.
         if gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -93,8 +93,8 @@ class LanguageModel(pl.LightningModule):
 def shard(model: Decoder, mesh: DeviceMesh) -> None:
     """Shard the weights over `mesh` with FSDP.
 
-    The weights of a block are gathered for that block only; all others, including those of the
-    encoding, for the whole forward and backward pass.
+    The weights of a block are gathered only while that block runs. All other weights, including the
+    encoding's, stay gathered for the whole forward and backward pass.
     """
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -107,18 +107,18 @@ def validation_loss(
 ) -> float:
     """Return the mean loss in nats over the scored targets of windows [n, T].
 
-    About `batch_tokens` tokens go through the model at once; RunError if that needs too much
-    memory. Leaves the model in training mode.
+    About `batch_tokens` tokens go through the model at once. Raises RunError if memory runs out.
+    Leaves the model in training mode.
     """
-    size = max(1, batch_tokens // inputs.shape[1])
-    batches = list(zip(inputs.split(size), targets.split(size), strict=True))
+    batch_size = max(1, batch_tokens // inputs.shape[1])
+    batches = list(zip(inputs.split(batch_size), targets.split(batch_size), strict=True))
     total = np.zeros(1)
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
         try:
             for index in range(rank(), len(batches) + rank(), world_size()):
-                # Sharded weights are gathered by all processes, so every one of them computes as
-                # many batches as rank 0; the surplus is discarded.
+                # All processes take part in gathering sharded weights, so each of them computes as
+                # many batches as rank 0. Surplus batches are not counted.
                 batch = batches[min(index, len(batches) - 1)]
                 losses = model.losses(*(tensor.to(model.device) for tensor in batch))
                 if index < len(batches):
@@ -126,7 +126,7 @@ def validation_loss(
         except torch.OutOfMemoryError as error:
             raise RunError(
                 f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; set"
-                f" evaluation.batch_tokens={max(1, size // 2) * inputs.shape[1]} retry=true"
+                f" evaluation.batch_tokens={max(1, batch_size // 2) * inputs.shape[1]} retry=true"
             ) from error
     model.train()
     return all_reduce_sum(total).item() / int((targets != IGNORE_INDEX).sum())

@@ -1,4 +1,4 @@
-"""Optimizers: functions `(model, ...) -> torch.optim.Optimizer`."""
+"""Optimizers: functions `(model, ...)` that return a `torch.optim.Optimizer`."""
 
 import torch
 from torch import nn
@@ -29,11 +29,11 @@ def adamw(
 
 
 def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.optim.SGD:
-    """Nesterov's accelerated gradient as fairseq's `nag` (Bengio et al. 2013, arXiv:1212.0901).
+    """Nesterov's accelerated gradient, as fairseq's `nag` (Bengio et al. 2013, arXiv:1212.0901).
 
-    With velocity v, learning rate r and gradient g of step t:
-    v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g and weights += momentum v_t - r_t g. In terms of
-    -v / r this is PyTorch's SGD with Nesterov momentum, under any schedule.
+    With velocity v, learning rate r and gradient g, step t is
+    v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g and weights += momentum v_t - r_t g. With -v / r
+    as the momentum buffer, this is PyTorch's SGD with Nesterov momentum, for any schedule.
     """
     if not 0 < momentum < 1:
         raise ValueError(f"momentum={momentum} must be above 0 and below 1")

@@ -1,4 +1,4 @@
-"""The callback that writes a run's metrics, timing, checkpoints and progress."""
+"""The callback that writes the metrics, timing, checkpoints and progress of a run."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from posenc.training.session import Session
 
 
 class Recorder(pl.Callback):
-    """Writes a row of metrics for every optimizer step, and checkpoints by time and at the end."""
+    """Writes a row of metrics per optimizer step, and checkpoints at intervals and at the end."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Recorder(pl.Callback):
         self.validate = validate
         config = session.config
         self.batch_tokens: int = config.batch_tokens
-        every = config.validation.every_tokens or 0
-        self.validation_interval = max(1, round(every / self.batch_tokens))
+        every_tokens = config.validation.every_tokens or 0
+        self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
@@ -60,8 +60,8 @@ class Recorder(pl.Callback):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
-        loss, stop, save = self._synchronise()
-        self._record(step, loss)
+        loss, stop, save = self._synchronize()
+        self._record_metrics(step, loss)
         if save or stop or step == self.steps.total:
             self._save_checkpoint(trainer, step)
         if stop:
@@ -71,9 +71,9 @@ class Recorder(pl.Callback):
             step=step, tokens=step * self.batch_tokens, work_done=work_done
         )
 
-    def _synchronise(self) -> tuple[float, bool, bool]:
-        """Return the step's loss over all devices, and whether to stop or to save now."""
-        # Lightning has divided the loss of each micro-batch by their number.
+    def _synchronize(self) -> tuple[float, bool, bool]:
+        """Return the mean loss over all devices, whether to stop, and whether to save."""
+        # Lightning has divided the loss of each micro-batch by the number of micro-batches.
         loss = sum(loss.item() for loss in self._losses)
         self._losses.clear()
         interval = self.session.config.checkpoint.every_seconds
@@ -82,7 +82,7 @@ class Recorder(pl.Callback):
         total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
         return float(total) / self.steps.devices, stops > 0, saves > 0
 
-    def _record(self, step: int, loss: float) -> None:
+    def _record_metrics(self, step: int, loss: float) -> None:
         self._check_finite("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
@@ -90,8 +90,8 @@ class Recorder(pl.Callback):
             "loss": loss,
             "learning_rate": self._learning_rate,
         }
-        due = step % self.validation_interval == 0 or step == self.steps.total
-        if self.validate is not None and due:
+        validation_due = step % self.validation_interval == 0 or step == self.steps.total
+        if self.validate is not None and validation_due:
             row["validation_loss"] = self.validate()
             self._check_finite("validation loss", row["validation_loss"], step, updates=step)
         if rank() == 0:
@@ -104,12 +104,10 @@ class Recorder(pl.Callback):
         if math.isfinite(loss):
             return
         checkpoints = list_checkpoints(self.session.run.checkpoints)
-        earlier = [c.step for c in checkpoints if c.step < updates]  # saved with finite weights
-        kept = (
-            f"the checkpoint of step {earlier[0]} is kept" if earlier else "no checkpoint is kept"
-        )
+        steps = [c.step for c in checkpoints if c.step < updates]  # their weights are finite
+        kept = f"the checkpoint of step {steps[0]} is kept" if steps else "no checkpoint is kept"
         raise RunError(
-            f"the {name} is not a number at step {step} ({loss}); {kept}; lower"
+            f"the {name} is not finite at step {step} ({loss}); {kept}; lower"
             f" optimizer.learning_rate or gradient_clip"
         )
 
@@ -134,7 +132,7 @@ class Recorder(pl.Callback):
 
         if rank() == 0:
             save_checkpoint(self.session.run.checkpoints, step, write)
-        else:  # writes no file, but takes part in gathering sharded weights
+        else:  # takes part in gathering sharded weights, but writes no file
             write(self.session.run.checkpoints)
         self._saved_at = time.monotonic()
         self.session.sink.log(self._unsent)

@@ -1,14 +1,14 @@
-"""Learning-rate schedules: functions `(step, total, ...) -> factor` that scale the peak rate.
+"""Learning-rate schedules: functions `(step, total, ...)` that return a factor of the peak rate.
 
-`step` counts optimizer steps from 0; `total` is their number. Fractions are of all steps, ratios of
-the peak learning rate.
+`step` counts optimizer steps from 0, and `total` is their number. Parameters called `..._fraction`
+are fractions of `total`; those called `..._ratio` are fractions of the peak learning rate.
 """
 
 import math
 
 
 def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
-    """Linear warm-up, then half a cosine down to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
+    """Linear warmup, then half a cosine down to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
     if not 0 <= min_lr_ratio <= 1:
         raise ValueError(f"min_lr_ratio={min_lr_ratio} must be between 0 and 1")
     warmup_steps = _warmup_steps(total, warmup_fraction)
@@ -19,7 +19,7 @@ def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float
 
 
 def constant(step: int, total: int, *, warmup_fraction: float) -> float:
-    """Linear warm-up, then 1."""
+    """Linear warmup, then 1."""
     return min(1.0, (step + 1) / _warmup_steps(total, warmup_fraction))
 
 
@@ -34,16 +34,16 @@ def cosine_restarts(
     lr_shrink: float,
     min_lr_ratio: float,
 ) -> float:
-    """Linear warm-up, then cosines with warm restarts, as fairseq's `cosine` schedule.
+    """Linear warmup, then cosines with warm restarts, as in fairseq's `cosine` schedule.
 
-    SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the previous one
-    and its peak and minimum are `lr_shrink` times as high. All lengths are in steps, so `total` has
-    no effect.
+    This is SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the
+    previous one, and its peak and minimum are `lr_shrink` times as high. All durations are in
+    steps, so `total` has no effect.
     """
     if warmup_steps < 0 or period_steps < 1 or period_mult < 1:
         raise ValueError(
-            f"warmup_steps={warmup_steps} must be 0 or more, period_steps={period_steps} and"
-            f" period_mult={period_mult} 1 or more"
+            f"warmup_steps={warmup_steps} must be 0 or more, and period_steps={period_steps} and"
+            f" period_mult={period_mult} must be 1 or more"
         )
     ratios = {
         "warmup_init_ratio": warmup_init_ratio,

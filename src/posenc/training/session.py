@@ -1,4 +1,4 @@
-"""Everything that the training of one run needs."""
+"""Everything that is needed to train one run."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from posenc.training.stop import StopRequest
 
 
 class MetricsSink(Protocol):
-    """Mirrors the training metrics, which it receives once a checkpoint covers them."""
+    """Receives rows of training metrics after each checkpoint, for example to upload them."""
 
     def log(self, rows: list[dict[str, Any]]) -> None: ...
 
@@ -22,7 +22,9 @@ class MetricsSink(Protocol):
 class Session:
     """What training a run needs.
 
-    `encoding` is the run's encoding before training; `resolved` are the settings of its start.
+    `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
+    run started. `progress` and `sink` receive its progress and metrics; `stop` is set when it
+    should stop.
     """
 
     run: RunDirectory

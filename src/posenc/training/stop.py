@@ -1,4 +1,4 @@
-"""Requests to stop: at the next step the run saves a checkpoint and ends as `interrupted`.
+"""Requests to stop a run, which then saves a checkpoint after its current step and exits.
 
 Imports no torch, so that a job can watch for signals while its other imports still run.
 """
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Set by SIGTERM or SIGINT, and once `launcher_alive` returns False."""
+    """A request to stop, triggered by SIGTERM, SIGINT or the death of the launcher."""
 
     def __init__(self, launcher_alive: Callable[[], bool]) -> None:
         self._signalled = False
@@ -37,7 +37,7 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def install_handlers(self) -> None:
-        """Handle the signals from now on, also after Lightning has installed its own handlers."""
+        """Handle the signals from now on; also replaces handlers that Lightning has installed."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
 

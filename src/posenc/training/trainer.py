@@ -1,4 +1,4 @@
-"""Lightning's Trainer as posenc configures it, and its strategy for fully sharded training."""
+"""Lightning's Trainer as posenc configures it, and the strategy for fully sharded training."""
 
 import logging
 import warnings
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from posenc.attention.precision import LIGHTNING
+from posenc.attention.precision import LIGHTNING_PRECISION
 from posenc.config.steps import TrainingSteps
 from posenc.runs.environment import in_process_group, local_world_size
 
@@ -23,7 +23,7 @@ SILENCED_WARNINGS = (
     ".*GPU available but not used.*",
     ".*isinstance.treespec, LeafSpec.*",  # Lightning's own use of torch
     ".*srun. command is available.*",  # the processes have been started already
-    ".*returned a view tensor.*",  # losses, which are summed
+    ".*returned a view tensor.*",  # a view of the losses, which are only summed
 )
 
 
@@ -38,7 +38,7 @@ def build_trainer(
         "num_nodes": steps.devices // local_world_size(),
         "strategy": _strategy(config, steps.devices),
         "plugins": [TorchElasticEnvironment() if in_process_group() else LightningEnvironment()],
-        "precision": LIGHTNING[config.precision],
+        "precision": LIGHTNING_PRECISION[config.precision],
         "max_steps": steps.total,
         "max_epochs": -1,
         "accumulate_grad_batches": steps.accumulate,
@@ -64,7 +64,7 @@ def _strategy(config: DictConfig, devices: int) -> Strategy | str:
 
 
 def _silence_lightning() -> None:
-    """Silence advice that does not apply here, and advertisements."""
+    """Silence warnings that do not apply here, and advertisements."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in SILENCED_WARNINGS:
         warnings.filterwarnings("ignore", message)
@@ -73,9 +73,9 @@ def _silence_lightning() -> None:
 class FullyShardedStrategy(ModelParallelStrategy):
     """FSDP (`fully_shard`; Zhao et al. 2023, arXiv:2304.11277) with unsharded checkpoints.
 
-    A run can resume on any number of devices, as its checkpoints have the format of a single one.
-    Lightning's own unsharded checkpoints do not: they number the optimizer's state in the order of
-    the module's parameters, not of the optimizer's parameter groups.
+    A run can resume on any number of devices, because its checkpoints have the same format as those
+    of a single device. Lightning's own unsharded checkpoints have another format: they number the
+    optimizer's state in the order of the module's parameters, not of the parameter groups.
     """
 
     def __init__(self, devices: int) -> None:
@@ -118,7 +118,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
             optimizer.load_state_dict({**state, "state": sharded})
 
     def _unsharded(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the full values in the process of rank 0, nothing in the others."""
+        """Return the unsharded values in the process of rank 0, and an empty dict in the others."""
         unsharded = {}
         for name, value in values.items():
             full = value.full_tensor() if isinstance(value, DTensor) else value
@@ -128,7 +128,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 
 def _shard_like(value: Any, parameter: Any) -> Any:
-    """Return this device's shard of a value with the shape of a sharded parameter."""
+    """Return this device's shard of `value` if it has the shape of a sharded parameter."""
     if not isinstance(parameter, DTensor) or not isinstance(value, Tensor):
         return value
     if value.shape != parameter.shape:  # a scalar of the optimizer's state

@@ -1,1 +1,1 @@
-"""Synthetic tasks: sequences with one correct answer, generated at any length from a seed."""
+"""Synthetic tasks: sequences with one correct answer, generated from a seed at any length."""

@@ -15,7 +15,7 @@ class Copy(StringTask):
 
     name = "copy"
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return 2 * size + 1
 
     def answer(self, string: Ints) -> Ints:

@@ -20,7 +20,7 @@ class Duplicate(StringTask):
 
     name = "duplicate"
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return 3 * size + 1
 
     def answer(self, string: Ints) -> Ints:

@@ -1,10 +1,10 @@
 """Even pairs: is the number of adjacent pairs 01 and 10 even?
 
-Deletang et al. 2022 (arXiv:2207.02098, table 1: a regular task). It is even exactly if the first
-letter equals the last.
+Deletang et al. 2022 (arXiv:2207.02098, table 1: a regular task). The number is even if and only if
+the first letter equals the last.
 
     0 1 1 0 = | 0        two such pairs: even, answer 0
-    0 1 1 1 = | 1        one: odd, answer 1
+    0 1 1 1 = | 1        one such pair: odd, answer 1
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from posenc.data.tasks.task import Example, SeededRandom, Task, prompt_and_answe
 
 @dataclass(frozen=True, kw_only=True)
 class EvenPairs(Task):
-    """Size n: n letters of an alphabet of two, one answer; n + 2 tokens."""
+    """Size n: n letters of a two-letter alphabet and one answer; n + 2 tokens."""
 
     name = "even_pairs"
 
@@ -25,7 +25,7 @@ class EvenPairs(Task):
     def symbols(self) -> tuple[str, ...]:
         return alphabet_symbols(2)
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return size + 2
 
     def generate(self, random: SeededRandom, size: int) -> Example:

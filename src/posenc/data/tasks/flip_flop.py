@@ -1,8 +1,8 @@
 """Flip-flop: every read must return the bit that was written last.
 
 Liu et al. 2023 (arXiv:2306.00946, definition 1): instructions w (write), r (read) and i (ignore),
-each followed by a bit. The first is a write, the last a read; between them an instruction is i with
-probability `ignore`, otherwise w or r. Only the bits of reads are scored, as the others are random.
+each followed by a bit. The first is a write and the last a read; any other is i with probability
+`ignore`, and otherwise w or r. Only the bits of reads are scored, because the others are random.
 The paper trains with ignore=0.8 and also tests with 0.98 (sparse) and 0.1 (dense).
 
     w 1 i 0 r|1 i 0 i 1 r|1
@@ -19,7 +19,7 @@ WRITE, READ, IGNORE, FIRST_BIT = 1, 2, 3, 4
 
 @dataclass(frozen=True, kw_only=True)
 class FlipFlop(Task):
-    """Size n: n + 1 instructions with their bits; 2n + 2 tokens."""
+    """Size n: n + 1 instructions, each with its bit; 2n + 2 tokens."""
 
     name = "flip_flop"
     ignore: float
@@ -33,7 +33,7 @@ class FlipFlop(Task):
     def symbols(self) -> tuple[str, ...]:
         return ("<begin>", "w", "r", "i", "0", "1")
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return 2 * size + 2
 
     def generate(self, random: SeededRandom, size: int) -> Example:

@@ -1,8 +1,8 @@
 """Indirect indexing: which letter is at a given distance left or right of a given letter?
 
-Gopalakrishnan et al. 2025 (arXiv:2509.10534, section 4): one letter has to be found by its content,
-another by its position relative to the first. Here the given letter occurs once in the string; the
-others may occur several times.
+Gopalakrishnan et al. 2025 (arXiv:2509.10534, section 4): the model has to find one letter by its
+content and then another by its position relative to the first. Here the given letter occurs once in
+the string; other letters may occur several times.
 
     3 0 2 5 0 1 = 5 -2 | 0
 """
@@ -17,7 +17,10 @@ from posenc.data.tasks.task import Example, SeededRandom, Task, prompt_and_answe
 
 @dataclass(frozen=True, kw_only=True)
 class IndirectIndexing(Task):
-    """Size n: n + 1 letters, one of them, a shift of at most `shift`, one answer; n + 5 tokens."""
+    """Size n: n + 1 letters, the given letter, a shift of at most `shift` and the answer.
+
+    A sequence has n + 5 tokens.
+    """
 
     name = "indirect_indexing"
     alphabet_size: int
@@ -38,7 +41,7 @@ class IndirectIndexing(Task):
     def _shifts(self) -> list[int]:
         return [shift for shift in range(-self.shift, self.shift + 1) if shift]
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return size + 5
 
     def generate(self, random: SeededRandom, size: int) -> Example:

@@ -1,4 +1,4 @@
-"""Missing duplicate: a string twice with one letter blanked; which letter is missing?
+"""Missing duplicate: a string, written twice, with one letter blanked; which one is missing?
 
 Deletang et al. 2022 (arXiv:2207.02098, table 1: a context-sensitive task), where the alphabet has
 two letters. The blank may be in either copy.
@@ -16,17 +16,17 @@ from posenc.data.tasks.task import Example, SeededRandom, prompt_and_answer
 
 @dataclass(frozen=True, kw_only=True)
 class MissingDuplicate(AlphabetTask):
-    """Size n: a string of n letters twice, one answer; 2n + 2 tokens."""
+    """Size n: a string of n letters, written twice, and one answer; 2n + 2 tokens."""
 
     name = "missing_duplicate"
     extra_symbols = ("_",)
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return 2 * size + 2
 
     def generate(self, random: SeededRandom, size: int) -> Example:
-        twice = np.tile(FIRST_LETTER + random.integers(self.alphabet_size, size), 2)
+        string = np.tile(FIRST_LETTER + random.integers(self.alphabet_size, size), 2)
         position = random.integer(2 * size)
-        missing = twice[position]
-        twice[position] = FIRST_LETTER + self.alphabet_size
-        return prompt_and_answer(np.append(twice, SEPARATOR), np.array([missing]))
+        missing = string[position]
+        string[position] = FIRST_LETTER + self.alphabet_size
+        return prompt_and_answer(np.append(string, SEPARATOR), np.array([missing]))

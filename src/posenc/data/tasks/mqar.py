@@ -1,11 +1,11 @@
-"""Multi-query associative recall (MQAR): pairs of key and value, then keys; which was the value?
+"""Multi-query associative recall (MQAR): key-value pairs, then keys; what is the value of each?
 
 Arora et al. 2023 (arXiv:2312.04927, section 3): the keys are distinct, the values need not be. A
-sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries, each a key and its
-value in a slot of two tokens. Slots closer to the pairs are likelier, by the power law p(slot) ~
-slot^(power - 1). The slots in between are blank (in the paper's code: random tokens, or zeros).
-Every query may be for any of the pairs. The paper's code queries each pair once, but does not show
-the answers to the model, from which the last one would follow by elimination.
+sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries. A query is a key and
+its value, in a slot of two tokens. Slots closer to the pairs are more likely, following the
+power law p(slot) ~ slot^(power - 1). Unused slots are blank (in the paper's code: random tokens or
+zeros). Each query is for a random pair. The paper's code queries each pair once, but does not show
+the answers to the model; if it did, the last answer would follow by elimination.
 
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
@@ -22,7 +22,7 @@ BLANK, FIRST_KEY = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class AssociativeRecall(Task):
-    """Size n: n pairs in n * `pair_tokens` tokens; keys and values are disjoint sets of symbols."""
+    """Size n: n pairs in n * `pair_tokens` tokens. No symbol is both a key and a value."""
 
     name = "mqar"
     keys: int
@@ -34,8 +34,8 @@ class AssociativeRecall(Task):
         super().__post_init__()
         if self.keys < 2 or self.values < 2 or self.power <= 0:
             raise ValueError(
-                f"keys={self.keys} and values={self.values} must be 2 or more,"
-                f" power={self.power} above 0"
+                f"keys={self.keys} and values={self.values} must be 2 or more, and"
+                f" power={self.power} must be above 0"
             )
         if self.pair_tokens < 4 or self.pair_tokens % 2:
             raise ValueError(f"pair_tokens={self.pair_tokens} must be even and 4 or more")
@@ -45,7 +45,7 @@ class AssociativeRecall(Task):
         keys, values = range(self.keys), range(self.values)
         return ("<begin>", ".", *(f"k{i}" for i in keys), *(f"v{i}" for i in values))
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return size * self.pair_tokens
 
     def largest_size(self, length: int) -> int:
@@ -70,10 +70,10 @@ class AssociativeRecall(Task):
 
 
 def _query_slots(random: SeededRandom, slots: int, count: int, power: float) -> Ints:
-    """Return `count` distinct slots, sampled one after another by the power law.
+    """Return `count` distinct slots, sampled without replacement from the power law.
 
-    Sampling without replacement by exponential races: the slot with the earliest arrival comes
-    first (Efraimidis & Spirakis 2006).
+    Each slot arrives after an exponentially distributed time; the first `count` arrivals are the
+    sample (Efraimidis & Spirakis 2006).
     """
     rates = np.arange(1, slots + 1) ** (power - 1)
     return np.argsort(-np.log(random.uniform(slots)) / rates, kind="stable")[:count]

@@ -1,9 +1,8 @@
 """Passkey retrieval: a key hidden at a random depth of repeated filler, queried at the end.
 
 Mohtashami & Jaggi 2023 (arXiv:2305.16300, section 4.2) hide a number in English sentences. Here
-filler, marker and key are tokens of any vocabulary, sampled without repeats for each sequence, so
-that the question (the marker) reveals only where the key is, and a language model can be evaluated
-on the task in its own tokens.
+filler, marker and key are distinct random tokens of any vocabulary, so that the question (the
+marker) reveals only where the key is, and a language model can be evaluated in its own vocabulary.
 
     f g h f | M N | 7 4 2 | g h f g h | M N | -> 7 4 2
 """
@@ -18,10 +17,10 @@ from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task, prompt_an
 
 @dataclass(frozen=True, kw_only=True)
 class Passkey(Task):
-    """Size n: n tokens of filler around marker and key, then the marker and the key.
+    """Size n: n tokens of filler around a marker and the key, then the marker and the key again.
 
-    The filler repeats itself every `filler_length` tokens and continues after the key. With
-    a `vocab_size` of None it is that of the language model that is evaluated on the task.
+    The filler repeats every `filler_length` tokens and continues after the key. If `vocab_size` is
+    None, the task takes the vocabulary of the language model that is evaluated on it.
     """
 
     name = "passkey"
@@ -47,7 +46,7 @@ class Passkey(Task):
     def _distinct_tokens(self) -> int:
         return self.filler_length + self.marker_length + self.key_length
 
-    def _known_vocab_size(self) -> int:
+    def _required_vocab_size(self) -> int:
         if self.vocab_size is None:
             raise ConfigError(
                 "data.vocab_size=null only works in posenc evaluate, with a run trained on text;"
@@ -65,14 +64,14 @@ class Passkey(Task):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        return ("<begin>", *map(str, range(self._known_vocab_size())))
+        return ("<begin>", *map(str, range(self._required_vocab_size())))
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return size + 2 * (self.marker_length + self.key_length)
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         depth = random.integer(size + 1)
-        tokens = BEGIN + 1 + random.choice(self._known_vocab_size(), self._distinct_tokens)
+        tokens = BEGIN + 1 + random.choice(self._required_vocab_size(), self._distinct_tokens)
         ends = [self.filler_length, self.filler_length + self.marker_length]
         phrase, marker, key = np.split(tokens, ends)
         filler = np.resize(phrase, size)

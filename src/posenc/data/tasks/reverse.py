@@ -18,7 +18,7 @@ class Reverse(StringTask):
 
     name = "reverse"
 
-    def tokens(self, size: int) -> int:
+    def sequence_length(self, size: int) -> int:
         return 2 * size + 1
 
     def answer(self, string: Ints) -> Ints:

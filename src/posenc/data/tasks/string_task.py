@@ -1,4 +1,4 @@
-"""Tasks over a finite alphabet, and those that transform a random string."""
+"""Tasks over a finite alphabet, including tasks that transform a random string."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def alphabet_symbols(alphabet_size: int, *extra: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class AlphabetTask(Task):
-    """A task over `alphabet_size` letters, 2 or more, and `extra_symbols`."""
+    """A task with `alphabet_size` letters (2 or more) and `extra_symbols`."""
 
     extra_symbols: ClassVar[tuple[str, ...]] = ()
     alphabet_size: int
@@ -42,7 +42,7 @@ class StringTask(AlphabetTask):
 
     @abstractmethod
     def answer(self, string: Ints) -> Ints:
-        """Return the answer to a string of ids."""
+        """Return the answer to `string`, both as ids."""
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         string = FIRST_LETTER + random.integers(self.alphabet_size, size)

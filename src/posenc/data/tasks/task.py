@@ -1,4 +1,4 @@
-"""The interface of a task: examples of any size, whose prompt determines the answer."""
+"""The interface of a task, which generates prompts of any size and the answers to them."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -16,13 +16,14 @@ Ints = NDArray[np.int64]
 BEGIN = 0
 """The symbol before every sequence, also used as padding after its end."""
 
-_SAMPLE_SIZES, _SAMPLE_EXAMPLES = (1, 2), 16
+_DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 
 
 class SeededRandom:
-    """Random numbers that are the same in every numpy version, from a seed of strings and integers.
+    """A random number generator that is seeded by strings and integers.
 
-    Computed from raw bits, which numpy guarantees to be stable, unlike its distributions.
+    It computes the same numbers in every numpy version, because it uses only raw bits: numpy keeps
+    them stable, unlike its distributions.
     """
 
     def __init__(self, *seed: str | int) -> None:
@@ -30,12 +31,12 @@ class SeededRandom:
         self._bits = np.random.PCG64(np.random.SeedSequence(int.from_bytes(digest[:16])))
 
     def integers(self, high: int, count: int) -> Ints:
-        """Return `count` numbers from 0 to `high` - 1, uniform to within 2^-32."""
+        """Return `count` integers from 0 to `high` - 1, uniform to within 2^-32."""
         bits = self._bits.random_raw(count) >> np.uint64(32)
         return (bits * np.uint64(high) >> np.uint64(32)).astype(np.int64)
 
     def integer(self, high: int) -> int:
-        """Return one number from 0 to `high` - 1."""
+        """Return one integer from 0 to `high` - 1."""
         return int(self.integers(high, 1)[0])
 
     def uniform(self, count: int) -> NDArray[np.float64]:
@@ -44,12 +45,12 @@ class SeededRandom:
         return (bits + 0.5) * 2.0**-53
 
     def choice(self, high: int, count: int) -> Ints:
-        """Return `count` distinct numbers from 0 to `high` - 1, in random order."""
+        """Return `count` distinct integers from 0 to `high` - 1, in random order."""
         return np.argsort(self._bits.random_raw(high), kind="stable")[:count]
 
 
 class Example(NamedTuple):
-    """A sequence of symbols [T], and a mask [T] of those that are answers."""
+    """The `tokens` [T] of a sequence, and a mask `scored` [T] of the tokens of the answer."""
 
     tokens: Ints
     scored: NDArray[np.bool_]
@@ -57,10 +58,10 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """A family of sequences, prompt and answer, of sizes 1 and up.
+    """Sequences of sizes 1, 2, ..., each a prompt followed by its answer.
 
-    Each task defines what its size counts; the length of a sequence is in tokens. `examples` is
-    the number of sequences evaluated at each length. Raises ValueError for invalid parameters.
+    Each task defines what its size counts; lengths are in tokens. `examples` is the number of
+    sequences evaluated at each length. Raises ValueError for invalid parameters.
     """
 
     name: ClassVar[str]
@@ -76,44 +77,50 @@ class Task(ABC):
         """The vocabulary in the order of ids, starting with the symbol of `BEGIN`."""
 
     @abstractmethod
-    def tokens(self, size: int) -> int:
-        """Return the length of a sequence of `size`, which grows with the size."""
+    def sequence_length(self, size: int) -> int:
+        """Return the number of tokens of a sequence of `size`, which increases with `size`."""
 
     @abstractmethod
     def generate(self, random: SeededRandom, size: int) -> Example:
-        """Return a random sequence of `tokens(size)` symbols."""
+        """Return a random sequence of `sequence_length(size)` tokens."""
 
     def largest_size(self, length: int) -> int:
-        """Return the largest size with at most `length` tokens; ConfigError if there is none."""
+        """Return the largest size whose sequences have at most `length` tokens.
+
+        Raises ConfigError if there is none.
+        """
         size = 0
-        while self.tokens(size + 1) <= length:
+        while self.sequence_length(size + 1) <= length:
             size += 1
         if size == 0:
             raise ConfigError(
                 f"length {length} is too short for the task '{self.name}', whose shortest sequence"
-                f" has {self.tokens(1)} tokens; use longer lengths"
+                f" has {self.sequence_length(1)} tokens; use longer lengths"
             )
         return size
 
     def for_language_model(self, vocab_size: int) -> "Task":
-        """Return the task with the vocabulary of a language model; ConfigError if impossible."""
+        """Return the task with the vocabulary of a language model.
+
+        Raises ConfigError if the task needs its own symbols.
+        """
         raise ConfigError(
-            f"the task '{self.name}' has its own symbols, which are not in the"
-            " vocabulary of a model trained on text; use a run trained on the task, or"
-            " data=task_passkey data.vocab_size=null"
+            f"the task '{self.name}' has its own symbols, which are not in the vocabulary of a"
+            " model trained on text; use a run trained on the task, or data=task_passkey"
+            " data.vocab_size=null"
         )
 
     def digest(self) -> str:
         """Return a hash of the parameters and a sample of the generated sequences."""
         sample = [
             self.generate(SeededRandom("sample", size, number), size).tokens.tolist()
-            for size in _SAMPLE_SIZES
-            for number in range(_SAMPLE_EXAMPLES)
+            for size in _DIGEST_SIZES
+            for number in range(_DIGEST_EXAMPLES_PER_SIZE)
         ]
         return digest_of([self.name, asdict(self), sample])
 
 
 def prompt_and_answer(prompt: Ints, answer: Ints) -> Example:
-    """Return the prompt [P] followed by the answer [A], of which only the answer is scored."""
+    """Return the prompt [P] followed by the answer [A]; only the answer is scored."""
     tokens = np.concatenate([prompt, answer])
     return Example(tokens, np.arange(len(tokens)) >= len(prompt))

@@ -1,7 +1,7 @@
 """A task as a dataset.
 
-As with text, a symbol precedes every sequence: at position i the input is token i - 1 and the
-target token i. Only answers are targets, in training and in evaluation, as prompts are random.
+As with text, a begin symbol precedes every sequence: the target at position i is token i, and its
+input is token i - 1. Only answers are scored, in training and evaluation, as prompts are random.
 """
 
 import numpy as np
@@ -17,20 +17,20 @@ from posenc.data.tokenizers import Tokenizer
 
 
 class TaskData(Dataset):
-    """Examples generated on demand: unlimited in training, `task.examples` per evaluated length.
+    """Examples generated on demand: unlimited in training, `task.examples` per evaluation length.
 
-    Each split has its own seeds, and evaluation examples do not depend on the run's seed, so that
-    all runs are evaluated on the same examples. Small sizes have few sequences, which occur in
-    every split. The `tokenizer` has one token for each symbol: its `eos_id` for the begin symbol
-    and the others for the other symbols in order.
+    Each split has its own seeds. Evaluation examples do not depend on the run's seed, so that all
+    runs are evaluated on the same examples. At small sizes there are so few different sequences
+    that the splits overlap. `tokenizer` has one token per symbol: `eos_id` is the begin symbol, and
+    the other ids are the other symbols in order.
     """
 
     def __init__(self, task: Task, tokenizer: Tokenizer) -> None:
         self.task = task
         self._tokenizer = tokenizer
         self._fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
-        others = np.delete(np.arange(tokenizer.vocab_size), tokenizer.eos_id)
-        self._ids = np.append(tokenizer.eos_id, others)
+        other_ids = np.delete(np.arange(tokenizer.vocab_size), tokenizer.eos_id)
+        self._ids = np.append(tokenizer.eos_id, other_ids)
 
     @property
     def fingerprint(self) -> str:
@@ -56,14 +56,17 @@ class TaskData(Dataset):
         return TaskBatches(self.task, length, "train", seed)
 
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return examples with the same distribution of sizes as in training."""
+        """Return examples whose sizes are distributed as in training."""
         batches = TaskBatches(self.task, length, "validation along training", length)
         return batches.batch(0, max(1, tokens // length))
 
     def examples(self, split: str, length: int) -> Examples:
         """Return `task.examples` examples of the largest size that fits into `length` tokens."""
-        size, numbers = self.task.largest_size(length), range(self.task.examples)
-        examples = [self.task.generate(SeededRandom(split, length, n), size) for n in numbers]
+        size = self.task.largest_size(length)
+        examples = [
+            self.task.generate(SeededRandom(split, length, index), size)
+            for index in range(self.task.examples)
+        ]
         tokens, scored = (np.stack(arrays) for arrays in zip(*examples, strict=True))
         return Examples(self._ids[tokens], scored, self._tokenizer.eos_id)
 
@@ -78,9 +81,9 @@ class TaskData(Dataset):
 
 
 class TaskBatches:
-    """Examples with sizes uniform from 1 to the largest, padded to `length` tokens.
+    """Examples of random sizes, uniform from 1 to the largest that fits, padded to `length` tokens.
 
-    The examples of a batch are a function of `seed` and step alone. There are no epochs.
+    The examples of a batch depend only on `seed` and the step. There are no epochs.
     """
 
     def __init__(self, task: Task, length: int, *seed: str | int) -> None:
@@ -89,15 +92,18 @@ class TaskBatches:
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        return _padded([self._example(step * size + index) for index in range(size)], self._length)
+        return _pad([self._example(step * size + row) for row in range(size)], self._length)
 
-    def _example(self, number: int) -> Example:
-        random = SeededRandom(*self._seed, number)
+    def _example(self, index: int) -> Example:
+        random = SeededRandom(*self._seed, index)
         return self._task.generate(random, 1 + random.integer(self._largest_size))
 
 
-def _padded(examples: list[Example], length: int) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets, int64 [n, length] each; `IGNORE_INDEX` where nothing is scored."""
+def _pad(examples: list[Example], length: int) -> tuple[Tensor, Tensor]:
+    """Return padded inputs and targets, int64 [n, length] each.
+
+    Targets that are not scored are `IGNORE_INDEX`.
+    """
     inputs = np.full((len(examples), length + 1), BEGIN)
     targets = np.full((len(examples), length), IGNORE_INDEX)
     for row, (tokens, scored) in enumerate(examples):

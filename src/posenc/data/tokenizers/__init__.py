@@ -1,4 +1,4 @@
-"""Tokenizers: from text to token ids and back."""
+"""Tokenizers, which map text to token ids and back."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from posenc.runs.files import read_json
 
 __all__ = ["Tokenizer", "TokenizerTrainer", "load_tokenizer"]
 
-_KINDS: dict[str, type[Tokenizer]] = {
-    kind.kind: kind for kind in (ByteTokenizer, SubwordTokenizer, SymbolTokenizer, WordTokenizer)
+_CLASSES: dict[str, type[Tokenizer]] = {
+    cls.kind: cls for cls in (ByteTokenizer, SubwordTokenizer, SymbolTokenizer, WordTokenizer)
 }
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer that was saved to `path`."""
     saved = read_json(path)
-    return _KINDS[saved["kind"]].load(saved["state"])
+    return _CLASSES[saved["kind"]].load(saved["state"])

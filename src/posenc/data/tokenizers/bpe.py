@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from tokenizers import Tokenizer as Model
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
@@ -11,20 +11,20 @@ from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
 _EOS_TOKEN = "<|endoftext|>"
-_MIN_VOCAB_SIZE = 257  # the bytes and the end of text
+_MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
 
 
 class BPETrainer(TokenizerTrainer):
     """Learns `vocab_size` tokens from the first `train_bytes` bytes of the train split.
 
-    The special token <|endoftext|> is one of them. A small corpus may yield fewer tokens.
+    One of them is the special token <|endoftext|>. A small corpus may yield fewer tokens.
     """
 
     def __init__(self, vocab_size: int, train_bytes: int) -> None:
         if vocab_size < _MIN_VOCAB_SIZE:
             raise ConfigError(
-                f"tokenizer.vocab_size={vocab_size} must be {_MIN_VOCAB_SIZE} or more (256 bytes "
-                "and the end of text); use more, or tokenizer=byte"
+                f"tokenizer.vocab_size={vocab_size} must be {_MIN_VOCAB_SIZE} or more (256 bytes"
+                " and the end-of-text token); use a larger one, or tokenizer=byte"
             )
         if train_bytes < 1:
             raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be 1 or more")
@@ -34,17 +34,17 @@ class BPETrainer(TokenizerTrainer):
         return self.vocab_size
 
     def train(self, documents: Iterable[str]) -> SubwordTokenizer:
-        model = Model(models.BPE())
-        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-        model.decoder = decoders.ByteLevel()
+        tokenizer = HuggingFaceTokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=self.vocab_size,
             special_tokens=[_EOS_TOKEN],
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        model.train_from_iterator(_first_bytes(documents, self.train_bytes), trainer)
-        return SubwordTokenizer(model, _EOS_TOKEN)
+        tokenizer.train_from_iterator(_first_bytes(documents, self.train_bytes), trainer)
+        return SubwordTokenizer(tokenizer, _EOS_TOKEN)
 
     def digest(self) -> str:
         return digest_of(["bpe", self.vocab_size, self.train_bytes])

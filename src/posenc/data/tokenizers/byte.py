@@ -1,4 +1,4 @@
-"""The bytes of UTF-8 as tokens."""
+"""UTF-8 bytes as tokens."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
@@ -9,7 +9,7 @@ from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 
 class ByteTokenizer(Tokenizer):
-    """Ids 0 to 255 are the bytes; 256 ends every document."""
+    """Ids 0 to 255 are bytes; id 256 ends every document."""
 
     kind = "byte"
     vocab_size = 257

@@ -9,7 +9,7 @@ from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 
 class SymbolTokenizer(Tokenizer):
-    """Symbols separated by white space, numbered in the order of `symbols`; id 0 ends a text."""
+    """Symbols separated by whitespace, with ids in the order of `symbols`; id 0 ends a document."""
 
     kind = "symbols"
     eos_id = 0
@@ -19,7 +19,10 @@ class SymbolTokenizer(Tokenizer):
         self.vocab_size = len(self.symbols)
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
-        """Yield the ids of each document; ValueError for an unknown symbol."""
+        """Yield the ids of each document.
+
+        Raises ValueError for unknown symbols.
+        """
         ids = {symbol: id for id, symbol in enumerate(self.symbols)}
         for document in documents:
             words = document.split()

@@ -1,4 +1,4 @@
-"""The interfaces of a tokenizer and of what learns one from a corpus."""
+"""The interfaces of tokenizers and of trainers that learn a tokenizer from a corpus."""
 
 import json
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
-        """Yield arrays of ids [n], which concatenated encode all documents and their ends."""
+        """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -40,14 +40,14 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def load(cls, state: dict[str, Any]) -> Self:
-        """Return the tokenizer with this `state()`."""
+        """Return the tokenizer that `state()` describes."""
 
     def digest(self) -> str:
         """Return a hash of the tokenizer."""
         return digest_of([self.kind, self.state()])
 
     def save(self, path: Path) -> None:
-        """Write kind and state to `path` atomically, for `load_tokenizer`."""
+        """Write the kind and the state to `path` atomically, for `load_tokenizer`."""
         write_atomic(path, json.dumps({"kind": self.kind, "state": self.state()}) + "\n")
 
 
@@ -56,7 +56,7 @@ class TokenizerTrainer(ABC):
 
     @abstractmethod
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
-        """Return the vocabulary size to expect on `corpus`; None if unknown before training."""
+        """Return the vocabulary size to expect on `corpus`, or None if it is unknown."""
 
     @abstractmethod
     def train(self, documents: Iterable[str]) -> Tokenizer:
@@ -64,4 +64,4 @@ class TokenizerTrainer(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """Return a hash of the settings, which with the documents determine the tokenizer."""
+        """Return a hash of the settings."""

@@ -1,4 +1,4 @@
-"""The WikiText protocol: words separated by white space (Merity et al. 2016, arXiv:1609.07843)."""
+"""The WikiText protocol: words separated by whitespace (Merity et al. 2016, arXiv:1609.07843)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,18 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from posenc.data.corpus import Corpus, digest_of, lines
+from posenc.data.corpus import Corpus, digest_of, split_lines
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
 
 _END_OF_LINE = "<eos>"
 _UNKNOWN = "<unk>"
-_BATCH = 1 << 18  # ids
+_BATCH_TOKENS = 1 << 18
 
 
 class WordTokenizer(Tokenizer):
     """An id for each of `words`; <eos> ends every line, <unk> stands for all other words.
 
-    A document ends with its last line, so `eos_id` is that of <eos>.
+    A document ends with its last line, so `eos_id` is the id of <eos>.
     """
 
     kind = "word"
@@ -31,15 +31,15 @@ class WordTokenizer(Tokenizer):
 
     def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
         ids: list[int] = []
-        for words in _lines_of_words(documents):
+        for words in _words_by_line(documents):
             ids += [self._ids.get(word, self._unknown_id) for word in words]
-            if len(ids) >= _BATCH:
+            if len(ids) >= _BATCH_TOKENS:
                 yield np.array(ids, dtype=np.uint32)
                 ids = []
         yield np.array(ids, dtype=np.uint32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return words separated by a space, lines by a newline."""
+        """Return the words separated by spaces, and the lines separated by newlines."""
         text = " ".join("\n" if id == self.eos_id else self._words[id] for id in ids)
         return text.replace(" \n", "\n").replace("\n ", "\n")
 
@@ -52,13 +52,16 @@ class WordTokenizer(Tokenizer):
 
 
 class WordTrainer(TokenizerTrainer):
-    """The words of the train split with <eos> and <unk>, by falling frequency, then alphabet."""
+    """Collects the words of the train split, <eos> and <unk>, by decreasing frequency.
+
+    Words of equal frequency are sorted alphabetically.
+    """
 
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
         return corpus.vocab_size
 
     def train(self, documents: Iterable[str]) -> WordTokenizer:
-        counts = Counter(word for words in _lines_of_words(documents) for word in words)
+        counts = Counter(word for words in _words_by_line(documents) for word in words)
         words = sorted(counts.keys() | {_UNKNOWN, _END_OF_LINE}, key=lambda w: (-counts[w], w))
         return WordTokenizer(words)
 
@@ -66,7 +69,7 @@ class WordTrainer(TokenizerTrainer):
         return digest_of(["word"])
 
 
-def _lines_of_words(documents: Iterable[str]) -> Iterator[list[str]]:
+def _words_by_line(documents: Iterable[str]) -> Iterator[list[str]]:
     for document in documents:
-        for line in lines(document):
+        for line in split_lines(document):
             yield [*line.split(), _END_OF_LINE]

@@ -1,8 +1,9 @@
-"""The evaluation protocols: the windows at each evaluation length, and the targets scored in them.
+"""The evaluation protocols: the windows at each evaluation length and the targets scored in them.
 
 A protocol for text is a function `(tokens, length, ...) -> spans` in its own module, listed in
-`PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, whose targets from
-first_scored to stop are scored. Imports no torch, so that reports can list the protocols.
+`PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, in which the
+targets from first_scored to stop - 1 are scored. This package imports no torch, except in `tasks`,
+so that reports can list the protocols.
 """
 
 from collections.abc import Callable
@@ -22,17 +23,17 @@ from posenc.evaluation.protocols.sliding import sliding
 
 @dataclass(frozen=True)
 class Protocol:
-    """`spans` returns the windows of a split from its number of tokens; None for tasks.
+    """A protocol: `spans` returns the spans of a split with a given number of tokens.
 
-    `parameter` is the key of `evaluation` with the number of targets scored in a window, which
-    `spans` takes by that name; with `needs_longest` it also takes the longest evaluation length.
-    With `positions` the loss at each position is saved, with `accuracy` the targets that the model
-    ranks first are counted.
+    `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
+    the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
+    receives the longest evaluation length. With `positions`, the loss at each position is saved.
+    With `accuracy`, the targets that the model ranks first are counted. Tasks have no `spans`.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
     parameter: str | None = None
-    needs_longest: bool = False
+    needs_longest_length: bool = False
     positions: bool = False
     accuracy: bool = False
 
@@ -42,7 +43,7 @@ PROTOCOLS = {
     "by_position": Protocol(nonoverlapping, positions=True),
     "sliding": Protocol(sliding, "stride"),
     "last_k": Protocol(last_k, "k"),
-    "fixed_target": Protocol(fixed_target, "targets", needs_longest=True),
+    "fixed_target": Protocol(fixed_target, "targets", needs_longest_length=True),
     "tasks": Protocol(None, accuracy=True),
 }
 
@@ -50,8 +51,8 @@ PROTOCOLS = {
 def check_protocols(config: DictConfig) -> None:
     """Raise ConfigError unless `evaluation.protocols` and their parameters fit together.
 
-    Each protocol needs its parameter, a parameter needs its protocol, and none may exceed the
-    shortest evaluation length.
+    Each protocol needs its parameter, each parameter needs its protocol, and no parameter may
+    exceed the shortest evaluation length.
     """
     evaluation, errors = config.evaluation, []
     if not evaluation.protocols:
@@ -72,7 +73,7 @@ def _parameter_errors(config: DictConfig, protocol: str, parameter: str) -> list
     key, value = f"evaluation.{parameter}", config.evaluation[parameter]
     requested, shortest = protocol in config.evaluation.protocols, evaluation_lengths(config)[0]
     if requested and value is None:
-        return [f"{key} is missing, which the protocol {protocol} needs; set {key}=..."]
+        return [f"{key} is missing, but the protocol {protocol} needs it; set {key}=..."]
     if value is not None and not requested:
         return [
             f"{key}={value} is only used by the protocol {protocol}, which is not in"

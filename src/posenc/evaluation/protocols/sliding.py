@@ -1,9 +1,9 @@
-"""A window that advances by `stride` tokens and scores only those (Press et al. 2022, appendix B).
+"""A window that advances by `stride` tokens and scores them (Press et al. 2022, appendix B).
 
-The tokens from b * stride to (b + 1) * stride are scored with the length - stride tokens before
-them as context, or as many as there are: fairseq's `--context-window C` with C = length - stride.
-The first tokens, whose context reaches the start of the text, are scored in one window. stride=1 is
-the paper's S = 1; stride=length is nonoverlapping.
+The tokens from b * stride to (b + 1) * stride - 1 are scored with the length - stride tokens before
+them as context, or fewer near the start of the text: fairseq's `--context-window C` with
+C = length - stride. All tokens whose context reaches the start of the text are scored in one
+window. stride=1 is the paper's S = 1; stride=length is nonoverlapping.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def sliding(tokens: int, length: int, stride: int) -> NDArray[np.int64]:
-    """Return the spans of windows of `length` that advance by `stride` <= length."""
+    """Return the spans of windows of `length` tokens that advance by `stride` tokens."""
     first = np.concatenate(([0], np.arange(length - length % stride, tokens, stride)))
     stop = np.append(first[1:], tokens)
     return np.stack([np.maximum(first - (length - stride), 0), first, stop], axis=1)

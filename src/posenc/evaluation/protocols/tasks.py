@@ -1,7 +1,8 @@
-"""The sequences of a task at the evaluation length, of which the answers are scored.
+"""Sequences of a task at the evaluation length, in which only the answers are scored.
 
 Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model ranks first
-(given the correct tokens before), and `exact`, the fraction of sequences with all of them correct.
+(given the correct preceding tokens), and `exact`, the fraction of sequences whose answer tokens are
+all ranked first.
 """
 
 import hashlib
@@ -15,14 +16,14 @@ from posenc.evaluation.windows import Batch
 
 
 class TaskWindows:
-    """One window for each sequence, all of the same length."""
+    """One window per sequence, all of the same length."""
 
     text: TokenArray | None = None
 
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
         self.lengths = np.full(*examples.tokens.shape)
-        self.scored = examples.scored.sum(axis=1)
+        self.num_scored = examples.scored.sum(axis=1)
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         targets = torch.from_numpy(self._examples.tokens[indices])
