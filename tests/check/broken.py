@@ -35,7 +35,7 @@ class Unbuildable(Encoding):
         raise AttributeError("nothing here")
 
 
-class RepeatsModelFacts(Encoding):
+class RepeatsModelHyperparameters(Encoding):
     def __init__(self, geometry: Geometry, *, heads: int = 4) -> None:
         super().__init__(geometry)
         self.slopes = [1 / (heads + head) for head in range(geometry.heads)]

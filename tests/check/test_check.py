@@ -22,7 +22,7 @@ Results = dict[str, Result]
 RunChecks = Callable[..., Results]
 
 BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
-    ("RepeatsModelFacts", {"heads": 4}, {"omits_model_facts": "heads"}),
+    ("RepeatsModelHyperparameters", {"heads": 4}, {"omits_model_hyperparameters": "heads"}),
     ("UnknownLimitation", {}, {"declares_limitations": "shfit unknown"}),
     ("LimitationWithoutReason", {}, {"declares_limitations": "shift declared without"}),
     (
@@ -152,7 +152,7 @@ def test_a_hook_that_raises_is_a_failure_in_one_line_and_other_properties_are_ch
     unaffected = {
         "builds",
         "has_description",
-        "omits_model_facts",
+        "omits_model_hyperparameters",
         "declares_limitations",
         "loads_at_any_length",
         "parameters_have_effect",

@@ -7,16 +7,16 @@ import pytest
 from posenc.cli.arguments import parse
 from posenc.cli.inspect_encoding import build_subjects
 from posenc.inspect.encoding.encoding_page import PropertyValues, measure
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
 MODEL = ["model.width=32", "model.heads=4", "train_length=64"]
 
 
 @pytest.fixture(scope="session")
-def subject() -> Callable[..., Subject]:
+def subject() -> Callable[..., InspectedEncoding]:
     """An encoding by name, with overrides; L = 64, width 32, 4 heads."""
 
-    def build(name: str, *overrides: str) -> Subject:
+    def build(name: str, *overrides: str) -> InspectedEncoding:
         (result,) = build_subjects(parse("inspect", [f"encoding={name}", *MODEL, *overrides]))
         return result
 
@@ -24,7 +24,7 @@ def subject() -> Callable[..., Subject]:
 
 
 @pytest.fixture(scope="session")
-def measured(subject: Callable[..., Subject]) -> Callable[[str], PropertyValues]:
+def measured(subject: Callable[..., InspectedEncoding]) -> Callable[[str], PropertyValues]:
     """All measurements of an encoding, made once."""
     results: dict[str, PropertyValues] = {}
 

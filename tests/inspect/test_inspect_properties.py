@@ -10,11 +10,11 @@ import torch
 from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
 from posenc.inspect.encoding.extrapolation import extrapolation
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.low_precision import score_errors
 from posenc.inspect.encoding.score_properties import decay, effective_windows, expected_scores
-from posenc.inspect.encoding.subject import Subject
 
-Build = Callable[..., Subject]
+Build = Callable[..., InspectedEncoding]
 Measured = Callable[[str], PropertyValues]
 L, WIDTH, HEADS, HEAD = 64, 32, 4, 8
 FREQUENCIES = [10_000.0 ** (-2 * i / HEAD) for i in range(HEAD // 2)]

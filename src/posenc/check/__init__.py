@@ -8,7 +8,7 @@ from posenc.check.definition import (
     builds,
     declares_limitations,
     has_description,
-    omits_model_facts,
+    omits_model_hyperparameters,
     shapes_are_correct,
 )
 from posenc.check.numerics import (
@@ -25,7 +25,7 @@ from posenc.check.sequences import (
     is_shift_invariant,
     loads_at_any_length,
 )
-from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, fail
+from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, one_line
 
 __all__ = [
@@ -44,7 +44,7 @@ Property = Callable[[EncodingUnderTest], Result]
 PROPERTIES: tuple[Property, ...] = (
     builds,
     has_description,
-    omits_model_facts,
+    omits_model_hyperparameters,
     declares_limitations,
     shapes_are_correct,
     is_causal,
@@ -76,7 +76,7 @@ def check_property(prop: Property, under_test: EncodingUnderTest) -> Result:
         return prop(under_test)
     except Exception as error:  # the user's own encoding may raise anything
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        return fail(f"{kind}{one_line(error)}{_location(error, under_test)}")
+        return failed(f"{kind}{one_line(error)}{_location(error, under_test)}")
 
 
 def description(prop: Property) -> str:

@@ -7,21 +7,27 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from posenc.check.hook_calls import ROWS, HookInputs, distinct_layers, hook_outputs, random_inputs
+from posenc.check.hook_calls import (
+    NUM_QUERIES,
+    HookInputs,
+    distinct_layers,
+    hook_outputs,
+    random_inputs,
+)
 from posenc.check.under_test import (
     VOCAB_SIZE,
     EncodingUnderTest,
     Result,
-    fail,
-    logits_of,
+    compute_logits,
+    failed,
     passed,
     random_tokens,
 )
 from posenc.encodings.base import Encoding
 
 LIMITATIONS = ("causal", "prefix", "shift", "extrapolates")
-MODEL_FACTS = {"width", "heads", "layers", "head_width", "train_length"}
-MIN_DESCRIPTION = 20
+MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
+MIN_DESCRIPTION_LENGTH = 20
 
 
 def builds(under_test: EncodingUnderTest) -> Result:
@@ -35,17 +41,19 @@ def builds(under_test: EncodingUnderTest) -> Result:
 def has_description(under_test: EncodingUnderTest) -> Result:
     """the YAML has a description"""
     text = under_test.description
-    if len(text) < MIN_DESCRIPTION:
-        return fail(f"the first line is {text!r}; describe the encoding in a comment there")
+    if len(text) < MIN_DESCRIPTION_LENGTH:
+        return failed(f"the first line is {text!r}; describe the encoding in a comment there")
     return passed(text)
 
 
-def omits_model_facts(under_test: EncodingUnderTest) -> Result:
+def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
     """the YAML repeats no fact about the model"""
-    keys = sorted(MODEL_FACTS & set(_keys(OmegaConf.to_container(under_test.config.encoding))))
+    keys = sorted(
+        MODEL_HYPERPARAMETERS & set(_keys(OmegaConf.to_container(under_test.config.encoding)))
+    )
     if keys:
-        return fail(f"{', '.join(keys)}: the encoding receives these in its Geometry")
-    return passed(f"none of {', '.join(sorted(MODEL_FACTS))}")
+        return failed(f"{', '.join(keys)}: the encoding receives these in its Geometry")
+    return passed(f"none of {', '.join(sorted(MODEL_HYPERPARAMETERS))}")
 
 
 def declares_limitations(under_test: EncodingUnderTest) -> Result:
@@ -54,9 +62,9 @@ def declares_limitations(under_test: EncodingUnderTest) -> Result:
     unknown = sorted(set(declared) - set(LIMITATIONS))
     without_reason = [name for name, reason in declared.items() if not reason]
     if unknown:
-        return fail(f"{', '.join(unknown)} unknown (available: {', '.join(LIMITATIONS)})")
+        return failed(f"{', '.join(unknown)} unknown (available: {', '.join(LIMITATIONS)})")
     if without_reason:
-        return fail(f"{', '.join(without_reason)} declared without a reason")
+        return failed(f"{', '.join(without_reason)} declared without a reason")
     return passed(", ".join(declared) or "none declared")
 
 
@@ -64,9 +72,9 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
     """shapes and dtypes are correct"""
     for training in (False, True):
         model, tokens = under_test.configured_model, random_tokens(under_test.length)
-        logits = logits_of(model, tokens, training=training)
+        logits = compute_logits(model, tokens, training=training)
         if logits.shape != (2, under_test.length, VOCAB_SIZE) or logits.dtype != torch.float64:
-            return fail(f"logits are {_dtype_and_shape(logits)}")
+            return failed(f"logits are {_dtype_and_shape(logits)}")
     for encoding, hidden_dtype, head_dtype in (
         (under_test.configured_model.encoding, torch.float64, torch.float64),
         (under_test.encoding({}), torch.float32, torch.float32),
@@ -75,7 +83,7 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
         inputs = random_inputs(encoding, under_test.length).to(hidden_dtype, head_dtype)
         for layer in distinct_layers(encoding):
             for hook, actual, expected in _wrong_shapes(encoding, layer, inputs):
-                return fail(f"{hook} of layer {layer} returns {actual}, not {expected}")
+                return failed(f"{hook} of layer {layer} returns {actual}, not {expected}")
     return passed(f"positions {list(inputs.pos.shape)}, in float64, float32 and bfloat16")
 
 
@@ -94,8 +102,8 @@ def _wrong_shapes(
         "embed": (x.shape, x.dtype),
         "rotate": ((batch, heads, length, rotated_width), inputs.q.dtype),
         "rotate of keys": (outputs["rotate"].shape, inputs.q.dtype),
-        "bias": ((batch, heads, ROWS, length), wide),
-        "value_bias": ((batch, heads, ROWS, width), wide),
+        "bias": ((batch, heads, NUM_QUERIES, length), wide),
+        "value_bias": ((batch, heads, NUM_QUERIES, width), wide),
     }
     for hook, tensor in outputs.items():
         shape, dtype = expected[hook]

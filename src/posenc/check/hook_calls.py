@@ -16,7 +16,7 @@ from posenc.attention.reference import (
 from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
 
-ROWS = 2
+NUM_QUERIES = 2
 """How many tokens, the last ones, are queries of biases and value biases."""
 
 
@@ -54,7 +54,7 @@ def distinct_layers(encoding: Encoding) -> Iterator[int]:
 
 
 def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, Tensor]:
-    """Return the outputs of a layer's hooks; biases are those of the last ROWS queries."""
+    """Return the outputs of a layer's hooks; biases are those of the last NUM_QUERIES queries."""
     torch.manual_seed(SEED)
     encoding.eval()
     outputs = {"embed": encoding.embed(inputs.x, inputs.pos)}
@@ -65,7 +65,7 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str
     shape = outputs["rotate"].shape
     q, k = (_random(seed, *shape).to(inputs.q.dtype) for seed in (4, 5))
     keys = slice(0, shape[-2])
-    rows = slice(max(0, keys.stop - ROWS), keys.stop)
+    rows = slice(max(0, keys.stop - NUM_QUERIES), keys.stop)
     with torch.autocast("cpu", enabled=False):
         hidden = ~causal_mask(rows, keys, at_layer.window(), inputs.x.device)
         added = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)

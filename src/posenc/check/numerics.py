@@ -10,27 +10,33 @@ from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
 from posenc.attention.choice import KERNELS
-from posenc.check.hook_calls import ROWS, HookInputs, distinct_layers, hook_outputs, random_inputs
+from posenc.check.hook_calls import (
+    NUM_QUERIES,
+    HookInputs,
+    distinct_layers,
+    hook_outputs,
+    random_inputs,
+)
 from posenc.check.under_test import (
     SEED,
     EncodingUnderTest,
     Result,
-    deviation,
-    fail,
-    logits_of,
+    compute_logits,
+    failed,
+    max_difference,
     passed,
     random_tokens,
 )
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
-GRADCHECK_TOKENS = 5
-LONGER_THAN_A_BLOCK = 280
+GRADCHECK_LENGTH = 5
+KERNEL_TEST_LENGTH = 280
 KERNEL_TOLERANCE = 1e-9
 KERNEL_TOLERANCE_FLOAT32 = 1e-4
 LARGEST_POSITION = 16_000
-RELATIVE, ABSOLUTE = 1e-5, 2e-6
-RELATIVE_BFLOAT16 = 2**-6
+RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 2e-6
+BFLOAT16_TOLERANCE = 2**-6
 
 
 def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
@@ -38,7 +44,7 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
     model = under_test.configured_model
     for training in (False, True):
         model.zero_grad()
-        logits = logits_of(model, random_tokens(under_test.length), training=training)
+        logits = compute_logits(model, random_tokens(under_test.length), training=training)
         targets = random_tokens(under_test.length, seed=1)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
         for name, parameter in model.named_parameters():
@@ -46,7 +52,7 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
             if grad is None or not grad.isfinite().all() or not grad.any():
                 problem = "none" if grad is None else "zero" if not grad.any() else "not finite"
                 mode = "training" if training else "evaluation"
-                return fail(f"the gradient of {name} is {problem} in {mode}")
+                return failed(f"the gradient of {name} is {problem} in {mode}")
     count = len(list(model.encoding.parameters()))
     rest = len(list(model.parameters())) - count
     return passed(f"{count} of the encoding, {rest} of the rest of the model")
@@ -55,7 +61,7 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
     """gradients match finite differences"""
     encoding = under_test.encoding({}).double()
-    random = random_inputs(encoding, GRADCHECK_TOKENS)
+    random = random_inputs(encoding, GRADCHECK_LENGTH)
     inputs = {name: getattr(random, name).requires_grad_() for name in ("x", "q", "k", "v")}
     leaves = {**inputs, **dict(encoding.named_parameters())}
     for layer in distinct_layers(encoding):
@@ -63,8 +69,8 @@ def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
             continue
         for name, tensor in leaves.items():
             if not _gradients_match(encoding, layer, random.pos, inputs, {name: tensor}):
-                return fail(f"the gradient by {name} is wrong in layer {layer}")
-        return fail(f"the joint gradient is wrong in layer {layer}")
+                return failed(f"the gradient by {name} is wrong in layer {layer}")
+        return failed(f"the joint gradient is wrong in layer {layer}")
     return passed(f"by {', '.join(leaves)}")
 
 
@@ -92,7 +98,7 @@ def _gradients_match(
 
 def kernels_agree(under_test: EncodingUnderTest) -> Result:
     """every kernel matches the reference"""
-    length, changes = under_test.trained_length(LONGER_THAN_A_BLOCK)
+    length, changes = under_test.supported_train_length(KERNEL_TEST_LENGTH)
     expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
     largest: dict[str, float] = {}
     for kernel in ["auto", *(name for name in KERNELS if name != "reference")]:
@@ -101,10 +107,10 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
         except UnsupportedKernelError:
             continue
         for name, tensor in expected.items():
-            difference = deviation(tensor, actual[name]) / max(1.0, tensor.abs().max().item())
+            difference = max_difference(tensor, actual[name]) / max(1.0, tensor.abs().max().item())
             float32 = name == "float32 outputs"
             if difference > (KERNEL_TOLERANCE_FLOAT32 if float32 else KERNEL_TOLERANCE):
-                return fail(f"{kernel}, {name}: off by {difference:.1e} at {length} tokens")
+                return failed(f"{kernel}, {name}: off by {difference:.1e} at {length} tokens")
             largest[kernel] = max(largest.get(kernel, 0.0), 0.0 if float32 else difference)
     errors = ", ".join(f"{kernel} {difference:.1e}" for kernel, difference in largest.items())
     return passed(f"largest error: {errors}")
@@ -113,15 +119,15 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
 def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
     """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs."""
     tokens = random_tokens(length, batch=1)
-    logits = logits_of(model, tokens)
+    logits = compute_logits(model, tokens)
     weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)
     (logits * weights).sum().backward()
     results = {"outputs": logits.detach()}
     for name, p in model.named_parameters():
         results[f"gradient of {name}"] = torch.zeros_like(p) if p.grad is None else p.grad
     with torch.no_grad():
-        results["outputs under no_grad"] = logits_of(model, tokens)
-        results["float32 outputs"] = logits_of(model.float(), tokens).double()
+        results["outputs under no_grad"] = compute_logits(model, tokens)
+        results["float32 outputs"] = compute_logits(model.float(), tokens).double()
     return results
 
 
@@ -140,7 +146,7 @@ class HalfPrecisionCase:
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     """half precision degrades no angle or bias"""
-    length, changes = under_test.reachable_length(LARGEST_POSITION + 1)
+    length, changes = under_test.supported_length(LARGEST_POSITION + 1)
     encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
         length = under_test.length  # coordinates describe tokens, not how far apart they are
@@ -159,7 +165,7 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
                 if ratio >= worst:
                     worst = ratio
                     evidence = f"{hook} of layer {layer} is off by {error:.1e} {case.name}"
-    result = passed if worst <= 1 else fail
+    result = passed if worst <= 1 else failed
     return result(f"at worst {evidence}, up to position {length - 1}")
 
 
@@ -195,7 +201,7 @@ def _precise_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict
     outputs = hook_outputs(encoding, layer, inputs)
     q, k = (outputs.pop(name) for name in ("rotate", "rotate of keys"))
     dtype, scale = q.dtype, inputs.v.shape[-1] ** -0.5
-    q, k = q[:, :, -ROWS:].double() * scale, k.double()
+    q, k = q[:, :, -NUM_QUERIES:].double() * scale, k.double()
     diagonal = k.shape[-2] - q.shape[-2]
     with torch.autocast("cpu", enabled=False):
         scores, magnitude = ((a @ b.mT).tril(diagonal) for a, b in ((q, k), (q.abs(), k.abs())))
@@ -210,8 +216,8 @@ def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float,
     """Return the worst ratio of error to tolerance of the dtype, and the error there."""
     error = (output.value - exact.value).abs().nan_to_num(nan=float("inf"))
     magnitude = exact.magnitude.clamp(min=1)
-    coarse = RELATIVE_BFLOAT16 * magnitude.max()
-    fine = RELATIVE * exact.value.abs() + ABSOLUTE * magnitude
+    coarse = BFLOAT16_TOLERANCE * magnitude.max()
+    fine = RELATIVE_TOLERANCE * exact.value.abs() + ABSOLUTE_TOLERANCE * magnitude
     ratio = error / (coarse if output.dtype == torch.bfloat16 else fine)
     index = int(ratio.argmax())
     return ratio.flatten()[index].item(), error.flatten()[index].item()

@@ -7,30 +7,30 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from posenc.check.under_test import (
-    EXACT,
+    EXACT_TOLERANCE,
     Changes,
     EncodingUnderTest,
     Result,
-    deviation,
-    fail,
-    logits_of,
+    compute_logits,
+    failed,
+    max_difference,
     passed,
     random_tokens,
 )
 from posenc.config.errors import ConfigError
 from posenc.model.transformer import Decoder
 
-LENGTH = 200
-FRACTIONS = 16
+TEST_LENGTH = 200
+PROGRESS_STEPS = 16
 CONDITIONS = [
     (False, 0.0),
     (True, 0.0),
-    *((False, part / FRACTIONS) for part in range(1, FRACTIONS + 1)),
+    *((False, part / PROGRESS_STEPS) for part in range(1, PROGRESS_STEPS + 1)),
 ]
 """(whether in training mode, fraction of training done) under which outputs are compared."""
 
 
-class Outputs:
+class LogitsByCondition:
     """A model's logits at one length under each condition, computed when first needed."""
 
     def __init__(self, model: Decoder, length: int) -> None:
@@ -44,14 +44,14 @@ class Outputs:
             training, fraction = CONDITIONS[len(self.computed)]
             self.model.encoding.set_training_progress(fraction)
             tokens = random_tokens(self.length, batch=1)
-            self.computed.append(logits_of(self.model, tokens, training=training))
+            self.computed.append(compute_logits(self.model, tokens, training=training))
         return self.computed[index]
 
-    def difference(self, other: "Outputs") -> float:
-        """Return the deviation under the first condition that has one; 0 if none has."""
+    def difference(self, other: "LogitsByCondition") -> float:
+        """Return the max_difference under the first condition that has one; 0 if none has."""
         for index in range(len(CONDITIONS)):
-            difference = deviation(self[index], other[index])
-            if EXACT < difference < float("inf"):
+            difference = max_difference(self[index], other[index])
+            if EXACT_TOLERANCE < difference < float("inf"):
                 return difference
         return 0.0
 
@@ -66,27 +66,30 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
         without_effect: dict[str, None] = {}
         effects = (
             _effect(under_test, settings, key, other, without_effect)
-            for other in alternatives(value)
+            for other in alternative_values(value)
         )
         effect = next((effect for effect in effects if effect), None)
         if effect is None:
-            return fail(f"{key}={value:g}: {'; '.join(without_effect)}")
+            return failed(f"{key}={value:g}: {'; '.join(without_effect)}")
         evidence.append(f"{key} {effect}")
     return passed("; ".join(evidence) or "there are none")
 
 
-def _settings(under_test: EncodingUnderTest) -> list[tuple[Outputs, Changes]]:
+def _settings(under_test: EncodingUnderTest) -> list[tuple[LogitsByCondition, Changes]]:
     """Return reference outputs at a longer training length, and past the configured one."""
-    settings: list[tuple[Outputs, Changes]] = []
-    for length, changes in [under_test.trained_length(LENGTH), under_test.reachable_length(LENGTH)]:
+    settings: list[tuple[LogitsByCondition, Changes]] = []
+    for length, changes in [
+        under_test.supported_train_length(TEST_LENGTH),
+        under_test.supported_length(TEST_LENGTH),
+    ]:
         if changes not in [other for _, other in settings]:
-            settings.append((Outputs(under_test.model(changes), length), changes))
+            settings.append((LogitsByCondition(under_test.model(changes), length), changes))
     return settings
 
 
 def _effect(
     under_test: EncodingUnderTest,
-    settings: list[tuple[Outputs, Changes]],
+    settings: list[tuple[LogitsByCondition, Changes]],
     key: str,
     value: float,
     without_effect: dict[str, None],
@@ -94,7 +97,7 @@ def _effect(
     """Return the effect of another value; if there is none, add the reason to `without_effect`."""
     for reference, changes in settings:
         try:
-            other = Outputs(under_test.model({**changes, key: value}), reference.length)
+            other = LogitsByCondition(under_test.model({**changes, key: value}), reference.length)
             if difference := reference.difference(other):
                 return f"by {difference:.1e}"
         except (ConfigError, ValueError) as error:
@@ -111,18 +114,18 @@ def _effect(
 def instances_are_independent(under_test: EncodingUnderTest) -> Result:
     """instances do not affect each other"""
     model, tokens = under_test.model({}), random_tokens(under_test.length)
-    before = logits_of(model, tokens)
+    before = compute_logits(model, tokens)
     others: list[Changes] = [{"train_length": 2 * under_test.length}]
     for key, value in numeric_parameters(under_test.config.encoding, "encoding"):
-        others += [{key: other} for other in alternatives(value)[:2]]
+        others += [{key: other} for other in alternative_values(value)[:2]]
     for changes in others:
         try:
-            logits_of(under_test.model(changes), tokens)
+            compute_logits(under_test.model(changes), tokens)
         except (ConfigError, ValueError):
             continue
-        if (difference := deviation(before, logits_of(model, tokens))) > 0:
+        if (difference := max_difference(before, compute_logits(model, tokens))) > 0:
             settings = ", ".join(f"{key}={value}" for key, value in changes.items())
-            return fail(f"the first changes by {difference:.1e} after another with {settings}")
+            return failed(f"the first changes by {difference:.1e} after another with {settings}")
     return passed(f"unchanged after {len(others)} others")
 
 
@@ -140,7 +143,7 @@ def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tup
             yield key, value
 
 
-def alternatives(value: float) -> list[float]:
+def alternative_values(value: float) -> list[float]:
     """Return other values to test: twice the value, or smaller ones if that is not possible."""
     if value == 0:
         return [1, 0.5, -1]

@@ -5,15 +5,15 @@ from torch import Tensor
 
 from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
 from posenc.check.under_test import (
-    EXACT,
+    EXACT_TOLERANCE,
     SEED,
     EncodingUnderTest,
     Result,
     compare_with_declaration,
-    deviation,
-    fail,
+    compute_logits,
+    failed,
     known_limitation,
-    logits_of,
+    max_difference,
     passed,
     random_tokens,
 )
@@ -22,8 +22,8 @@ from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
 KERNELS = ("reference", "auto")
-EXTRAPOLATION = 8
-LONGER_TRAINING = 4
+EXTRAPOLATION_FACTOR = 8
+TRAIN_LENGTH_FACTOR = 4
 SHIFTS = (1_000, 100_000)
 SHIFT_TOLERANCE = 1e-9
 """The largest difference in float64 between equal scores at positions of 100,000."""
@@ -40,8 +40,8 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
     limitation = under_test.configured_model.encoding.limitations.get("causal")
     for kernel in KERNELS:
         model = under_test.model({"kernel": kernel})
-        a, b = (logits_of(model, inputs)[:, :same] for inputs in (tokens, changed))
-        if (difference := deviation(a, b)) > EXACT:
+        a, b = (compute_logits(model, inputs)[:, :same] for inputs in (tokens, changed))
+        if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
             token = _first_difference(a, b)
             evidence = f"token {token} changes by {difference:.1e} with tokens from {same} on"
             return compare_with_declaration(False, f"{evidence} ({kernel})", limitation)
@@ -51,30 +51,30 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
 @torch.no_grad()
 def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     """outputs do not depend on sequence length"""
-    length, changes = under_test.reachable_length(2 * under_test.length)
+    length, changes = under_test.supported_length(2 * under_test.length)
     model, prefix = under_test.model(changes), under_test.length // 2
     limitation = model.encoding.limitations.get("prefix")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
-        whole = logits_of(model, random_tokens(length), training=training)[:, :prefix]
-        part = logits_of(model, random_tokens(length)[:, :prefix], training=training)
-        difference = max(difference, deviation(whole, part))
+        whole = compute_logits(model, random_tokens(length), training=training)[:, :prefix]
+        part = compute_logits(model, random_tokens(length)[:, :prefix], training=training)
+        difference = max(difference, max_difference(whole, part))
     evidence = f"{difference:.1e} between {prefix} tokens alone and as the first of {length}"
-    return compare_with_declaration(difference <= EXACT, evidence, limitation)
+    return compare_with_declaration(difference <= EXACT_TOLERANCE, evidence, limitation)
 
 
 @torch.no_grad()
 def extrapolates(under_test: EncodingUnderTest) -> Result:
     """8 times the length is finite or refused"""
-    model, longer = under_test.configured_model, EXTRAPOLATION * under_test.length
+    model, longer = under_test.configured_model, EXTRAPOLATION_FACTOR * under_test.length
     limit = model.encoding.max_length()
     limitation = model.encoding.limitations.get("extrapolates")
     if limit is None and limitation is not None:
-        return fail(f"declared as a limitation ({limitation}), but max_length() is None")
+        return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
         return _not_finite(model, longer) or passed(f"{longer} tokens")
     if limitation is None:
-        return fail(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
+        return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
     if failure := _not_finite(model, min(limit, longer)) or _wrong_limit(model.encoding, limit):
         return failure
     refused = f"{limit + 1} tokens are refused"
@@ -88,9 +88,9 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
     model, length = under_test.configured_model, under_test.length // 2
     torch.manual_seed(SEED)
     pos = model.encoding.positions(length, torch.device("cpu"))
-    unshifted = logits_of(model, random_tokens(length), pos)
+    unshifted = compute_logits(model, random_tokens(length), pos)
     differences = {
-        shift: deviation(unshifted, logits_of(model, random_tokens(length), pos + shift))
+        shift: max_difference(unshifted, compute_logits(model, random_tokens(length), pos + shift))
         for shift in _shifts(model.encoding, pos)
     }
     shift, largest = max(differences.items(), key=lambda item: item[1])
@@ -103,7 +103,7 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
 
 def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     """weights load at any training length"""
-    model, longer = under_test.configured_model, LONGER_TRAINING * under_test.length
+    model, longer = under_test.configured_model, TRAIN_LENGTH_FACTOR * under_test.length
     limit = model.encoding.max_length()
     try:
         longer_model = under_test.model({"train_length": longer})
@@ -113,7 +113,7 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
         if wrong_size and limit is not None and limit < longer:
             reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
             return known_limitation(reason, f"{limit} positions do not load into {longer}")
-        return fail(one_line(error))
+        return failed(one_line(error))
     return passed(f"from {under_test.length} tokens into {longer}")
 
 
@@ -127,10 +127,10 @@ def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
 def _not_finite(model: Decoder, length: int) -> Result | None:
     """Return a failure if logits of `length` tokens are not finite in evaluation or training."""
     for training in (False, True):
-        logits = logits_of(model, random_tokens(length), training=training)
+        logits = compute_logits(model, random_tokens(length), training=training)
         if not logits.isfinite().all():
             mode = "training" if training else "evaluation"
-            return fail(f"the logits of {length} tokens are not finite in {mode}")
+            return failed(f"the logits of {length} tokens are not finite in {mode}")
     return None
 
 
@@ -144,8 +144,8 @@ def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
     except ValueError as error:
         if str(limit) in str(error):
             return None
-        return fail(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
-    return fail(f"max_length() is {limit}, but {limit + 1} tokens are not refused")
+        return failed(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
+    return failed(f"max_length() is {limit}, but {limit + 1} tokens are not refused")
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
@@ -155,4 +155,4 @@ def _call_hooks(encoding: Encoding, length: int) -> None:
 
 def _first_difference(a: Tensor, b: Tensor) -> int:
     """Return the index of the first token [B, T, ...] that differs."""
-    return int(((a - b).abs() > EXACT).flatten(2).any(dim=-1).any(dim=0).int().argmax())
+    return int(((a - b).abs() > EXACT_TOLERANCE).flatten(2).any(dim=-1).any(dim=0).int().argmax())

@@ -32,7 +32,7 @@ value that is the same in every channel.
 VOCAB_SIZE = 50
 MIN_TRAIN_LENGTH = 8
 SEED = 0
-EXACT = 1e-12
+EXACT_TOLERANCE = 1e-12
 """The largest difference in float64 between values that should be equal."""
 
 Changes = Mapping[str, Any]
@@ -51,7 +51,7 @@ def passed(evidence: str) -> Result:
     return Result("pass", evidence)
 
 
-def fail(evidence: str) -> Result:
+def failed(evidence: str) -> Result:
     return Result("fail", evidence)
 
 
@@ -62,9 +62,9 @@ def known_limitation(reason: str, evidence: str) -> Result:
 def compare_with_declaration(holds: bool, evidence: str, limitation: str | None) -> Result:
     """Return the result of a property that may be declared as a limitation, with its reason."""
     if limitation is None:
-        return passed(evidence) if holds else fail(evidence)
+        return passed(evidence) if holds else failed(evidence)
     if holds:
-        return fail(f"declared as a limitation ({limitation}), but it holds: {evidence}")
+        return failed(f"declared as a limitation ({limitation}), but it holds: {evidence}")
     return known_limitation(limitation, evidence)
 
 
@@ -100,17 +100,17 @@ class EncodingUnderTest:
     def model(self, changes: Changes) -> Decoder:
         """Return a new model; raises ConfigError if the changed configuration is invalid."""
         model = build_model(self._changed(changes), VOCAB_SIZE).double()
-        move_off_zero(model.encoding)
+        perturb_zero_parameters(model.encoding)
         return model.eval()
 
     def encoding(self, changes: Changes) -> Encoding:
         """Return a new encoding in float32; raises ConfigError like `model`."""
         config = self._changed(changes)
         encoding = build_encoding(config, list(config.modules))
-        move_off_zero(encoding)
+        perturb_zero_parameters(encoding)
         return encoding.eval()
 
-    def reachable_length(self, length: int) -> tuple[int, Changes]:
+    def supported_length(self, length: int) -> tuple[int, Changes]:
         """Return `length`, or the longest that can be encoded, and the changes that it requires.
 
         If the maximum length is shorter, a longer training length is tried.
@@ -118,13 +118,13 @@ class EncodingUnderTest:
         limit = self.configured_model.encoding.max_length()
         if limit is None or limit >= length:
             return length, {}
-        return self._longer_training(length) or (limit, {})
+        return self._with_train_length(length) or (limit, {})
 
-    def trained_length(self, length: int) -> tuple[int, Changes]:
-        """Like `reachable_length`, but with a training length of `length` if that is valid."""
-        return self._longer_training(length) or self.reachable_length(length)
+    def supported_train_length(self, length: int) -> tuple[int, Changes]:
+        """Like `supported_length`, but with a training length of `length` if that is valid."""
+        return self._with_train_length(length) or self.supported_length(length)
 
-    def _longer_training(self, length: int) -> tuple[int, Changes] | None:
+    def _with_train_length(self, length: int) -> tuple[int, Changes] | None:
         changes = {"train_length": length}
         try:
             limit = self.encoding(changes).max_length()
@@ -139,7 +139,7 @@ class EncodingUnderTest:
         return config
 
 
-def move_off_zero(encoding: Encoding) -> None:
+def perturb_zero_parameters(encoding: Encoding) -> None:
     """Move parameters that are zero slightly below it, as a function of their name and shape.
 
     Where a table is zero, neither its options nor its gradients have a visible effect.
@@ -157,7 +157,7 @@ def random_tokens(length: int, seed: int = 0, batch: int = 2) -> Tensor:
     return torch.randint(0, VOCAB_SIZE, (batch, length), generator=generator)
 
 
-def logits_of(
+def compute_logits(
     model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
     """Return the model's logits; random draws in the forward pass are the same in every call."""
@@ -168,6 +168,6 @@ def logits_of(
         model.eval()
 
 
-def deviation(a: Tensor, b: Tensor) -> float:
+def max_difference(a: Tensor, b: Tensor) -> float:
     """Return the largest difference between two tensors; infinite if either contains a NaN."""
     return (a - b).abs().nan_to_num(nan=float("inf")).max().item()

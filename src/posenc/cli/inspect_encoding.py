@@ -17,7 +17,7 @@ from posenc.config.paths import options, options_in
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 from posenc.inspect.encoding.encoding_page import inspect_encodings
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def build_subjects(arguments: Arguments) -> list[Subject]:
+def build_subjects(arguments: Arguments) -> list[InspectedEncoding]:
     """Return the encodings to inspect; raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
@@ -54,7 +54,7 @@ def build_subjects(arguments: Arguments) -> list[Subject]:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: all encodings are on one page; give a single value")
     labels = variant_labels([config.choices.encoding for config in configs], jobs)
-    return [Subject(label, config) for label, config in zip(labels, configs, strict=True)]
+    return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 
 
 def _compose(job: list[str], folders: list[Path]) -> DictConfig:

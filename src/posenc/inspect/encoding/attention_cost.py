@@ -7,17 +7,21 @@ import torch
 from posenc.attention.choice import attend, choose
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import random_content
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+)
 
 TOKENS = 1024
 REPETITIONS = 5
 PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
 
 
-def sizes(subject: Subject) -> list[PropertyValue]:
-    parameters = sum(parameter.numel() for parameter in subject.encoding.parameters())
-    buffers = sum(buffer.numel() for buffer in subject.encoding.buffers())
-    layers = subject.config.model.layers
+def sizes(inspected: InspectedEncoding) -> list[PropertyValue]:
+    parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
+    buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
+    layers = inspected.config.model.layers
     return [
         PropertyValue(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
         PropertyValue(BUFFERS, float(buffers), "stored numbers that are not trained"),
@@ -25,12 +29,12 @@ def sizes(subject: Subject) -> list[PropertyValue]:
 
 
 @torch.no_grad()
-def attention(subject: Subject) -> list[PropertyValue]:
+def attention(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Time the kernel of kernel=auto on this machine against attention without an encoding."""
-    tokens = subject.up_to(TOKENS)
-    encoding = subject.build({}).float()
-    x, q, k = (content.float() for content in random_content(subject, tokens))
-    pos = subject.positions(tokens)
+    tokens = inspected.clamp_length(TOKENS)
+    encoding = inspected.build({}).float()
+    x, q, k = (content.float() for content in random_content(inspected, tokens))
+    pos = inspected.positions(tokens)
     layer, nope = encoding.at_layer(0), Encoding(encoding.geometry)
     choice = choose(layer, q.device, q.dtype, tokens, pos)
 

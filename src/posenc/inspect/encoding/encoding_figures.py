@@ -13,6 +13,7 @@ from posenc.inspect.encoding.frequency_figures import (
     wavelengths,
 )
 from posenc.inspect.encoding.hook_outputs import bias_of_query, last_scores, position_vectors
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.score_properties import (
     LONGER,
     WEIGHT,
@@ -21,7 +22,6 @@ from posenc.inspect.encoding.score_properties import (
     expected_scores,
     reach,
 )
-from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, map_figure
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.heat_map import HeatPanel
@@ -40,31 +40,31 @@ MAX_OFFSET = 12  # rows and columns
 DISTANCE = "Distance (tokens)"
 
 
-def encoding_figures(subjects: Sequence[Subject]) -> list[Figure]:
+def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
     """Return every figure that applies to at least one of the encodings."""
     figures = [
-        vector_maps(subjects),
-        planes(subjects),
-        decay_by_distance(subjects),
+        vector_maps(encodings),
+        planes(encodings),
+        decay_by_distance(encodings),
         compare_spectra(),
-        sinusoid_sums(subjects),
-        bias_by_distance(subjects),
-        buckets(subjects),
-        wavelengths(subjects),
-        base_bound(subjects),
+        sinusoid_sums(encodings),
+        bias_by_distance(encodings),
+        buckets(encodings),
+        wavelengths(encodings),
+        base_bound(encodings),
     ]
     return [figure for figure in figures if figure is not None]
 
 
-def vector_maps(subjects: Sequence[Subject]) -> Figure | None:
+def vector_maps(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the position vectors of each encoding that has them."""
     panels = []
-    for subject in subjects:
-        length = subject.up_to(POSITIONS)
-        vectors = position_vectors(subject.encoding, subject.positions(length))
+    for inspected in encodings:
+        length = inspected.clamp_length(POSITIONS)
+        vectors = position_vectors(inspected.encoding, inspected.positions(length))
         if vectors is not None:
             rows, columns = range(length), range(vectors.shape[1])
-            panels.append(HeatPanel(subject.label, vectors.numpy(), rows, columns))
+            panels.append(HeatPanel(inspected.label, vectors.numpy(), rows, columns))
     reading = (
         "What is added to a token embedding at each position or, for rotary encodings, a query of"
         " ones after rotation (first head). Red is positive, blue negative; each panel has its own"
@@ -77,9 +77,9 @@ def vector_maps(subjects: Sequence[Subject]) -> Figure | None:
     )
 
 
-def planes(subjects: Sequence[Subject]) -> Figure | None:
+def planes(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the expected score of equal content on a plane, for encodings that take two axes."""
-    values = [(subject.label, plane_scores(subject)) for subject in subjects]
+    values = [(inspected.label, plane_scores(inspected)) for inspected in encodings]
     offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
     panels = [
         HeatPanel(label, scores.numpy(), offsets, offsets)
@@ -95,35 +95,35 @@ def planes(subjects: Sequence[Subject]) -> Figure | None:
 
 
 @torch.no_grad()
-def plane_scores(subject: Subject) -> Tensor | None:
+def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
     """Return expected scores over a square minus that at its centre; None without two axes."""
     offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)
     grid = torch.cartesian_prod(offsets, offsets)
     centre = torch.zeros(1, 2, dtype=torch.long)
     points = torch.cat([grid, centre])[None] + MAX_OFFSET
-    geometry, content = subject.encoding.geometry, content_samples(subject)
+    geometry, content = inspected.encoding.geometry, content_samples(inspected)
     total = torch.zeros(len(grid) + 1, dtype=torch.float64)
     try:
         for sample in content:
             x = sample.expand(1, points.shape[1], -1)
             k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
-            total += last_scores(subject.encoding, x, k, k, points.double())[0].mean(0)
+            total += last_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
     except ValueError:
         return None
     scores = (total[:-1] - total[-1]) / len(content)
     return None if scores.abs().max() == 0 else scores.view(len(offsets), -1)
 
 
-def decay_by_distance(subjects: Sequence[Subject]) -> Figure:
+def decay_by_distance(encodings: Sequence[InspectedEncoding]) -> Figure:
     """Draw the expected score of equal content by distance, relative to distance 0."""
     subplots = []
-    for start in range(0, len(subjects), MAX_LINES):
+    for start in range(0, len(encodings), MAX_LINES):
         lines = []
-        for i, subject in enumerate(subjects[start : start + MAX_LINES]):
-            scores = expected_scores(subject, reach(subject), equal=True).mean(0)
+        for i, inspected in enumerate(encodings[start : start + MAX_LINES]):
+            scores = expected_scores(inspected, reach(inspected), equal=True).mean(0)
             distances = log_distances(len(scores) - 1).astype(int)
             points = [(n, float(scores[n] - scores[0])) for n in distances]
-            lines.append(formula_line(subject.label, points, i))
+            lines.append(formula_line(inspected.label, points, i))
         subplots.append(Subplot("", tuple(lines), str(start)))
     reading = (
         "The expected score of a token and an equal one at that distance, minus that of the token"
@@ -133,9 +133,11 @@ def decay_by_distance(subjects: Sequence[Subject]) -> Figure:
     return formula_figure("decay", "expected", "Decay with distance", reading, axes, subplots)
 
 
-def bias_by_distance(subjects: Sequence[Subject]) -> Figure | None:
+def bias_by_distance(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the bias of each head, with the narrowest and the widest effective window."""
-    subplots = [subplot for subject in subjects if (subplot := _bias_subplot(subject)) is not None]
+    subplots = [
+        subplot for inspected in encodings if (subplot := _bias_subplot(inspected)) is not None
+    ]
     reading = (
         "The bias of each head where all tokens are equal. The vertical lines are effective"
         f" windows: the nearest tokens that get {WEIGHT:.0%} of the weight without content, in the"
@@ -147,9 +149,9 @@ def bias_by_distance(subjects: Sequence[Subject]) -> Figure | None:
     return formula_figure("decay", "biases", title, reading, axes, subplots)
 
 
-def _bias_subplot(subject: Subject) -> Subplot | None:
-    length = reach(subject)
-    bias = bias_of_query(subject.encoding, subject.positions(length), length - 1)
+def _bias_subplot(inspected: InspectedEncoding) -> Subplot | None:
+    length = reach(inspected)
+    bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
     if bias is None or bias.abs().max() == 0:
         return None
     distances = log_distances(length - 1).astype(int)
@@ -157,25 +159,25 @@ def _bias_subplot(subject: Subject) -> Subplot | None:
         formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], i)
         for i, row in enumerate(bias)
     ]
-    windows = effective_windows(bias, subject.encoding.at_layer(0).window())
+    windows = effective_windows(bias, inspected.encoding.at_layer(0).window())
     marks = [
         VerticalLine(n, f"{WEIGHT:.0%} in {n}", row=i)
         for i, n in enumerate((min(windows), max(windows)))
     ]
-    return Subplot(subject.label, tuple(lines), subject.label, tuple(marks))
+    return Subplot(inspected.label, tuple(lines), inspected.label, tuple(marks))
 
 
-def buckets(subjects: Sequence[Subject]) -> Figure | None:
+def buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings where most do."""
     lines = []
-    for subject in subjects:
-        length = reach(subject)
-        bias = bias_of_query(subject.encoding, subject.positions(length), length - 1)
+    for inspected in encodings:
+        length = reach(inspected)
+        bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
         starts = [] if bias is None else bucket_starts(bias)
         if 1 < len(starts) < length // LONGER:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
-            lines.append(formula_line(subject.label, points, len(lines)))
+            lines.append(formula_line(inspected.label, points, len(lines)))
     if not lines:
         return None
     reading = "The first distance of each bucket; all distances of a bucket have the same bias."

@@ -10,8 +10,8 @@ from posenc.inspect.encoding import (
     vector_properties,
 )
 from posenc.inspect.encoding.encoding_figures import SECTIONS, encoding_figures
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding, PropertyValue
 from posenc.inspect.encoding.low_precision import errors_by_position
-from posenc.inspect.encoding.subject import PropertyValue, Subject
 from posenc.inspect.inspection import (
     ROUNDING,
     InspectionResults,
@@ -78,15 +78,15 @@ LINEAR_UP_TO = 1e-6
 
 
 def inspect_encodings(
-    subjects: Sequence[Subject], report: Callable[[str], None]
+    encodings: Sequence[InspectedEncoding], report: Callable[[str], None]
 ) -> InspectionResults:
     """Measure all encodings; `report` shows the progress."""
     results: dict[str, PropertyValues] = {}
-    for subject in subjects:
-        report(subject.label)
-        results[subject.label] = measure(subject)
+    for inspected in encodings:
+        report(inspected.label)
+        results[inspected.label] = measure(inspected)
     report("figures")
-    several = len(subjects) > 1
+    several = len(encodings) > 1
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
     cards = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
     return InspectionResults(
@@ -99,15 +99,15 @@ def inspect_encodings(
             *(_theme_table(theme, results, printed=several) for theme in THEMES),
             *_cards(results, printed=not several),
             _all_cards(results),
-            errors_by_position(subjects),
+            errors_by_position(encodings),
         ],
-        figures=encoding_figures(subjects),
+        figures=encoding_figures(encodings),
     )
 
 
-def measure(subject: Subject) -> PropertyValues:
+def measure(inspected: InspectedEncoding) -> PropertyValues:
     """Return every property of an encoding."""
-    values = (value for group in GROUPS for value in group.measure(subject))
+    values = (value for group in GROUPS for value in group.measure(inspected))
     return {value.name: value for value in values}
 
 

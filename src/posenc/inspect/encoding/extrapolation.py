@@ -17,41 +17,45 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
     sinusoids_of,
 )
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+)
 from posenc.inspect.encoding.score_properties import LONGER
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
 
 MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
 NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
 ROUNDING = 1e-9
 
 
-def extrapolation(subject: Subject) -> list[PropertyValue]:
-    limit, longer = subject.limit, LONGER * subject.length
+def extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
+    limit, longer = inspected.max_length, LONGER * inspected.train_length
     if limit is not None and limit < longer:
         reason = f"{limit + 1} tokens are an error"
         unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
         return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
-    content = random_content(subject, longer)
-    scores = last_scores(subject.encoding, *content, subject.positions(longer))
+    content = random_content(inspected, longer)
+    scores = last_scores(inspected.encoding, *content, inspected.positions(longer))
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
         PropertyValue(FINITE, finite, f"fraction of the scores of {longer} tokens"),
-        _out_of_range(subject, longer),
+        _out_of_range(inspected, longer),
     ]
 
 
-def _out_of_range(subject: Subject, longer: int) -> PropertyValue:
-    sinusoids, lengths = sinusoids_of(subject), (subject.length, longer)
+def _out_of_range(inspected: InspectedEncoding, longer: int) -> PropertyValue:
+    sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, longer)
     if sinusoids is not None:
-        new, incomplete = new_angles(sinusoids, subject, longer)
+        new, incomplete = new_angles(sinusoids, inspected, longer)
         description = f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no"
         description += " period in L"
         return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), description)
-    values = [position_vectors(subject.encoding, subject.positions(n)) for n in lengths]
+    values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
-        biases = [bias_of_query(subject.encoding, subject.positions(n), n - 1) for n in lengths]
+        biases = [bias_of_query(inspected.encoding, inspected.positions(n), n - 1) for n in lengths]
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
@@ -61,14 +65,14 @@ def _out_of_range(subject: Subject, longer: int) -> PropertyValue:
 
 
 def new_angles(
-    sinusoids: SinusoidalFrequencies, subject: Subject, longer: int
+    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, longer: int
 ) -> tuple[Tensor, Tensor]:
     """Return which frequencies take new angles at `longer`, and which complete no period in L."""
-    absolute = subject.encoding.overrides("embed")
-    window = None if absolute else subject.encoding.at_layer(0).window()
+    absolute = inspected.encoding.overrides("embed")
+    window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []
-    for length in (subject.length, longer):
-        angles, _ = sinusoids.angles(subject.positions(length))
+    for length in (inspected.train_length, longer):
+        angles, _ = sinusoids.angles(inspected.positions(length))
         visible = angles.flatten(1)[: window or length]
         spans.append(visible.amax(0) - visible.amin(0))
     incomplete = spans[0] < 2 * math.pi

@@ -9,9 +9,9 @@ import torch
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.hook_outputs import sinusoids_of
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, ContinuousSpectrum, mean_phasor
 from posenc.inspect.encoding.score_properties import LONGER
-from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
 from posenc.report.chart import Line, Subplot, VerticalLine
 from posenc.report.vega_figure import Figure
@@ -67,17 +67,17 @@ def log_distances(last: int) -> np.ndarray:
     return np.unique(np.round(np.geomspace(1, last, POINTS)))
 
 
-def sinusoid_sums(subjects: Sequence[Subject]) -> Figure | None:
+def sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the oscillatory sum of each encoding with frequencies, and its envelope."""
-    spectra = _with_frequencies(subjects)
+    spectra = _with_frequencies(encodings)
     if not spectra:
         return None
-    distances = log_distances(LONGER * 4 * max(subject.length for subject, _ in spectra))
+    distances = log_distances(LONGER * 4 * max(inspected.train_length for inspected, _ in spectra))
     subplots = []
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
-        for i, (subject, frequencies) in enumerate(spectra[start : start + MAX_LINES]):
-            mean, label = mean_phasor(frequencies, distances), subject.label
+        for i, (inspected, frequencies) in enumerate(spectra[start : start + MAX_LINES]):
+            mean, label = mean_phasor(frequencies, distances), inspected.label
             envelope = zip(distances, np.abs(mean), strict=True)
             lines += [
                 formula_line(label, zip(distances, mean.real, strict=True), i),
@@ -88,9 +88,9 @@ def sinusoid_sums(subjects: Sequence[Subject]) -> Figure | None:
     return formula_figure("decay", "oscillatory_sums", title, SUMS_READING, AXES, subplots)
 
 
-def wavelengths(subjects: Sequence[Subject]) -> Figure | None:
+def wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the wavelengths of each encoding with frequencies, with L and 4 L."""
-    subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(subjects)]
+    subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     if not subplots:
         return None
     reading = (
@@ -101,29 +101,31 @@ def wavelengths(subjects: Sequence[Subject]) -> Figure | None:
     return formula_figure("extrapolation", "wavelengths", "Wavelengths", reading, axes, subplots)
 
 
-def _wavelength_subplot(subject: Subject, frequencies: np.ndarray) -> Subplot:
+def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -> Subplot:
     with np.errstate(divide="ignore"):
         lengths = 2 * math.pi / frequencies
     pairs = [(length, i) for i, length in enumerate(lengths) if math.isfinite(length)]
     parts = {
-        "a period within L": [pair for pair in pairs if pair[0] <= subject.length],
-        "longer than L": [pair for pair in pairs if pair[0] > subject.length],
+        "a period within L": [pair for pair in pairs if pair[0] <= inspected.train_length],
+        "longer than L": [pair for pair in pairs if pair[0] > inspected.train_length],
     }
     lines = [
         formula_line(name, points, i) for i, (name, points) in enumerate(parts.items()) if points
     ]
-    far = LONGER * subject.length
+    far = LONGER * inspected.train_length
     marks = (
-        VerticalLine(subject.length, f"L = {subject.length}"),
+        VerticalLine(inspected.train_length, f"L = {inspected.train_length}"),
         VerticalLine(far, f"{LONGER}L", row=1),
     )
-    title = f"{subject.label}: {len(parts['longer than L'])} of {len(lengths)} longer than L"
-    return Subplot(title, tuple(lines), subject.label, marks)
+    title = f"{inspected.label}: {len(parts['longer than L'])} of {len(lengths)} longer than L"
+    return Subplot(title, tuple(lines), inspected.label, marks)
 
 
-def _with_frequencies(subjects: Sequence[Subject]) -> list[tuple[Subject, np.ndarray]]:
+def _with_frequencies(
+    encodings: Sequence[InspectedEncoding],
+) -> list[tuple[InspectedEncoding, np.ndarray]]:
     """Return the encodings that have frequencies, with those of one axis at the training length."""
-    pairs = [(subject, sinusoids_of(subject)) for subject in subjects]
+    pairs = [(inspected, sinusoids_of(inspected)) for inspected in encodings]
     return [(s, _frequencies(sinusoids, s.length)) for s, sinusoids in pairs if sinusoids]
 
 
@@ -133,16 +135,16 @@ def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
     return frequencies[0].numpy()
 
 
-def base_bound(subjects: Sequence[Subject]) -> Figure | None:
+def base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the smallest base by context length (Men et al. 2024, eq. 9), and the bases in use."""
     labels: dict[float, list[str]] = {}
-    for subject in subjects:
-        spectrum = subject.config.encoding.get("spectrum") or {}
-        if "base" in spectrum and subject.encoding.at_layer(0).overrides("rotate"):
-            labels.setdefault(float(spectrum["base"]), []).append(subject.label)
+    for inspected in encodings:
+        spectrum = inspected.config.encoding.get("spectrum") or {}
+        if "base" in spectrum and inspected.encoding.at_layer(0).overrides("rotate"):
+            labels.setdefault(float(spectrum["base"]), []).append(inspected.label)
     if not labels:
         return None
-    head_width, length = subjects[0].encoding.geometry.head_width, subjects[0].length
+    head_width, length = encodings[0].encoding.geometry.head_width, encodings[0].length
     lengths = [max(1, length // LONGER), length, LONGER * length]
     bounds, base = [], 1.0
     for n in lengths:

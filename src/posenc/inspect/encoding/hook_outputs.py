@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.attention.reference import positions_at, score_bias
 from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
 
 def random_normal(seed: int, *shape: int) -> Tensor:
@@ -17,9 +17,9 @@ def random_normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def random_content(subject: Subject, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+def random_content(inspected: InspectedEncoding, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return x [1, T, D] and q, k [1, H, T, d] of unit variance."""
-    geometry = subject.encoding.geometry
+    geometry = inspected.encoding.geometry
     shape = (1, geometry.heads, tokens, geometry.head_width)
     x = random_normal(3, 1, tokens, geometry.width)
     return x, random_normal(4, *shape), random_normal(5, *shape)
@@ -91,7 +91,7 @@ def last_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor
     return scores if bias is None else scores + bias[:, :, 0]
 
 
-def sinusoids_of(subject: Subject) -> SinusoidalFrequencies | None:
+def sinusoids_of(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
     """Return the frequencies of an encoding that has a spectrum."""
-    modules = subject.encoding.modules()
+    modules = inspected.encoding.modules()
     return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 
 from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+    inapplicable,
+)
 from posenc.inspect.inspection import InspectionTable, make_table
 
 POSITIONS = (100, 1_000, 10_000, 100_000)
@@ -38,27 +43,27 @@ FORMATS: dict[str, Rounding] = {
 NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMATS]
 
 
-def low_precision(subject: Subject) -> list[PropertyValue]:
+def low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the errors at the last of POSITIONS, or the encoding's last position."""
-    if not subject.along_sequence:
+    if not inspected.has_1d_positions:
         return inapplicable(NAMES, "coordinates are no distances along a sequence")
-    position = subject.up_to(POSITIONS[-1] + 1) - 1
+    position = inspected.clamp_length(POSITIONS[-1] + 1) - 1
     errors = [
-        error for by_format in score_errors(subject, position) for error in by_format.values()
+        error for by_format in score_errors(inspected, position) for error in by_format.values()
     ]
     description = f"max error of a score at position {position}; scores have variance 1"
     return [PropertyValue(*pair, description) for pair in zip(NAMES, errors, strict=True)]
 
 
-def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:
+def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
     """Return the errors at all POSITIONS that an encoding supports, for a file."""
     rows = [
-        [subject.label, float(position), name, by_values[name], by_positions[name]]
-        for subject in subjects
-        if subject.along_sequence
+        [inspected.label, float(position), name, by_values[name], by_positions[name]]
+        for inspected in encodings
+        if inspected.has_1d_positions
         for position in POSITIONS
-        if subject.up_to(position + 1) > position
-        for by_values, by_positions in [score_errors(subject, position)]
+        if inspected.clamp_length(position + 1) > position
+        for by_values, by_positions in [score_errors(inspected, position)]
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
@@ -67,29 +72,31 @@ def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:
 
 
 @torch.no_grad()
-def score_errors(subject: Subject, position: int) -> tuple[dict[str, float], dict[str, float]]:
+def score_errors(
+    inspected: InspectedEncoding, position: int
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return the max error over the nearest keys by format: of values, and of positions."""
     pos = torch.cat([torch.arange(KEYS), torch.arange(position - KEYS + 1, position + 1)])
     pos = torch.arange(position + 1) if position < 2 * KEYS else pos
-    content = random_content(subject, len(pos))
-    exact = _scores(subject, *attention_inputs(subject.encoding, *content, pos))
+    content = random_content(inspected, len(pos))
+    exact = _scores(inspected, *attention_inputs(inspected.encoding, *content, pos))
     by_values, by_positions = {}, {}
     for name, rounding in FORMATS.items():
-        q, k, bias = attention_inputs(subject.encoding, *content, pos)
+        q, k, bias = attention_inputs(inspected.encoding, *content, pos)
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
-        by_values[name] = _max_abs(_scores(subject, *rounded) - exact)
+        by_values[name] = _max_abs(_scores(inspected, *rounded) - exact)
         coarse = rounding(pos.double())
         integers = coarse.nan_to_num(posinf=0).long()
-        inputs = attention_inputs(subject.encoding, *content, integers)
-        error = _max_abs(_scores(subject, *inputs) - exact)
+        inputs = attention_inputs(inspected.encoding, *content, integers)
+        error = _max_abs(_scores(inspected, *inputs) - exact)
         overflow = not coarse.isfinite().all()
         by_positions[name] = float("inf") if overflow and error > 0 else error
     return by_values, by_positions
 
 
-def _scores(subject: Subject, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+def _scores(inspected: InspectedEncoding, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
     """Return the scores of the last query for the nearest keys [1, H, KEYS]."""
-    scores = (q[:, :, -1:] @ k.mT) * subject.encoding.geometry.head_width**-0.5
+    scores = (q[:, :, -1:] @ k.mT) * inspected.encoding.geometry.head_width**-0.5
     return (scores if bias is None else scores + bias)[:, :, 0, -KEYS:]
 
 

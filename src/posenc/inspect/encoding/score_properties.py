@@ -18,7 +18,12 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
     random_normal,
 )
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+    inapplicable,
+)
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
 SQUARE = 6  # tokens on a side
@@ -34,38 +39,42 @@ RANDOM = ["random at L", "random at 4L"]
 WINDOWS = ["narrowest window", "widest window"]
 
 
-def shift_errors(subject: Subject) -> list[PropertyValue]:
+def shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure how much scores, and inner products of vectors, change if all positions shift."""
-    if not subject.along_sequence:
+    if not inspected.has_1d_positions:
         return inapplicable([SCORE_SHIFT, PRODUCT_SHIFT], "coordinates of nodes have no order")
     tokens = SHIFTED_TOKENS
-    tokens = min(tokens, (subject.limit or tokens) // 2)
-    pos = subject.positions(tokens)
-    shift = SHIFT if subject.limit is None else min(SHIFT, subject.limit - 1 - int(pos.max()))
-    content = random_content(subject, tokens)
-    scores, shifted = (last_scores(subject.encoding, *content, p) for p in (pos, pos + shift))
+    tokens = min(tokens, (inspected.max_length or tokens) // 2)
+    pos = inspected.positions(tokens)
+    shift = (
+        SHIFT
+        if inspected.max_length is None
+        else min(SHIFT, inspected.max_length - 1 - int(pos.max()))
+    )
+    content = random_content(inspected, tokens)
+    scores, shifted = (last_scores(inspected.encoding, *content, p) for p in (pos, pos + shift))
     description = f"max change of a score if all positions shift by {shift}; scores have variance 1"
     error = (scores - shifted).abs().max().item()
-    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(subject, pos, shift)]
+    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(inspected, pos, shift)]
 
 
-def _product_shift(subject: Subject, pos: Tensor, shift: int) -> PropertyValue:
-    if not subject.encoding.overrides("embed"):
+def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> PropertyValue:
+    if not inspected.encoding.overrides("embed"):
         return PropertyValue(PRODUCT_SHIFT, None, "nothing is added to token embeddings")
-    p, shifted = (position_vectors(subject.encoding, at) for at in (pos, pos + shift))
+    p, shifted = (position_vectors(inspected.encoding, at) for at in (pos, pos + shift))
     assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
     return PropertyValue(PRODUCT_SHIFT, change.item(), description)
 
 
-def axes(subject: Subject) -> list[PropertyValue]:
+def axes(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Test whether positions may have two coordinates, and whether these have an effect."""
     grid = torch.cartesian_prod(torch.arange(SQUARE), torch.arange(SQUARE))[None].double()
-    content = random_content(subject, SQUARE**2)
+    content = random_content(inspected, SQUARE**2)
     try:
         scores, moved, stretched = (
-            last_scores(subject.encoding, *content, points)
+            last_scores(inspected.encoding, *content, points)
             for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
         )
     except ValueError as error:
@@ -80,11 +89,11 @@ def axes(subject: Subject) -> list[PropertyValue]:
     ]
 
 
-def decay(subject: Subject) -> list[PropertyValue]:
+def decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure expected scores of equal and of random content, and effective windows."""
-    length = reach(subject)
-    equal, random = (expected_scores(subject, length, equal=kind) for kind in (True, False))
-    distances = [*DISTANCES, subject.length - 1, length - 1]
+    length = reach(inspected)
+    equal, random = (expected_scores(inspected, length, equal=kind) for kind in (True, False))
+    distances = [*DISTANCES, inspected.train_length - 1, length - 1]
     description = "expected score of a token and an equal one {} tokens back, mean over heads"
     measurements = [
         _at(equal, name, distance, description)
@@ -95,7 +104,7 @@ def decay(subject: Subject) -> list[PropertyValue]:
         _at(random, name, distance, description)
         for name, distance in zip(RANDOM, distances[-2:], strict=True)
     ]
-    windows = effective_windows(random, subject.encoding.at_layer(0).window())
+    windows = effective_windows(random, inspected.encoding.at_layer(0).window())
     description = f"nearest tokens that get {WEIGHT:.0%} of the weight of {length}, without content"
     ends = zip(WINDOWS, (min(windows), max(windows)), strict=True)
     return measurements + [PropertyValue(name, float(size), description) for name, size in ends]
@@ -107,20 +116,20 @@ def _at(scores: Tensor, name: str, distance: int, description: str) -> PropertyV
     return PropertyValue(name, scores[:, distance].mean().item(), description.format(distance))
 
 
-def reach(subject: Subject) -> int:
+def reach(inspected: InspectedEncoding) -> int:
     """Return 4 L, or the maximum sequence length if that is less."""
-    return subject.up_to(LONGER * subject.length)
+    return inspected.clamp_length(LONGER * inspected.train_length)
 
 
 @cache
 @torch.no_grad()
-def expected_scores(subject: Subject, length: int, *, equal: bool) -> Tensor:
+def expected_scores(inspected: InspectedEncoding, length: int, *, equal: bool) -> Tensor:
     """Return the expected score [H, N] of the last of `length` tokens by distance.
 
     Either all tokens have equal content, or the query's is independent of the keys'.
     """
-    geometry, pos = subject.encoding.geometry, subject.positions(length)
-    content = content_samples(subject)
+    geometry, pos = inspected.encoding.geometry, inspected.positions(length)
+    content = content_samples(inspected)
     if not equal:
         content = torch.cat([content[:RANDOM_SAMPLES], -content[:RANDOM_SAMPLES]])
     total = torch.zeros(geometry.heads, length, dtype=torch.float64)
@@ -129,18 +138,18 @@ def expected_scores(subject: Subject, length: int, *, equal: bool) -> Tensor:
         k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
         queries = [k] if equal else [s * random_normal(7, 1, *k.shape[1:]) for s in (1, -1)]
         for q in queries:
-            scores = last_scores(subject.encoding, x, q.expand_as(k), k, pos)
+            scores = last_scores(inspected.encoding, x, q.expand_as(k), k, pos)
             total += scores.sum(0) / len(queries)
     return (total / len(content)).flip(-1)
 
 
-def content_samples(subject: Subject) -> Tensor:
+def content_samples(inspected: InspectedEncoding) -> Tensor:
     """Return token content [S, D] whose second moment per head is exactly the identity."""
-    geometry = subject.encoding.geometry
+    geometry = inspected.encoding.geometry
     width = geometry.head_width
     samples = torch.linalg.qr(random_normal(6, width, width)).Q * width**0.5
     content = samples.repeat(1, geometry.heads)
-    return torch.cat([content, -content]) if subject.encoding.overrides("embed") else content
+    return torch.cat([content, -content]) if inspected.encoding.overrides("embed") else content
 
 
 def effective_windows(bias: Tensor, window: int | None) -> list[int]:

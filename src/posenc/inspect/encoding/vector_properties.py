@@ -13,7 +13,12 @@ from posenc.inspect.encoding.hook_outputs import (
     bias_of_query,
     position_vectors,
 )
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+    inapplicable,
+)
 from posenc.report.table import Value
 
 REPEAT_RANGE = 32_768
@@ -31,9 +36,9 @@ CONSTANT_CHANNELS = [f"constant channels d={width}" for width in WIDTHS]
 NO_VECTORS = "the encoding has no position vectors"
 
 
-def repeats(subject: Subject) -> list[PropertyValue]:
+def repeats(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Search the first positions for a vector that occurs twice."""
-    vectors, kind = _vectors(subject, REPEAT_RANGE)
+    vectors, kind = _vectors(inspected, REPEAT_RANGE)
     repeat = first_repeat(vectors)
     if repeat is None:
         value: Value = f"none to {len(vectors) - 1}"
@@ -58,14 +63,14 @@ def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
     return earlier, later
 
 
-def changes(subject: Subject) -> list[PropertyValue]:
+def changes(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Compare the vectors with those in a longer sequence and with those of another seed."""
-    longer = subject.up_to(LONGER * subject.length)
-    short = min(subject.length, longer // 2)
-    vectors, _ = _vectors(subject, short)
-    other = subject.with_other_seed()
+    longer = inspected.clamp_length(LONGER * inspected.train_length)
+    short = min(inspected.train_length, longer // 2)
+    vectors, _ = _vectors(inspected, short)
+    other = inspected.with_other_seed()
     other.encoding.train()  # so that random positions are drawn
-    in_longer, _ = _vectors(subject, longer, short)
+    in_longer, _ = _vectors(inspected, longer, short)
     with_seed, _ = _vectors(other, short)
     by_length, by_seed = (
         (vectors - changed[: len(vectors)]).abs().max().item() for changed in (in_longer, with_seed)
@@ -77,53 +82,55 @@ def changes(subject: Subject) -> list[PropertyValue]:
     ]
 
 
-def sizes(subject: Subject) -> list[PropertyValue]:
+def sizes(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the size of values, to compare with token embeddings of unit variance."""
-    vectors, kind = _vectors(subject, subject.length)
+    vectors, kind = _vectors(inspected, inspected.train_length)
     rms = vectors.square().mean().sqrt().item()
     return [
         PropertyValue(MAX_WITHIN_L, vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
-        _max_far(subject, kind),
+        _max_far(inspected, kind),
         PropertyValue(RMS, rms, "root mean square; a token embedding or score has 1"),
     ]
 
 
-def _max_far(subject: Subject, kind: str) -> PropertyValue:
-    if subject.limit is not None and subject.limit <= FAR:
-        return PropertyValue(MAX_FAR, None, f"the maximum length is {subject.limit}")
-    if not subject.along_sequence:
+def _max_far(inspected: InspectedEncoding, kind: str) -> PropertyValue:
+    if inspected.max_length is not None and inspected.max_length <= FAR:
+        return PropertyValue(MAX_FAR, None, f"the maximum length is {inspected.max_length}")
+    if not inspected.has_1d_positions:
         return PropertyValue(MAX_FAR, None, "coordinates are no distances along a sequence")
     pos = torch.arange(FAR - 127, FAR + 1)
-    values = position_vectors(subject.encoding, pos)
+    values = position_vectors(inspected.encoding, pos)
     if values is None:
-        values = bias_at_distances(subject.encoding, pos, FAR)
-    if values is None and subject.encoding.at_layer(0).overrides("content_bias"):
+        values = bias_at_distances(inspected.encoding, pos, FAR)
+    if values is None and inspected.encoding.at_layer(0).overrides("content_bias"):
         return PropertyValue(MAX_FAR, None, "the bias depends on token content")
     if values is None:
         return PropertyValue(MAX_FAR, 0.0, "there is no bias")
     return PropertyValue(MAX_FAR, values.abs().max().item(), f"of {kind} {pos[0]} to {FAR}")
 
 
-def _vectors(subject: Subject, length: int, query: int | None = None) -> tuple[Tensor, str]:
+def _vectors(
+    inspected: InspectedEncoding, length: int, query: int | None = None
+) -> tuple[Tensor, str]:
     """Return position vectors [T, C], else biases by distance [N, H], and which they are.
 
     Biases are those of token number `query`, counted from 1; None stands for the last token.
     """
-    tokens = subject.up_to(length)
-    vectors = position_vectors(subject.encoding, subject.positions(tokens))
+    tokens = inspected.clamp_length(length)
+    vectors = position_vectors(inspected.encoding, inspected.positions(tokens))
     if vectors is not None:
         return vectors, "positions"
-    tokens = min(tokens, LONGER * subject.length)
-    bias = bias_of_query(subject.encoding, subject.positions(tokens), (query or tokens) - 1)
+    tokens = min(tokens, LONGER * inspected.train_length)
+    bias = bias_of_query(inspected.encoding, inspected.positions(tokens), (query or tokens) - 1)
     if bias is None:
         return torch.zeros(tokens, 1, dtype=torch.float64), "positions"
     return bias.mT, "distances"
 
 
-def linear_residuals(subject: Subject) -> list[PropertyValue]:
+def linear_residuals(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Fit p(m + k) = p(m) M by least squares, as in Fleetwood's (2024) second property."""
-    length = subject.up_to(LINEAR_POSITIONS)
-    vectors = position_vectors(subject.encoding, subject.positions(length))
+    length = inspected.clamp_length(LINEAR_POSITIONS)
+    vectors = position_vectors(inspected.encoding, inspected.positions(length))
     if vectors is None:
         return inapplicable(LINEAR, NO_VECTORS)
     return [_residual(vectors, name, step) for name, step in zip(LINEAR, STEPS, strict=True)]
@@ -152,18 +159,18 @@ def relative_residual(vectors: Tensor, step: int) -> float:
     return (after - before @ best).norm().item() / change
 
 
-def constant_channels(subject: Subject) -> list[PropertyValue]:
+def constant_channels(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure which fraction of channels hardly changes between neighbours, by width."""
-    if position_vectors(subject.encoding, subject.positions(2)) is None:
+    if position_vectors(inspected.encoding, inspected.positions(2)) is None:
         return inapplicable(CONSTANT_CHANNELS, NO_VECTORS)
-    return [_constant(subject, *pair) for pair in zip(CONSTANT_CHANNELS, WIDTHS, strict=True)]
+    return [_constant(inspected, *pair) for pair in zip(CONSTANT_CHANNELS, WIDTHS, strict=True)]
 
 
-def _constant(subject: Subject, name: str, width: int) -> PropertyValue:
-    per_head = not subject.encoding.overrides("embed")
-    model_width = width * subject.config.model.heads if per_head else width
-    encoding = subject.build({"model.width": model_width})
-    fraction, change = constant_fraction(encoding, subject.positions(subject.length))
+def _constant(inspected: InspectedEncoding, name: str, width: int) -> PropertyValue:
+    per_head = not inspected.encoding.overrides("embed")
+    model_width = width * inspected.config.model.heads if per_head else width
+    encoding = inspected.build({"model.width": model_width})
+    fraction, change = constant_fraction(encoding, inspected.positions(inspected.train_length))
     return PropertyValue(
         name,
         fraction,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.check.under_test import move_off_zero
+from posenc.check.under_test import perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
@@ -17,7 +17,7 @@ from posenc.report.table import Value
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class InspectedEncoding:
     """An encoding in float64 and evaluation mode; parameters that start at 0 are moved off it."""
 
     label: str
@@ -38,19 +38,19 @@ class Subject:
         """The maximum sequence length; None if there is none."""
         return self.encoding.max_length()
 
-    def up_to(self, length: int) -> int:
+    def clamp_length(self, length: int) -> int:
         """Return `length`, or the maximum sequence length if that is less."""
         return length if self.limit is None else min(length, self.limit)
 
     @cached_property
-    def along_sequence(self) -> bool:
+    def has_1d_positions(self) -> bool:
         """Whether positions are numbers along the sequence rather than coordinates."""
         return self.positions(2).ndim == 1
 
-    def with_other_seed(self) -> "Subject":
+    def with_other_seed(self) -> "InspectedEncoding":
         config = copy.deepcopy(self.config)
         config.seed += 1
-        return Subject(self.label, config)
+        return InspectedEncoding(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
         """Return a new encoding with other values at some keys of the configuration."""
@@ -58,7 +58,7 @@ class Subject:
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
         encoding = build_encoding(config, list(config.modules)).double().eval()
-        move_off_zero(encoding)
+        perturb_zero_parameters(encoding)
         return encoding
 
     def positions(self, length: int) -> torch.Tensor:
@@ -82,12 +82,12 @@ class PropertyGroup:
 
     theme: str
     names: Sequence[str]
-    function: Callable[[Subject], list[PropertyValue]]
+    function: Callable[[InspectedEncoding], list[PropertyValue]]
 
-    def measure(self, subject: Subject) -> list[PropertyValue]:
+    def measure(self, inspected: InspectedEncoding) -> list[PropertyValue]:
         """Return a measurement for each name; an error of the encoding is the reason for None."""
         try:
-            return self.function(subject)
+            return self.function(inspected)
         except ValueError as error:
             return inapplicable(self.names, f"not supported: {one_line(error)}")
 
