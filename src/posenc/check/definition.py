@@ -1,6 +1,6 @@
-"""Properties of an encoding's YAML and of the shapes that its hooks return."""
+"""Properties of an encoding's YAML, and of the shapes of its hooks' outputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,23 +31,23 @@ MIN_DESCRIPTION_LENGTH = 20
 
 
 def builds(under_test: EncodingUnderTest) -> Result:
-    """it builds from its YAML"""
+    """it can be built from its YAML"""
     encoding = under_test.configured_model.encoding
-    count = sum(parameter.numel() for parameter in encoding.parameters())
+    num_parameters = sum(parameter.numel() for parameter in encoding.parameters())
     layers = under_test.config.model.layers
-    return passed(f"{type(encoding).__name__}, {count} parameters in {layers} layers")
+    return passed(f"{type(encoding).__name__}, {num_parameters} parameters in {layers} layers")
 
 
 def has_description(under_test: EncodingUnderTest) -> Result:
     """the YAML has a description"""
     text = under_test.description
     if len(text) < MIN_DESCRIPTION_LENGTH:
-        return failed(f"the first line is {text!r}; describe the encoding in a comment there")
+        return failed(f"the first line is {text!r}; make it a comment that describes the encoding")
     return passed(text)
 
 
 def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
-    """the YAML repeats no fact about the model"""
+    """the YAML repeats no model hyperparameter"""
     keys = sorted(
         MODEL_HYPERPARAMETERS & set(_keys(OmegaConf.to_container(under_test.config.encoding)))
     )
@@ -57,7 +57,7 @@ def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
 
 
 def declares_limitations(under_test: EncodingUnderTest) -> Result:
-    """limitations are known and have reasons"""
+    """declared limitations are known and explained"""
     declared = under_test.configured_model.encoding.limitations
     unknown = sorted(set(declared) - set(LIMITATIONS))
     without_reason = [name for name, reason in declared.items() if not reason]
@@ -90,33 +90,37 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
 def _wrong_shapes(
     encoding: Encoding, layer: int, inputs: HookInputs
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each hook that returns a wrong shape or dtype, what it returns and what it should."""
+    """Yield (hook, actual output, expected output) for each wrong shape or dtype."""
     pos, x = inputs.pos, inputs.x
     if pos.ndim != 1 and (pos.ndim != 3 or pos.shape[:2] != x.shape[:2]):
         yield "positions", _dtype_and_shape(pos), "[T] or [1, T, axes]"
     outputs = hook_outputs(encoding, layer, inputs)
     batch, heads, length, width = inputs.q.shape
-    wide = torch.promote_types(inputs.q.dtype, torch.float32)
+    bias_dtype = torch.promote_types(inputs.q.dtype, torch.float32)
     rotated_width = max(width, outputs["rotate"].shape[-1])
     expected = {
         "embed": (x.shape, x.dtype),
         "rotate": ((batch, heads, length, rotated_width), inputs.q.dtype),
-        "rotate of keys": (outputs["rotate"].shape, inputs.q.dtype),
-        "bias": ((batch, heads, NUM_QUERIES, length), wide),
-        "value_bias": ((batch, heads, NUM_QUERIES, width), wide),
+        "rotate (keys)": (outputs["rotate"].shape, inputs.q.dtype),
+        "bias": ((batch, heads, NUM_QUERIES, length), bias_dtype),
+        "value_bias": ((batch, heads, NUM_QUERIES, width), bias_dtype),
     }
     for hook, tensor in outputs.items():
         shape, dtype = expected[hook]
         if tensor.shape != shape or tensor.dtype != dtype:
-            name = str(dtype).removeprefix("torch.")
-            yield hook, _dtype_and_shape(tensor), f"{name} {list(shape)}"
+            yield hook, _dtype_and_shape(tensor), _format(dtype, shape)
 
 
 def _dtype_and_shape(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+    return _format(tensor.dtype, tensor.shape)
+
+
+def _format(dtype: torch.dtype, shape: Sequence[int]) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def _keys(node: Any) -> Iterator[str]:
+    """Yield the keys of nested mappings, at any depth."""
     if isinstance(node, Mapping):
         yield from node
         for child in node.values():

@@ -22,11 +22,11 @@ from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
 KERNELS = ("reference", "auto")
-EXTRAPOLATION_FACTOR = 8
+EXTRAPOLATION_FACTOR = 8  # times the training length
 TRAIN_LENGTH_FACTOR = 4
-SHIFTS = (1_000, 100_000)
+SHIFTS = (1_000, 100_000)  # tokens
 SHIFT_TOLERANCE = 1e-9
-"""The largest difference in float64 between equal scores at positions of 100,000."""
+"""Float64 tolerance for logits that should be equal at positions up to 100,000."""
 MAX_TESTED_LENGTH = 100_000
 
 
@@ -34,18 +34,21 @@ MAX_TESTED_LENGTH = 100_000
 def is_causal(under_test: EncodingUnderTest) -> Result:
     """no token depends on later ones"""
     length = under_test.length
-    same = length * 5 // 8
+    prefix_length = length * 5 // 8
     tokens, changed = random_tokens(length), random_tokens(length)
-    changed[:, same:] = random_tokens(length, seed=1)[:, same:]
+    changed[:, prefix_length:] = random_tokens(length, seed=1)[:, prefix_length:]
     limitation = under_test.configured_model.encoding.limitations.get("causal")
     for kernel in KERNELS:
         model = under_test.model({"kernel": kernel})
-        a, b = (compute_logits(model, inputs)[:, :same] for inputs in (tokens, changed))
+        a, b = (compute_logits(model, inputs)[:, :prefix_length] for inputs in (tokens, changed))
         if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
-            token = _first_difference(a, b)
-            evidence = f"token {token} changes by {difference:.1e} with tokens from {same} on"
-            return compare_with_declaration(False, f"{evidence} ({kernel})", limitation)
-    return compare_with_declaration(True, f"{same} tokens with {' and '.join(KERNELS)}", limitation)
+            evidence = (
+                f"the output at token {_first_difference(a, b)} changes by {difference:.1e} when"
+                f" tokens {prefix_length} onward are replaced ({kernel})"
+            )
+            return compare_with_declaration(False, evidence, limitation)
+    evidence = f"{prefix_length} tokens with {' and '.join(KERNELS)}"
+    return compare_with_declaration(True, evidence, limitation)
 
 
 @torch.no_grad()
@@ -56,16 +59,19 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     limitation = model.encoding.limitations.get("prefix")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
-        whole = compute_logits(model, random_tokens(length), training=training)[:, :prefix]
-        part = compute_logits(model, random_tokens(length)[:, :prefix], training=training)
-        difference = max(difference, max_difference(whole, part))
-    evidence = f"{difference:.1e} between {prefix} tokens alone and as the first of {length}"
+        in_sequence = compute_logits(model, random_tokens(length), training=training)[:, :prefix]
+        alone = compute_logits(model, random_tokens(length)[:, :prefix], training=training)
+        difference = max(difference, max_difference(in_sequence, alone))
+    evidence = (
+        f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
+        f" {prefix} as a prefix of {length}"
+    )
     return compare_with_declaration(difference <= EXACT_TOLERANCE, evidence, limitation)
 
 
 @torch.no_grad()
 def extrapolates(under_test: EncodingUnderTest) -> Result:
-    """8 times the length is finite or refused"""
+    """8x the training length works or is rejected"""
     model, longer = under_test.configured_model, EXTRAPOLATION_FACTOR * under_test.length
     limit = model.encoding.max_length()
     limitation = model.encoding.limitations.get("extrapolates")
@@ -77,8 +83,8 @@ def extrapolates(under_test: EncodingUnderTest) -> Result:
         return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
     if failure := _not_finite(model, min(limit, longer)) or _wrong_limit(model.encoding, limit):
         return failure
-    refused = f"{limit + 1} tokens are refused"
-    evidence = refused if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
+    rejected = f"{limit + 1} tokens are rejected"
+    evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
     return passed(evidence) if limit >= longer else known_limitation(limitation, evidence)
 
 
@@ -97,7 +103,7 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
     limitation = model.encoding.limitations.get("shift")
     if limitation is None and model.encoding.overrides("embed") and largest > SHIFT_TOLERANCE:
         limitation = "position embeddings are absolute"
-    evidence = f"{largest:.1e} when shifted by {shift} tokens"
+    evidence = f"max difference {largest:.1e} when shifted by {shift} tokens"
     return compare_with_declaration(largest <= SHIFT_TOLERANCE, evidence, limitation)
 
 
@@ -112,20 +118,21 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
         if wrong_size and limit is not None and limit < longer:
             reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
-            return known_limitation(reason, f"{limit} positions do not load into {longer}")
+            evidence = f"weights for train_length {under_test.length} do not load at {longer}"
+            return known_limitation(reason, evidence)
         return failed(one_line(error))
-    return passed(f"from {under_test.length} tokens into {longer}")
+    return passed(f"weights for train_length {under_test.length} load at {longer}")
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
-    """Return the shifts to test: large ones, or the largest that the maximum length allows."""
+    """Return the shifts to test: SHIFTS, or the largest shift that the maximum length allows."""
     limit = encoding.max_length()
     largest = SHIFTS[-1] if limit is None else limit - 1 - int(pos.max())
     return tuple(shift for shift in SHIFTS if shift <= largest) or (largest or -int(pos.min()),)
 
 
 def _not_finite(model: Decoder, length: int) -> Result | None:
-    """Return a failure if logits of `length` tokens are not finite in evaluation or training."""
+    """Return a failure if any logit for `length` tokens is not finite in evaluation or training."""
     for training in (False, True):
         logits = compute_logits(model, random_tokens(length), training=training)
         if not logits.isfinite().all():
@@ -135,7 +142,7 @@ def _not_finite(model: Decoder, length: int) -> Result | None:
 
 
 def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless `limit` tokens work and one more is refused, naming the limit."""
+    """Return a failure unless `limit` tokens work and one more raises an error with the limit."""
     if limit > MAX_TESTED_LENGTH:
         return None
     _call_hooks(encoding, limit)
@@ -145,7 +152,7 @@ def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
         if str(limit) in str(error):
             return None
         return failed(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
-    return failed(f"max_length() is {limit}, but {limit + 1} tokens are not refused")
+    return failed(f"max_length() is {limit}, but {limit + 1} tokens are not rejected")
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
@@ -154,5 +161,5 @@ def _call_hooks(encoding: Encoding, length: int) -> None:
 
 
 def _first_difference(a: Tensor, b: Tensor) -> int:
-    """Return the index of the first token [B, T, ...] that differs."""
+    """Return the index of the first token at which a and b [B, T, ...] differ."""
     return int(((a - b).abs() > EXACT_TOLERANCE).flatten(2).any(dim=-1).any(dim=0).int().argmax())

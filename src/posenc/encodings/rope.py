@@ -57,7 +57,7 @@ class Rope(Encoding):
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Rotate the pairs of x [B, H, T, d] by angles with this cos and sin ([B,] T, axes, d/2/axes)."""
+    """Rotate the pairs of x [B, H, T, d]; cos and sin are [T, axes, d/2/axes], with or without B."""
     if cos.ndim == 4:  # batched: insert the head axis
         cos, sin = cos[:, None], sin[:, None]
     parts = x.unflatten(-1, (cos.shape[-2], -1))
