@@ -9,10 +9,14 @@ import torch
 
 from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
-from posenc.inspect.encoding.extrapolation import extrapolation
+from posenc.inspect.encoding.extrapolation import measure_extrapolation
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.low_precision import score_errors
-from posenc.inspect.encoding.score_properties import decay, effective_windows, expected_scores
+from posenc.inspect.encoding.score_properties import (
+    effective_windows,
+    expected_scores,
+    measure_decay,
+)
 
 Build = Callable[..., InspectedEncoding]
 Measured = Callable[[str], PropertyValues]
@@ -29,7 +33,7 @@ def value(measurements: PropertyValues, name: str) -> float:
 
 @pytest.mark.parametrize("digits", [4, 8])
 def test_binary_digits_repeat_at_their_power_of_two(subject: Build, digits: int) -> None:
-    (measurement,) = vectors.repeats(subject("binary", f"encoding.digits={digits}"))
+    (measurement,) = vectors.measure_first_repeat(subject("binary", f"encoding.digits={digits}"))
     assert measurement.value == 2**digits
 
 
@@ -78,7 +82,7 @@ def test_seeds_change_only_random_encodings(measured: Measured) -> None:
 def test_sinusoids_and_rotations_have_a_linear_relation_and_digits_do_not(
     measured: Measured,
 ) -> None:
-    for name in vectors.LINEAR:
+    for name in vectors.LINEAR_NAMES:
         assert value(measured("sinusoidal"), name) < 1e-9
         assert value(measured("rope"), name) < 1e-9
         assert value(measured("binary"), name) > 0.4
@@ -98,7 +102,7 @@ def test_the_linear_residual_of_integers(measured: Measured) -> None:
 def test_near_constant_channels_of_sinusoids(subject: Build) -> None:
     # a channel moves by 2 |sin(f / 2)| / sqrt 2 on average over a period, its RMS is 1 / sqrt 2
     at_width = dict(
-        zip(vectors.WIDTHS, vectors.constant_channels(subject("sinusoidal")), strict=True)
+        zip(vectors.WIDTHS, vectors.measure_constant_channels(subject("sinusoidal")), strict=True)
     )
     for width, measurement in at_width.items():
         frequencies = [10_000.0 ** (-2 * i / width) for i in range(width // 2)]
@@ -139,7 +143,7 @@ def test_sinusoids_add_their_inner_product_to_expected_scores(subject: Build) ->
 
 
 def test_distances_beyond_the_maximum_length_have_no_expected_score(subject: Build) -> None:
-    results = {m.name: m.value for m in decay(subject("learned", "train_length=16"))}
+    results = {m.name: m.value for m in measure_decay(subject("learned", "train_length=16"))}
     assert results["equal at 16"] is None and results["equal at L"] == results["equal at 4L"]
 
 
@@ -166,7 +170,9 @@ def test_extrapolation(measured: Measured, subject: Build) -> None:
     for name in ("nope", "scaled_integers"):
         assert value(measured(name), "out of range at 4L") == 0
         assert value(measured(name), "finite at 4L") == 1
-    last_bucket_at_113 = {m.name: m.value for m in extrapolation(subject("t5", "train_length=128"))}
+    last_bucket_at_113 = {
+        m.name: m.value for m in measure_extrapolation(subject("t5", "train_length=128"))
+    }
     assert last_bucket_at_113["out of range at 4L"] == 0
 
 

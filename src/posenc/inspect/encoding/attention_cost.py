@@ -13,25 +13,25 @@ from posenc.inspect.encoding.inspected_encoding import (
     PropertyValue,
 )
 
-TOKENS = 1024
+NUM_TOKENS = 1024
 REPETITIONS = 5
 PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
 
 
-def sizes(inspected: InspectedEncoding) -> list[PropertyValue]:
+def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
     parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
     buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
     layers = inspected.config.model.layers
     return [
         PropertyValue(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
-        PropertyValue(BUFFERS, float(buffers), "stored numbers that are not trained"),
+        PropertyValue(BUFFERS, float(buffers), "stored values that are not trained"),
     ]
 
 
 @torch.no_grad()
-def attention(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Time the kernel of kernel=auto on this machine against attention without an encoding."""
-    tokens = inspected.clamp_length(TOKENS)
+def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Time the kernel that kernel=auto selects, relative to attention without an encoding."""
+    tokens = inspected.clamp_length(NUM_TOKENS)
     encoding = inspected.build({}).float()
     x, q, k = (content.float() for content in random_content(inspected, tokens))
     pos = inspected.positions(tokens)
@@ -47,16 +47,16 @@ def attention(inspected: InspectedEncoding) -> list[PropertyValue]:
     pairs = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
     ratio = min(time for time, _ in pairs) / min(time for _, time in pairs)
     description = (
-        f"forward attention of one layer at {tokens} tokens, relative to NoPE, fastest of"
-        f" {REPETITIONS}; posenc bench measures it more carefully"
+        f"forward pass of one layer's attention at {tokens} tokens, relative to NoPE; fastest of"
+        f" {REPETITIONS} (posenc bench measures it more carefully)"
     )
     return [
-        PropertyValue(KERNEL, choice.name, "of kernel=auto in float32"),
+        PropertyValue(KERNEL, choice.name, "selected by kernel=auto in float32"),
         PropertyValue(TIME, ratio, description),
     ]
 
 
 GROUPS = (
-    PropertyGroup("cost", [PARAMETERS, BUFFERS], sizes),
-    PropertyGroup("cost", [KERNEL, TIME], attention),
+    PropertyGroup("cost", [PARAMETERS, BUFFERS], measure_size),
+    PropertyGroup("cost", [KERNEL, TIME], measure_attention),
 )

@@ -1,8 +1,8 @@
-"""Behaviour beyond the training length: the maximum length, finite scores, values out of range.
+"""Behavior beyond the training length: the maximum length, finite scores, values out of range.
 
-The trained range is that of angles where the encoding has frequencies: one that completes a period
-within L has taken every angle. Otherwise it is that of each channel of the position vectors, or of
-each head's bias.
+For encodings with frequencies, the trained range is a range of angles: a frequency that completes a
+period within L has taken every angle. For others it is the range of each channel of the position
+vectors or, without those, of each head's bias.
 """
 
 import math
@@ -18,21 +18,21 @@ from posenc.inspect.encoding.hook_outputs import (
     sinusoids_of,
 )
 from posenc.inspect.encoding.inspected_encoding import (
+    LONG_FACTOR,
     InspectedEncoding,
     PropertyGroup,
     PropertyValue,
 )
-from posenc.inspect.encoding.score_properties import LONGER
 
 MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
 NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
-ROUNDING = 1e-9
+ROUNDING_ERROR = 1e-9
 
 
-def extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
-    limit, longer = inspected.max_length, LONGER * inspected.train_length
+def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
+    limit, longer = inspected.max_length, LONG_FACTOR * inspected.train_length
     if limit is not None and limit < longer:
-        reason = f"{limit + 1} tokens are an error"
+        reason = f"{limit + 1} tokens are rejected"
         unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
         return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
     content = random_content(inspected, longer)
@@ -46,11 +46,13 @@ def extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def _out_of_range(inspected: InspectedEncoding, longer: int) -> PropertyValue:
+    """Return the fraction of frequencies, channels or heads that leave the trained range."""
     sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, longer)
     if sinusoids is not None:
         new, incomplete = new_angles(sinusoids, inspected, longer)
-        description = f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no"
-        description += " period in L"
+        description = (
+            f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no period in L"
+        )
         return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), description)
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
@@ -59,7 +61,7 @@ def _out_of_range(inspected: InspectedEncoding, longer: int) -> PropertyValue:
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
-        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on the position")
+        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on positions")
     new = out_of_range(trained, extended)
     return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
 
@@ -76,13 +78,13 @@ def new_angles(
         visible = angles.flatten(1)[: window or length]
         spans.append(visible.amax(0) - visible.amin(0))
     incomplete = spans[0] < 2 * math.pi
-    return incomplete & (spans[1] > spans[0] * (1 + ROUNDING)), incomplete
+    return incomplete & (spans[1] > spans[0] * (1 + ROUNDING_ERROR)), incomplete
 
 
 def out_of_range(trained: Tensor, extended: Tensor) -> Tensor:
-    """Return which channels [C] of `extended` [N, C] leave their range in `trained` [T, C]."""
-    low, high = trained.amin(0) - ROUNDING, trained.amax(0) + ROUNDING
+    """Return which channels [C] of `extended` [N, C] exceed their range in `trained` [T, C]."""
+    low, high = trained.amin(0) - ROUNDING_ERROR, trained.amax(0) + ROUNDING_ERROR
     return ((extended > high) | (extended < low)).any(0)
 
 
-GROUPS = (PropertyGroup("extrapolation", NAMES, extrapolation),)
+GROUPS = (PropertyGroup("extrapolation", NAMES, measure_extrapolation),)

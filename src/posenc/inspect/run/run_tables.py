@@ -77,16 +77,16 @@ def run_results(name: str, measurements: RunMeasurements, train_length: int) -> 
 def run_tables(rows: dict[str, list[Row]], train_length: int) -> list[InspectionTable]:
     tables = [
         _layers(rows["heads"]),
-        _unchanged("attention", "heads", "Attention by head", rows["heads"], HEADS_NOTE),
+        _raw_table("attention", "heads", "Attention by head", rows["heads"], HEADS_NOTE),
         _regions(rows["scores"]),
-        _unchanged("scores", "scores", "Scores by head", rows["scores"], SCORES_NOTE),
+        _raw_table("scores", "scores", "Scores by head", rows["scores"], SCORES_NOTE),
     ]
     if "frequencies" in rows:
         tables.append(_rotary(rows["frequencies"], train_length))
     if "gates" in rows:
         gates = rows["gates"]
         tables.append(
-            _unchanged("encoding", "gates", "Forget gates", gates, GATES_NOTE, printed=True)
+            _raw_table("encoding", "gates", "Forget gates", gates, GATES_NOTE, printed=True)
         )
     if "learned" in rows:
         tables.append(_parameters(rows["learned"]))
@@ -100,7 +100,9 @@ def _layers(heads: Sequence[Row]) -> InspectionTable:
         largest = max(rows, key=lambda row: row["shift"])
         shift = [largest["shift"], largest["head"]] if largest["shift"] else [None, None]
         lines.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
-    table = make_table("Attention by layer, mean over heads", columns, lines, HEADS_NOTE, keys=2)
+    table = make_table(
+        "Attention by layer, mean over heads", columns, lines, HEADS_NOTE, key_columns=2
+    )
     return InspectionTable("attention", "layers", table)
 
 
@@ -118,7 +120,7 @@ def _regions(scores: Sequence[Row]) -> InspectionTable:
     columns = ["layer", "region", "mean", "std", "lowest", "highest"]
     title = f"Scores by layer in windows of {longest} tokens"
     return InspectionTable(
-        "scores", "score_regions", make_table(title, columns, lines, SCORES_NOTE, keys=2)
+        "scores", "score_regions", make_table(title, columns, lines, SCORES_NOTE, key_columns=2)
     )
 
 
@@ -133,7 +135,7 @@ def _rotary(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
         lines.append([length, index, frequency, wavelength, periods, *fractions])
     title = "Rotary frequencies, mean over layers and heads"
     return InspectionTable(
-        "rotations", "rotary", make_table(title, columns, lines, ROTARY_NOTE, keys=2)
+        "rotations", "rotary", make_table(title, columns, lines, ROTARY_NOTE, key_columns=2)
     )
 
 
@@ -179,7 +181,7 @@ def _equal(rows: Sequence[Row]) -> InspectionTable:
     return InspectionTable("equal", "equal_tokens", table)
 
 
-def _unchanged(
+def _raw_table(
     section: str, file: str, title: str, rows: Sequence[Row], note: str, *, printed: bool = False
 ) -> InspectionTable:
     """Return a table of the rows as they are."""

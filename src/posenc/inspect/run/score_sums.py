@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.encodings.fox import CumulativeBias
 from posenc.inspect.run.attention_sums import each_head
 from posenc.inspect.run.observe import QueryBlock, Row
-from posenc.inspect.run.rotary_frequencies import innermost
+from posenc.inspect.run.rotary_frequencies import innermost_encoding
 
 REGIONS = ("within", "near", "far")
 
@@ -83,7 +83,7 @@ class ForgetGates:
         )
 
     def observe(self, block: QueryBlock) -> None:
-        encoding, layer = innermost(block.layer.encoding), block.layer
+        encoding, layer = innermost_encoding(block.layer.encoding), block.layer
         if (
             layer.index != self.layer
             or block.rows.start
