@@ -45,7 +45,7 @@ def formula_figure(
     ]
     csv = csv_text([["panel", "line", *axes], *points])
     return line_figure(
-        section, Chart(file, title, *axes, tuple(subplots), caption, csv, log_y=log_y)
+        section, Chart(file, title, *axes, tuple(subplots), caption, csv, ratio=log_y)
     )
 
 

@@ -19,7 +19,7 @@ from posenc.inspect.inspection import (
     make_table,
     short_number,
 )
-from posenc.on_progress.table import Table, Value
+from posenc.report.table import Table, Value
 
 PropertyValues = Mapping[str, PropertyValue]
 """The properties of one encoding by name."""

@@ -129,7 +129,7 @@ def _with_frequencies(
 ) -> list[tuple[InspectedEncoding, np.ndarray]]:
     """Return each encoding that has frequencies, with its frequencies at the training length."""
     pairs = [(inspected, sinusoids_of(inspected)) for inspected in encodings]
-    return [(s, _frequencies(sinusoids, s.length)) for s, sinusoids in pairs if sinusoids]
+    return [(s, _frequencies(sinusoids, s.train_length)) for s, sinusoids in pairs if sinusoids]
 
 
 def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
@@ -147,7 +147,7 @@ def base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             labels.setdefault(float(spectrum["base"]), []).append(inspected.label)
     if not labels:
         return None
-    head_width, length = encodings[0].encoding.geometry.head_width, encodings[0].length
+    head_width, length = encodings[0].encoding.geometry.head_width, encodings[0].train_length
     lengths = [max(1, length // LONG_FACTOR), length, LONG_FACTOR * length]
     bounds, base = [], 1.0
     for n in lengths:

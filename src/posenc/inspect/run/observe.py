@@ -61,7 +61,7 @@ class QueryBlock:
 
     @cached_property
     def distance(self) -> Tensor:
-        """The distance in tokens from each query back to each key [R, K]; negative for later keys."""
+        """The distance in tokens from each query back to each key [R, K]; negative if ahead."""
         return self.query - torch.arange(self.keys.start, self.keys.stop, device=self.query.device)
 
     @cached_property

@@ -1,7 +1,7 @@
 """The contribution of each rotary frequency to scores (Barbero et al. 2024, 2410.06205).
 
-q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the part of the channels that g
-rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
+q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the contribution of the channels
+that g rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
 
     norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| on s_g, averaged over the keys that a query
                attends to, divided by its sum over all frequencies
