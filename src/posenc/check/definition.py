@@ -71,16 +71,19 @@ def declares_limitations(under_test: EncodingUnderTest) -> Result:
 def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
     """shapes and dtypes are correct"""
     for training in (False, True):
-        model, tokens = under_test.configured_model, random_tokens(under_test.length)
+        model, tokens = under_test.configured_model, random_tokens(under_test.train_length)
         logits = compute_logits(model, tokens, training=training)
-        if logits.shape != (2, under_test.length, VOCAB_SIZE) or logits.dtype != torch.float64:
+        if (
+            logits.shape != (2, under_test.train_length, VOCAB_SIZE)
+            or logits.dtype != torch.float64
+        ):
             return failed(f"logits are {_dtype_and_shape(logits)}")
     for encoding, hidden_dtype, head_dtype in (
         (under_test.configured_model.encoding, torch.float64, torch.float64),
         (under_test.encoding({}), torch.float32, torch.float32),
         (under_test.encoding({}), torch.float32, torch.bfloat16),
     ):
-        inputs = random_inputs(encoding, under_test.length).to(hidden_dtype, head_dtype)
+        inputs = random_inputs(encoding, under_test.train_length).to(hidden_dtype, head_dtype)
         for layer in distinct_layers(encoding):
             for hook, actual, expected in _wrong_shapes(encoding, layer, inputs):
                 return failed(f"{hook} of layer {layer} returns {actual}, not {expected}")

@@ -17,7 +17,7 @@ from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
 
 NUM_QUERIES = 2
-"""Biases and value biases are computed for this number of queries, at the end of the sequence."""
+"""The number of queries, at the end of the sequence, for which biases are computed."""
 
 
 @dataclass(frozen=True)

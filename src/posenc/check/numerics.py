@@ -44,8 +44,8 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
     model = under_test.configured_model
     for training in (False, True):
         model.zero_grad()
-        logits = compute_logits(model, random_tokens(under_test.length), training=training)
-        targets = random_tokens(under_test.length, seed=1)
+        logits = compute_logits(model, random_tokens(under_test.train_length), training=training)
+        targets = random_tokens(under_test.train_length, seed=1)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
         for name, parameter in model.named_parameters():
             grad = parameter.grad
@@ -61,14 +61,14 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
     """gradients match finite differences"""
     encoding = under_test.encoding({}).double()
-    random = random_inputs(encoding, GRADCHECK_LENGTH)
-    inputs = {name: getattr(random, name).requires_grad_() for name in ("x", "q", "k", "v")}
+    hook_inputs = random_inputs(encoding, GRADCHECK_LENGTH)
+    inputs = {name: getattr(hook_inputs, name).requires_grad_() for name in ("x", "q", "k", "v")}
     leaves = {**inputs, **dict(encoding.named_parameters())}
     for layer in distinct_layers(encoding):
-        if _gradients_match(encoding, layer, random.pos, inputs, leaves):
+        if _gradients_match(encoding, layer, hook_inputs.pos, inputs, leaves):
             continue
         for name, tensor in leaves.items():
-            if not _gradients_match(encoding, layer, random.pos, inputs, {name: tensor}):
+            if not _gradients_match(encoding, layer, hook_inputs.pos, inputs, {name: tensor}):
                 return failed(f"the gradient with respect to {name} is wrong in layer {layer}")
         return failed(f"the joint gradient is wrong in layer {layer}")
     return passed(f"with respect to {', '.join(leaves)}")
@@ -150,7 +150,7 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     length, changes = under_test.supported_length(LARGEST_POSITION + 1)
     encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
-        length = under_test.length  # coordinates do not grow with the length of the sequence
+        length = under_test.train_length  # coordinates do not grow with the length of the sequence
     inputs = random_inputs(encoding, length)
     worst_ratio, evidence = 0.0, ""
     cases = list(_half_precision_cases(encoding))
@@ -167,22 +167,21 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
                     worst_ratio = ratio
                     evidence = f"{hook} of layer {layer} is off by {error:.1e} {case.name}"
     result = passed if worst_ratio <= 1 else failed
-    return result(f"at worst {evidence}, up to position {length - 1}")
+    return result(f"worst case: {evidence}, up to position {length - 1}")
 
 
 def _half_precision_cases(encoding: Encoding) -> Iterator[HalfPrecisionCase]:
-    half, single = torch.bfloat16, torch.float32
+    """Yield the encoding under autocast, with two input dtypes, and converted to bfloat16."""
+    bf16, fp32 = torch.bfloat16, torch.float32
     exact = copy.deepcopy(encoding).double()
-    yield HalfPrecisionCase("under autocast", encoding, exact, single, single, True)
-    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, single, half, True)
+    yield HalfPrecisionCase("under autocast", encoding, exact, fp32, fp32, True)
+    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, fp32, bf16, True)
     rounded = copy.deepcopy(exact)
     for parameter in rounded.parameters():
         parameter.copy_(parameter.bfloat16())
     converted = copy.deepcopy(encoding).bfloat16()
-    hidden_dtype = half if list(encoding.parameters()) else single
-    yield HalfPrecisionCase(
-        "after .bfloat16()", converted, rounded, hidden_dtype, hidden_dtype, False
-    )
+    dtype = bf16 if list(encoding.parameters()) else fp32
+    yield HalfPrecisionCase("after .bfloat16()", converted, rounded, dtype, dtype, False)
 
 
 @dataclass(frozen=True)
@@ -206,11 +205,11 @@ def _float64_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict
     diagonal = k.shape[-2] - q.shape[-2]
     with torch.autocast("cpu", enabled=False):
         scores, magnitude = ((a @ b.mT).tril(diagonal) for a, b in ((q, k), (q.abs(), k.abs())))
-    rest = {
+    other_outputs = {
         hook: HookOutput(tensor.double(), tensor.double().abs(), tensor.dtype)
         for hook, tensor in outputs.items()
     }
-    return {"rotate": HookOutput(scores, magnitude, dtype), **rest}
+    return {"rotate": HookOutput(scores, magnitude, dtype), **other_outputs}
 
 
 def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float, float]:

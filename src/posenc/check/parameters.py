@@ -113,9 +113,9 @@ def _effect(
 @torch.no_grad()
 def instances_are_independent(under_test: EncodingUnderTest) -> Result:
     """instances do not affect each other"""
-    model, tokens = under_test.model({}), random_tokens(under_test.length)
+    model, tokens = under_test.model({}), random_tokens(under_test.train_length)
     before = compute_logits(model, tokens)
-    others: list[Changes] = [{"train_length": 2 * under_test.length}]
+    others: list[Changes] = [{"train_length": 2 * under_test.train_length}]
     for key, value in numeric_parameters(under_test.config.encoding, "encoding"):
         others += [{key: other} for other in alternative_values(value)[:2]]
     for changes in others:

@@ -33,7 +33,7 @@ MAX_TESTED_LENGTH = 100_000
 @torch.no_grad()
 def is_causal(under_test: EncodingUnderTest) -> Result:
     """no token depends on later ones"""
-    length = under_test.length
+    length = under_test.train_length
     prefix_length = length * 5 // 8
     tokens, changed = random_tokens(length), random_tokens(length)
     changed[:, prefix_length:] = random_tokens(length, seed=1)[:, prefix_length:]
@@ -54,8 +54,8 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
 @torch.no_grad()
 def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     """outputs do not depend on sequence length"""
-    length, changes = under_test.supported_length(2 * under_test.length)
-    model, prefix = under_test.model(changes), under_test.length // 2
+    length, changes = under_test.supported_length(2 * under_test.train_length)
+    model, prefix = under_test.model(changes), under_test.train_length // 2
     limitation = model.encoding.limitations.get("prefix")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
@@ -72,26 +72,28 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 @torch.no_grad()
 def extrapolates(under_test: EncodingUnderTest) -> Result:
     """8x the training length works or is rejected"""
-    model, longer = under_test.configured_model, EXTRAPOLATION_FACTOR * under_test.length
+    model = under_test.configured_model
+    long_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
     limitation = model.encoding.limitations.get("extrapolates")
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _not_finite(model, longer) or passed(f"{longer} tokens")
+        return _not_finite(model, long_length) or passed(f"{long_length} tokens")
     if limitation is None:
         return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
-    if failure := _not_finite(model, min(limit, longer)) or _wrong_limit(model.encoding, limit):
+    failure = _not_finite(model, min(limit, long_length)) or _wrong_limit(model.encoding, limit)
+    if failure:
         return failure
     rejected = f"{limit + 1} tokens are rejected"
     evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
-    return passed(evidence) if limit >= longer else known_limitation(limitation, evidence)
+    return passed(evidence) if limit >= long_length else known_limitation(limitation, evidence)
 
 
 @torch.no_grad()
 def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
     """only position differences matter"""
-    model, length = under_test.configured_model, under_test.length // 2
+    model, length = under_test.configured_model, under_test.train_length // 2
     torch.manual_seed(SEED)
     pos = model.encoding.positions(length, torch.device("cpu"))
     unshifted = compute_logits(model, random_tokens(length), pos)
@@ -109,19 +111,20 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
 
 def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     """weights load at any training length"""
-    model, longer = under_test.configured_model, TRAIN_LENGTH_FACTOR * under_test.length
+    model, train_length = under_test.configured_model, under_test.train_length
+    long_length = TRAIN_LENGTH_FACTOR * train_length
     limit = model.encoding.max_length()
     try:
-        longer_model = under_test.model({"train_length": longer})
+        longer_model = under_test.model({"train_length": long_length})
         longer_model.load_state_dict(model.state_dict(), strict=True)
     except (ConfigError, RuntimeError) as error:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
-        if wrong_size and limit is not None and limit < longer:
+        if wrong_size and limit is not None and limit < long_length:
             reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
-            evidence = f"weights for train_length {under_test.length} do not load at {longer}"
+            evidence = f"weights for train_length {train_length} do not load at {long_length}"
             return known_limitation(reason, evidence)
         return failed(one_line(error))
-    return passed(f"weights for train_length {under_test.length} load at {longer}")
+    return passed(f"weights for train_length {train_length} load at {long_length}")
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
@@ -156,6 +159,7 @@ def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
+    """Call all hooks of every layer on `length` tokens; raises what they raise."""
     for layer in distinct_layers(encoding):
         hook_outputs(encoding, layer, random_inputs(encoding, length))
 

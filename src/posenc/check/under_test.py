@@ -80,7 +80,7 @@ class EncodingUnderTest:
     description: str
 
     @property
-    def length(self) -> int:
+    def train_length(self) -> int:
         """The training length in tokens."""
         return self.config.train_length
 
@@ -91,8 +91,10 @@ class EncodingUnderTest:
 
     def check_model(self) -> None:
         """Raise ConfigError if the model cannot be built or tested with any encoding."""
-        if self.length < MIN_TRAIN_LENGTH:
-            raise ConfigError(f"train_length={self.length} must be {MIN_TRAIN_LENGTH} or more")
+        if self.train_length < MIN_TRAIN_LENGTH:
+            raise ConfigError(
+                f"train_length={self.train_length} must be {MIN_TRAIN_LENGTH} or more"
+            )
         config = copy.deepcopy(self.config)
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         build_model(config, VOCAB_SIZE)
@@ -126,6 +128,7 @@ class EncodingUnderTest:
         return self._with_train_length(length) or self.supported_length(length)
 
     def _with_train_length(self, length: int) -> tuple[int, Changes] | None:
+        """Return `length` and the changes that train at it; None if it is not supported."""
         changes = {"train_length": length}
         try:
             limit = self.encoding(changes).max_length()

@@ -27,21 +27,23 @@ SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 
 
 def run(arguments: Arguments) -> int:
-    subjects = build_subjects(arguments)
-    config = subjects[0].config
+    encodings = inspected_encodings(arguments)
+    config = encodings[0].config
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(1)  # faster than several for encodings of this size
     with Console(stderr=True).status("measuring") as status:
-        results = inspect_encodings(subjects, lambda label: status.update(f"measuring {label}"))
+        results = inspect_encodings(encodings, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
     index = write_inspection(folder, results, arguments.command_line())
-    configs: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
+    configs: Any = {
+        inspected.label: OmegaConf.to_container(inspected.config) for inspected in encodings
+    }
     track_inspection(tracker, RunDirectory(folder), folder, results, configs)
     print_inspection(Console(), results, index)
     return 0
 
 
-def build_subjects(arguments: Arguments) -> list[InspectedEncoding]:
+def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
     """Return the encodings to inspect; raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]

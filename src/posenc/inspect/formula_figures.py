@@ -33,7 +33,7 @@ def formula_figure(
     *,
     log_y: bool = False,
 ) -> Figure:
-    """Return a line figure; `axes` are the titles of the x axis, which is logarithmic, and y axis.
+    """Return a line figure; `axes` are the titles of the x axis (logarithmic) and the y axis.
 
     With `log_y` the y axis may be logarithmic, too.
     """
@@ -54,18 +54,18 @@ def map_figure(
     file: str,
     title: str,
     caption: str,
-    titles: tuple[str, str, str],
+    axes: tuple[str, str, str],
     panels: Sequence[HeatPanel],
 ) -> Figure:
-    """Return a figure of heat maps; `titles` name the rows, the columns and the values."""
+    """Return a figure of heat maps; `axes` are the titles of rows, columns and values."""
     values = [
         [panel.title, row, column, f"{panel.values[i, j]:.6g}"]
         for panel in panels
         for i, row in enumerate(panel.rows)
         for j, column in enumerate(panel.columns)
     ]
-    y_title, x_title, value_title = titles
-    csv = csv_text([["panel", *titles], *values])
+    y_title, x_title, value_title = axes
+    csv = csv_text([["panel", *axes], *values])
     heat_map = HeatMap(
         file, title, x_title, y_title, value_title, panels, caption, csv, diverging=True
     )

@@ -101,8 +101,8 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     this one does not have are removed.
     """
     files: dict[str, str | bytes] = {}
-    for part in [*results.tables, *results.figures]:
-        files |= part.files()
+    for output in [*results.tables, *results.figures]:
+        files |= output.files()
     page = Page(results.title, results.question, _sections(results, command, list(files))).html()
     for name, data in files.items():
         write_atomic(folder / name, data)
@@ -133,18 +133,19 @@ def track_inspection(
 ) -> None:
     """Log the tables, and the figures in `folder`, as the tracked run `run`."""
     tables = {
-        part.file: ([column.name for column in part.table.columns], part.table.rows)
-        for part in results.tables
-        if part.file
+        table.file: ([column.name for column in table.table.columns], table.table.rows)
+        for table in results.tables
+        if table.file
     }
     images = [folder / f"{figure.file}.png" for figure in results.figures]
     tracker.log_inspection(Inspection(run, config, tables, images))
 
 
 def _sections(results: InspectionResults, command: str, files: Sequence[str]) -> list[Section]:
+    """Return the report's sections: tables and figures, then notes, command and file links."""
     blocks: defaultdict[str, list[Block]] = defaultdict(list)
-    for part in results.tables:
-        blocks[part.section].append(part.table)
+    for table in results.tables:
+        blocks[table.section].append(table.table)
     for figure in results.figures:
         blocks[figure.section].append(figure)
     sections = [

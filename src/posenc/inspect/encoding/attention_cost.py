@@ -19,6 +19,7 @@ PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
 
 
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Count the parameters and the elements of buffers."""
     parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
     buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
     layers = inspected.config.model.layers
@@ -31,12 +32,12 @@ def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
 @torch.no_grad()
 def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Time the kernel that kernel=auto selects, relative to attention without an encoding."""
-    tokens = inspected.clamp_length(NUM_TOKENS)
+    length = inspected.clamp_length(NUM_TOKENS)
     encoding = inspected.build({}).float()
-    x, q, k = (content.float() for content in random_content(inspected, tokens))
-    pos = inspected.positions(tokens)
+    x, q, k = (content.float() for content in random_content(inspected, length))
+    pos = inspected.positions(length)
     layer, nope = encoding.at_layer(0), Encoding(encoding.geometry)
-    choice = choose(layer, q.device, q.dtype, tokens, pos)
+    choice = choose(layer, q.device, q.dtype, length, pos)
 
     def seconds(encoding: Encoding) -> float:
         start = time.perf_counter()
@@ -44,10 +45,11 @@ def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
         attend(encoding, x, rotated_q, rotated_k, q, pos)
         return time.perf_counter() - start
 
-    pairs = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
-    ratio = min(time for time, _ in pairs) / min(time for _, time in pairs)
+    timings = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
+    layer_times, nope_times = zip(*timings, strict=True)
+    ratio = min(layer_times) / min(nope_times)
     description = (
-        f"forward pass of one layer's attention at {tokens} tokens, relative to NoPE; fastest of"
+        f"forward pass of one layer's attention at {length} tokens, relative to NoPE; fastest of"
         f" {REPETITIONS} (posenc bench measures it more carefully)"
     )
     return [

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from posenc.inspect.encoding.frequency_figures import (
-    base_bound,
-    compare_spectra,
+    draw_base_bound,
+    draw_sinusoid_sums,
+    draw_spectra,
+    draw_wavelengths,
     log_distances,
-    sinusoid_sums,
-    wavelengths,
 )
 from posenc.inspect.encoding.hook_outputs import bias_of_query, last_scores, position_vectors
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
@@ -41,20 +41,20 @@ DISTANCE = "Distance (tokens)"
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
     """Return every figure that applies to at least one of the encodings."""
     figures = [
-        vector_maps(encodings),
+        draw_vectors(encodings),
         draw_plane_scores(encodings),
-        decay_by_distance(encodings),
-        compare_spectra(),
-        sinusoid_sums(encodings),
-        bias_by_distance(encodings),
-        buckets(encodings),
-        wavelengths(encodings),
-        base_bound(encodings),
+        draw_decay(encodings),
+        draw_spectra(),
+        draw_sinusoid_sums(encodings),
+        draw_biases(encodings),
+        draw_buckets(encodings),
+        draw_wavelengths(encodings),
+        draw_base_bound(encodings),
     ]
     return [figure for figure in figures if figure is not None]
 
 
-def vector_maps(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the position vectors of each encoding that has them."""
     panels = []
     for inspected in encodings:
@@ -68,10 +68,10 @@ def vector_maps(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " query of ones after rotation (first head). Red is positive, blue is negative; each panel"
         " has its own scale."
     )
-    names = ("Position", "Channel", "value")
+    axes = ("Position", "Channel", "value")
     title = "Position vectors"
     return (
-        map_figure("vectors", "position_vectors", title, caption, names, panels) if panels else None
+        map_figure("vectors", "position_vectors", title, caption, axes, panels) if panels else None
     )
 
 
@@ -88,8 +88,8 @@ def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         "The expected score of a token and an equal token that many rows and columns away, minus"
         " the score of the token and itself (blue: lower); mean over heads."
     )
-    names = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "planes", "Two axes", caption, names, panels) if panels else None
+    axes = ("Rows", "Columns", "score relative to distance 0")
+    return map_figure("scores", "planes", "Two axes", caption, axes, panels) if panels else None
 
 
 @torch.no_grad()
@@ -115,7 +115,7 @@ def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
     return None if scores.abs().max() == 0 else scores.view(len(offsets), -1)
 
 
-def decay_by_distance(encodings: Sequence[InspectedEncoding]) -> Figure:
+def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure:
     """Draw the expected score of equal content by distance, relative to distance 0."""
     subplots = []
     for start in range(0, len(encodings), MAX_LINES):
@@ -134,7 +134,7 @@ def decay_by_distance(encodings: Sequence[InspectedEncoding]) -> Figure:
     return formula_figure("decay", "expected", "Decay with distance", caption, axes, subplots)
 
 
-def bias_by_distance(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the bias of each head, with the narrowest and the widest effective window."""
     subplots = [
         subplot for inspected in encodings if (subplot := _bias_subplot(inspected)) is not None
@@ -168,7 +168,7 @@ def _bias_subplot(inspected: InspectedEncoding) -> Subplot | None:
     return Subplot(inspected.label, tuple(lines), inspected.label, tuple(marks))
 
 
-def buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings in which most distances do."""
     lines = []
     for inspected in encodings:

@@ -87,18 +87,18 @@ def inspect_encodings(
         on_progress(inspected.label)
         results[inspected.label] = measure(inspected)
     on_progress("figures")
-    several = len(encodings) > 1
+    multiple = len(encodings) > 1
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
     cards = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
     return InspectionResults(
-        title=f"Comparison of {names}" if several else f"Properties of {names}",
+        title=f"Comparison of {names}" if multiple else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
         sections={"matrix": "Comparison", **SECTIONS, **cards},
         tables=[
             ideal_table(results),
             matrix_table(results),
-            *(_theme_table(theme, results, printed=several) for theme in THEMES),
-            *_cards(results, printed=not several),
+            *(_theme_table(theme, results, printed=multiple) for theme in THEMES),
+            *_cards(results, printed=not multiple),
             _all_cards(results),
             errors_by_position(encodings),
         ],

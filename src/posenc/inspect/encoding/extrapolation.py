@@ -30,30 +30,32 @@ ROUNDING_ERROR = 1e-9
 
 
 def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
-    limit, longer = inspected.max_length, LONG_FACTOR * inspected.train_length
-    if limit is not None and limit < longer:
+    """Measure the maximum length and, at 4 L, how many scores are finite or values out of range."""
+    limit, long_length = inspected.max_length, LONG_FACTOR * inspected.train_length
+    if limit is not None and limit < long_length:
         reason = f"{limit + 1} tokens are rejected"
         unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
         return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
-    content = random_content(inspected, longer)
-    scores = last_scores(inspected.encoding, *content, inspected.positions(longer))
+    content = random_content(inspected, long_length)
+    scores = last_scores(inspected.encoding, *content, inspected.positions(long_length))
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
-        PropertyValue(FINITE, finite, f"fraction of the scores of {longer} tokens"),
-        _out_of_range(inspected, longer),
+        PropertyValue(FINITE, finite, f"fraction of the scores of {long_length} tokens"),
+        _out_of_range(inspected, long_length),
     ]
 
 
-def _out_of_range(inspected: InspectedEncoding, longer: int) -> PropertyValue:
+def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyValue:
     """Return the fraction of frequencies, channels or heads that leave the trained range."""
-    sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, longer)
+    sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, long_length)
     if sinusoids is not None:
-        new, incomplete = new_angles(sinusoids, inspected, longer)
+        exceeded, incomplete = new_angles(sinusoids, inspected, long_length)
         description = (
-            f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no period in L"
+            f"fraction of {len(exceeded)} frequencies; {int(incomplete.sum())} complete no period"
+            " in L"
         )
-        return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), description)
+        return PropertyValue(OUT_OF_RANGE, exceeded.double().mean().item(), description)
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
@@ -62,18 +64,19 @@ def _out_of_range(inspected: InspectedEncoding, longer: int) -> PropertyValue:
     trained, extended = values
     if trained is None or extended is None:
         return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on positions")
-    new = out_of_range(trained, extended)
-    return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
+    exceeded = out_of_range(trained, extended)
+    fraction = exceeded.double().mean().item()
+    return PropertyValue(OUT_OF_RANGE, fraction, f"fraction of {len(exceeded)} {kind}")
 
 
 def new_angles(
-    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, longer: int
+    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, long_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return which frequencies take new angles at `longer`, and which complete no period in L."""
+    """Return which frequencies take new angles beyond L, and which complete no period within L."""
     absolute = inspected.encoding.overrides("embed")
     window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []
-    for length in (inspected.train_length, longer):
+    for length in (inspected.train_length, long_length):
         angles, _ = sinusoids.angles(inspected.positions(length))
         visible = angles.flatten(1)[: window or length]
         spans.append(visible.amax(0) - visible.amin(0))

@@ -33,7 +33,7 @@ SUMS_CAPTION = (
 )
 
 
-def compare_spectra() -> Figure:
+def draw_spectra() -> Figure:
     """Draw the frequency choices of Su (2021) at short and at long range."""
     subplots = [
         Subplot(f"{name}, up to {last} tokens", _spectrum_lines(last, values), name)
@@ -67,7 +67,7 @@ def log_distances(last: int) -> np.ndarray:
     return np.unique(np.round(np.geomspace(1, last, NUM_POINTS)))
 
 
-def sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the oscillatory sum of each encoding with frequencies, and its envelope."""
     spectra = _with_frequencies(encodings)
     if not spectra:
@@ -90,7 +90,7 @@ def sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     return formula_figure("decay", "oscillatory_sums", title, SUMS_CAPTION, AXES, subplots)
 
 
-def wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the wavelengths of each encoding with frequencies, and lines at L and 4 L."""
     subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     if not subplots:
@@ -138,7 +138,7 @@ def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
     return frequencies[0].numpy()
 
 
-def base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the smallest base by context length (Men et al. 2024, eq. 9), and the bases in use."""
     labels: dict[float, list[str]] = {}
     for inspected in encodings:

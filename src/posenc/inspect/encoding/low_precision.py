@@ -27,6 +27,8 @@ Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
+    """Return a rounding that scales a tensor so that its largest value becomes `largest`."""
+
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)
         return rounding(x * scale) / scale

@@ -49,7 +49,7 @@ def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
-    """Return the first row of `vectors` [T, C] that equals an earlier one, as (earlier, later)."""
+    """Return the indices (earlier, later) of the first repeated row of `vectors` [T, C], if any."""
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(vectors.shape[1], generator=generator, dtype=torch.float64)
     order = (vectors @ direction).sort(stable=True)
@@ -64,19 +64,19 @@ def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
 
 
 def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Compare the vectors with the vectors in a longer sequence, and with another seed."""
-    longer = inspected.long_length
-    short = min(inspected.train_length, longer // 2)
-    vectors, _ = _vectors(inspected, short)
+    """Compare the vectors with those in a longer sequence and those with another seed."""
+    long_length = inspected.long_length
+    short_length = min(inspected.train_length, long_length // 2)
+    vectors, _ = _vectors(inspected, short_length)
     other = inspected.with_other_seed()
     other.encoding.train()  # so that random positions are drawn
-    in_longer, _ = _vectors(inspected, longer, short)
-    with_other_seed, _ = _vectors(other, short)
+    in_longer, _ = _vectors(inspected, long_length, short_length)
+    with_other_seed, _ = _vectors(other, short_length)
     length_change, seed_change = (
         (vectors - changed[: len(vectors)]).abs().max().item()
         for changed in (in_longer, with_other_seed)
     )
-    description = f"max change between sequences of {short} and {longer} tokens"
+    description = f"max change between sequences of {short_length} and {long_length} tokens"
     return [
         PropertyValue(LENGTH_CHANGE, length_change, description),
         PropertyValue(SEED_CHANGE, seed_change, "max change with another seed, in training mode"),
@@ -194,10 +194,9 @@ def constant_fraction(encoding: Encoding, pos: Tensor) -> tuple[float, float]:
     vectors = position_vectors(encoding, pos)
     assert vectors is not None
     rms = vectors.square().mean().sqrt()
-    change = (vectors[1:] - vectors[:-1]).square().mean(dim=0).sqrt() / rms
-    return (
-        change < CONSTANT_TOLERANCE
-    ).double().mean().item(), change.square().mean().sqrt().item()
+    changes = (vectors[1:] - vectors[:-1]).square().mean(dim=0).sqrt() / rms
+    fraction = (changes < CONSTANT_TOLERANCE).double().mean().item()
+    return fraction, changes.square().mean().sqrt().item()
 
 
 GROUPS = (
