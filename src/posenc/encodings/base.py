@@ -66,21 +66,22 @@ class Encoding(nn.Module):
         return torch.arange(length, device=device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Return the hidden states [B, T, D] before the first layer, with positions added."""
+        """Return the hidden states [B, T, D] that enter the first layer, with positions added."""
         return x
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys [B, H, T, d'] that encode positions.
 
-        x [B, T, D] is the hidden states that enter the layer; d' may differ from d.
+        x [B, T, D] holds the hidden states that enter the layer; d' may differ from d.
         """
         return q, k
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         """Return the bias that is added to the scores at each `distance` (query minus key).
 
-        It must be computed elementwise: the arguments broadcast against each other, as [H, 1, 1],
-        [R, K] and [R, 1] or as scalars. The result has the floating-point type of `distance`.
+        Head indices, distances and query positions broadcast against each other, as [H, 1, 1],
+        [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of them. It has
+        the floating-point dtype of `distance`.
         """
         return None
 
@@ -103,7 +104,7 @@ class Encoding(nn.Module):
         return None
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Return a term [B, H, R, d] to add to the output of attention with these weights.
+        """Return a term [B, H, R, d] that is added to attention's output, given its weights.
 
         The weights are [B, H, R, K].
         """

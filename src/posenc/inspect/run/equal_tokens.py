@@ -90,8 +90,8 @@ def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
 def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") -> list[Row]:
     """Return the rows of a sentence [T]: the distance of two equal tokens at each depth.
 
-    The tokens are a repeated token of the sentence and, in a second set of rows, the same positions
-    if every token is that token. Raises ConfigError if no token is repeated.
+    The first rows compare two occurrences of a token in the sentence, the others the same positions
+    in a sentence that repeats only this token. Raises ConfigError if no token is repeated.
     """
     positions = last_repeated(tokens)
     if positions is None:
@@ -149,11 +149,7 @@ def text_rows(
 
 
 def last_repeated(tokens: Tensor) -> tuple[int, int] | None:
-    """Return the first and last positions of a token that occurs more than once.
-
-    Of several such tokens in `tokens` [T], this is the one whose last occurrence comes last; None
-    if there is none.
-    """
+    """Return the first and last positions of the last token that occurs more than once, if any."""
     for position in range(len(tokens) - 1, 0, -1):
         positions = (tokens == tokens[position]).nonzero().flatten()
         if len(positions) > 1:

@@ -23,19 +23,19 @@ def run_figures(rows: dict[str, list[Row]], train_length: int) -> list[Figure]:
     """Return every figure for which there are rows."""
     distances, positions = rows["attention_by_distance"], rows["attention_by_position"]
     charts = [
-        ("attention", _by_distance(distances, train_length)),
-        ("attention", _by_position(positions, train_length)),
+        ("attention", _distance_chart(distances, train_length)),
+        ("attention", _position_chart(positions, train_length)),
     ]
     if any(row["bias"] for row in distances):
-        charts.append(("encoding", _bias(distances, train_length)))
+        charts.append(("encoding", _bias_chart(distances, train_length)))
     if any(row["frequency"] for row in rows.get("frequencies", [])):
-        charts.append(("rotations", _frequencies(rows["frequencies"], train_length)))
+        charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length)))
     if "learned" in rows:
-        charts.append(("encoding", _learned(rows["learned"])))
+        charts.append(("encoding", _parameter_chart(rows["learned"])))
     return [line_figure(section, chart) for section, chart in charts]
 
 
-def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
+def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
     """Draw windows of L on the left and the longest windows on the right."""
     lengths = {row["length"] for row in rows}
     subplots = [
@@ -58,14 +58,14 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
         ratio=True,
         reading=(
             "In windows of L, queries in the second half; in longer windows, queries beyond L. The"
-            " dashed line is the training length. If a head does the same at both lengths, it has"
-            f" the same line. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
+            " dashed line is the training length. If a head attends in the same way at both lengths,"
+            f" its lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=_csv(rows),
     )
 
 
-def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
+def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
     longest = max(row["length"] for row in rows)
     return Chart(
         file="attention_by_position",
@@ -82,7 +82,7 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _bias(rows: Sequence[Row], train_length: int) -> Chart:
+def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
     longest = max(row["length"] for row in rows)
     return Chart(
         file="bias_by_distance",
@@ -98,7 +98,7 @@ def _bias(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
+def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
     """Draw fractions of the norm on the left and fractions of the variation on the right."""
     longest = max(row["length"] for row in rows)
     rotating = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
@@ -128,7 +128,7 @@ def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _learned(rows: Sequence[Row]) -> Chart:
+def _parameter_chart(rows: Sequence[Row]) -> Chart:
     names = list(dict.fromkeys(row["parameter"] for row in rows))
     subplots = []
     for name in names[:MAX_DRAWN_PARAMETERS]:

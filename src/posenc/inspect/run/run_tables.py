@@ -22,8 +22,8 @@ SECTIONS = {
 MEANS = ("entropy", "distance", "first", "self", "previous", "beyond", "shift")
 HEADS_NOTE = (
     "In windows of L, over the queries in the second half; in longer windows, over the queries"
-    " beyond L. entropy: of the attention weights, in nats. distance: the mean distance of"
-    " attention, in tokens. first, self, previous, beyond: the fraction of attention on the first"
+    " beyond L. entropy: the entropy of the attention weights, in nats. distance: the mean distance"
+    " of attention, in tokens. first, self, previous, beyond: the fraction of attention on the first"
     " token of the window, the query's token, the token before it, and tokens at distances of L or"
     " more. shift: the total variation distance (0 to 1) between the attention to the last L/2"
     " tokens here and in windows of L; attention that is spread evenly over more keys has not"
@@ -77,24 +77,24 @@ def run_results(name: str, measurements: RunMeasurements, train_length: int) -> 
 
 def run_tables(rows: dict[str, list[Row]], train_length: int) -> list[InspectionTable]:
     tables = [
-        _layers(rows["heads"]),
+        _layer_table(rows["heads"]),
         _raw_table("attention", "heads", "Attention by head", rows["heads"], HEADS_NOTE),
-        _regions(rows["scores"]),
+        _region_table(rows["scores"]),
         _raw_table("scores", "scores", "Scores by head", rows["scores"], SCORES_NOTE),
     ]
     if "frequencies" in rows:
-        tables.append(_rotary(rows["frequencies"], train_length))
+        tables.append(_rotary_table(rows["frequencies"], train_length))
     if "gates" in rows:
         gates = rows["gates"]
         tables.append(
             _raw_table("encoding", "gates", "Forget gates", gates, GATES_NOTE, printed=True)
         )
     if "learned" in rows:
-        tables.append(_parameters(rows["learned"]))
-    return [*tables, _embeddings(rows["embeddings"]), _equal(rows["equal_tokens"])]
+        tables.append(_parameter_table(rows["learned"]))
+    return [*tables, _embedding_table(rows["embeddings"]), _equal_token_table(rows["equal_tokens"])]
 
 
-def _layers(heads: Sequence[Row]) -> InspectionTable:
+def _layer_table(heads: Sequence[Row]) -> InspectionTable:
     columns = ["length", "layer", *MEANS, "max shift", "in head"]
     lines: list[list[Value]] = []
     for (length, layer), rows in _group(heads, "length", "layer"):
@@ -107,7 +107,7 @@ def _layers(heads: Sequence[Row]) -> InspectionTable:
     return InspectionTable("attention", "layers", table)
 
 
-def _regions(scores: Sequence[Row]) -> InspectionTable:
+def _region_table(scores: Sequence[Row]) -> InspectionTable:
     """Return the table of scores by layer in the longest windows, pooled over heads."""
     longest = max(row["length"] for row in scores)
     lines: list[list[Value]] = []
@@ -125,7 +125,7 @@ def _regions(scores: Sequence[Row]) -> InspectionTable:
     )
 
 
-def _rotary(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
+def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     columns = ["length", "index", "frequency", "wavelength", "periods in L", "norm", "variation"]
     lines: list[list[Value]] = []
     for (length, index), rows in _group(frequencies, "length", "index"):
@@ -140,7 +140,7 @@ def _rotary(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     )
 
 
-def _parameters(learned: Sequence[Row]) -> InspectionTable:
+def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
     columns = ["parameter", "values", "quantity", "before", "after", "change"]
     lines: list[list[Value]] = [
         [
@@ -157,7 +157,7 @@ def _parameters(learned: Sequence[Row]) -> InspectionTable:
     return InspectionTable("encoding", "parameters", table)
 
 
-def _embeddings(rows: Sequence[Row]) -> InspectionTable:
+def _embedding_table(rows: Sequence[Row]) -> InspectionTable:
     columns = ["vectors", "count", "norm", "std", "diagonal ratio", "independent"]
     columns += ["diagonal fraction"]
     lines = [list(row.values()) for row in rows]
@@ -165,7 +165,7 @@ def _embeddings(rows: Sequence[Row]) -> InspectionTable:
     return InspectionTable("vectors", "embeddings", table)
 
 
-def _equal(rows: Sequence[Row]) -> InspectionTable:
+def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
     """Return the table of distances, with a row for each text and a column for each depth."""
     distances: dict[str, dict[int, Value]] = {}
     for row in rows:
