@@ -64,6 +64,5 @@ class SinusoidalFrequencies(nn.Module):
     def forward(self, pos: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return the cosines and sines of the angles, times the attention factor, as `dtype`."""
         angles, attention_factor = self.angles(pos)
-        return (attention_factor * angles.cos()).to(dtype), (attention_factor * angles.sin()).to(
-            dtype
-        )
+        cos, sin = attention_factor * angles.cos(), attention_factor * angles.sin()
+        return cos.to(dtype), sin.to(dtype)

@@ -66,7 +66,7 @@ class RandomWalk(Encoding):
         self.project = nn.Linear(walk_length, geometry.width)
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the return probabilities [1, T, walk_length] of the nodes of a path.
+        """Return the walks' return probabilities [1, T, walk_length] at the nodes of a path.
 
         They depend only on the distance to the nearer end, up to `walk_length`, so they are
         computed on a short path and looked up by that distance.

@@ -57,7 +57,7 @@ class Rope(Encoding):
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Rotate the pairs of x [B, H, T, d]; cos and sin are [T, axes, d/2/axes], maybe batched."""
+    """Rotate the pairs of x [B, H, T, d]; cos and sin are [(B,) T, axes, d/2/axes]."""
     if cos.ndim == 4:  # batched: insert the head axis
         cos, sin = cos[:, None], sin[:, None]
     parts = x.unflatten(-1, (cos.shape[-2], -1))

@@ -1,7 +1,7 @@
 """Sliding-window attention (Beltagy et al. 2020, 2004.05150).
 
-score(i, j) = -inf where i - j >= size: each query attends to itself and the size - 1 tokens before.
-i and j count tokens, regardless of their coordinates.
+score(i, j) = -inf where i - j >= size: each query attends to itself and to the size - 1 tokens
+before it. i and j count tokens, regardless of their coordinates.
 """
 
 from posenc.encodings.base import Geometry

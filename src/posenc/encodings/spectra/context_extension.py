@@ -1,4 +1,4 @@
-"""Spectra for sequences that are s times as long as in training; for s = 1 they are geometric.
+"""Spectra for sequences that are s times as long as in training; geometric if s is 1.
 
 A `factor` of null means s = max(1, sequence length / training length), so that nothing changes up
 to the training length ("dynamic scaling", YaRN, 2309.00071, section 3.3).

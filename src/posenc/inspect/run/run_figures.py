@@ -58,8 +58,8 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
         ratio=True,
         reading=(
             "In windows of L, queries in the second half; in longer windows, queries beyond L. The"
-            " dashed line is the training length. If a head attends in the same way at both lengths,"
-            f" its lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
+            " dashed line is the training length. If a head does the same at both lengths, its"
+            f" lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=_csv(rows),
     )
