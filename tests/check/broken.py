@@ -130,7 +130,7 @@ class LimitNotDeclared(FiniteTable):
 
 
 class LimitNotEnforced(FiniteTable):
-    """Repeats its table past the end instead of refusing."""
+    """Repeats its table past the end instead of raising an error."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.table[pos % self.max_length()].to(x.dtype)

@@ -128,8 +128,11 @@ def _with_frequencies(
     encodings: Sequence[InspectedEncoding],
 ) -> list[tuple[InspectedEncoding, np.ndarray]]:
     """Return each encoding that has frequencies, with its frequencies at the training length."""
-    pairs = [(inspected, sinusoids_of(inspected)) for inspected in encodings]
-    return [(s, _frequencies(sinusoids, s.train_length)) for s, sinusoids in pairs if sinusoids]
+    return [
+        (inspected, _frequencies(sinusoids, inspected.train_length))
+        for inspected in encodings
+        if (sinusoids := sinusoids_of(inspected)) is not None
+    ]
 
 
 def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:

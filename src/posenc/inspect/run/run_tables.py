@@ -24,8 +24,8 @@ HEADS_NOTE = (
     "In windows of L, over the queries in the second half; in longer windows, over the queries"
     " beyond L. entropy: the entropy of the attention weights, in nats. distance: the mean distance"
     " of attention, in tokens. first, self, previous, beyond: the fraction of attention on the"
-    " first token of the window, the query's token, the token before it, and tokens at distances of L or"
-    " more. shift: the total variation distance (0 to 1) between the attention to the last L/2"
+    " first token of the window, the query's token, the token before it, and tokens at distances of"
+    " L or more. shift: the total variation distance (0 to 1) between the attention to the last L/2"
     " tokens here and in windows of L; attention that is spread evenly over more keys has not"
     " shifted."
 )
