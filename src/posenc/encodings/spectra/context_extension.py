@@ -2,9 +2,6 @@
 
 A `factor` of null means s = max(1, sequence length / training length), so that nothing changes up
 to the training length ("dynamic scaling", YaRN, 2309.00071, section 3.3).
-
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
-which cosine and sine are multiplied.
 """
 
 import math

@@ -1,9 +1,6 @@
 """LongRoPE in Hugging Face's form (Ding et al. 2024, 2402.13753; modeling_rope_utils).
 
-    f_i / l_i,   with a factor l_i for each pair
-
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
-which cosine and sine are multiplied.
+f_i / l_i,   with a factor l_i for each pair
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Spectra in which some frequencies are zero, so that their pairs carry no positional information.
-
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
-which cosine and sine are multiplied.
-"""
+"""Spectra in which some frequencies are zero, so that their pairs carry no positional information."""
 
 import math
 

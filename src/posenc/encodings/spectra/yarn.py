@@ -7,9 +7,6 @@ within L (eq. 18). The ramp in the code, which Hugging Face also uses, is linear
 pair, between the pairs with `beta_fast` and `beta_slow` rotations. At d=64, L=512, s=4 the
 frequencies differ by a factor of up to 1.77. Both multiply cosine and sine by 0.1 ln s + 1 (eq. 22)
 and thus scores by its square.
-
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
-which cosine and sine are multiplied.
 """
 
 import math
