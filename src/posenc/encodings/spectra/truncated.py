@@ -1,4 +1,4 @@
-"""Spectra in which some frequencies are zero, so that their pairs carry no positional information."""
+"""Spectra in which some frequencies are zero, so that these pairs of channels ignore positions."""
 
 import math
 
