@@ -35,7 +35,7 @@ class Unbuildable(Encoding):
         raise AttributeError("nothing here")
 
 
-class RepeatsModelFacts(Encoding):
+class RepeatsModelHyperparameters(Encoding):
     def __init__(self, geometry: Geometry, *, heads: int = 4) -> None:
         super().__init__(geometry)
         self.slopes = [1 / (heads + head) for head in range(geometry.heads)]
@@ -130,7 +130,7 @@ class LimitNotDeclared(FiniteTable):
 
 
 class LimitNotEnforced(FiniteTable):
-    """Repeats its table past the end instead of refusing."""
+    """Repeats its table past the end instead of raising an error."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + self.table[pos % self.max_length()].to(x.dtype)

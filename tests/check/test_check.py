@@ -22,7 +22,7 @@ Results = dict[str, Result]
 RunChecks = Callable[..., Results]
 
 BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
-    ("RepeatsModelFacts", {"heads": 4}, {"omits_model_facts": "heads"}),
+    ("RepeatsModelHyperparameters", {"heads": 4}, {"omits_model_hyperparameters": "heads"}),
     ("UnknownLimitation", {}, {"declares_limitations": "shfit unknown"}),
     ("LimitationWithoutReason", {}, {"declares_limitations": "shift declared without"}),
     (
@@ -46,7 +46,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     ("NotFiniteInTraining", {}, {"extrapolates": "192 tokens are not finite in training"}),
     ("LimitNotInMessage", {}, {"extrapolates": "does not name the limit 24: too long"}),
     ("LimitNotDeclared", {}, {"extrapolates": "max_length() is 24, but"}),
-    ("LimitNotEnforced", {}, {"extrapolates": "25 tokens are not refused"}),
+    ("LimitNotEnforced", {}, {"extrapolates": "25 tokens are not rejected"}),
     ("LimitInParameterNames", {}, {"loads_at_any_length": "length_96"}),
     ("LengthInState", {}, {"loads_at_any_length": "encoding.steps"}),
     (
@@ -60,8 +60,8 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
         {"parameters_have_effect": "encoding.base=100: 200 changes nothing"},
     ),
     ("SharesItsParameter", {"rate": 0.5}, {"instances_are_independent": "encoding.rate=1"}),
-    ("UnusedParameter", {}, {"gradients_reach_parameters": "encoding.unused is none"}),
-    ("HalfDetached", {}, {"gradients_are_correct": "by slope is wrong in layer 0"}),
+    ("UnusedParameter", {}, {"gradients_reach_parameters": "encoding.unused is None"}),
+    ("HalfDetached", {}, {"gradients_are_correct": "slope is wrong in layer 0"}),
     ("WrongFactors", {}, {"kernels_agree": "factored, outputs"}),
     ("AssumesFirstRows", {}, {"kernels_agree": "outputs"}),
     ("AnglesInFloat32", {}, {"half_precision_is_safe": "rotate of layer 0"}),
@@ -130,7 +130,7 @@ def test_a_maximum_length_equal_to_the_training_length_is_a_known_limitation(
     assert not failures(results)
     limited = {name for name, result in results.items() if result.status == "known limitation"}
     assert limited == {"is_shift_invariant", "extrapolates", "loads_at_any_length"}
-    assert results["extrapolates"].evidence == "the table ends; 25 tokens are refused"
+    assert results["extrapolates"].evidence == "the table ends; 25 tokens are rejected"
 
 
 def test_a_yaml_without_a_description_fails(run_checks: RunChecks) -> None:
@@ -152,7 +152,7 @@ def test_a_hook_that_raises_is_a_failure_in_one_line_and_other_properties_are_ch
     unaffected = {
         "builds",
         "has_description",
-        "omits_model_facts",
+        "omits_model_hyperparameters",
         "declares_limitations",
         "loads_at_any_length",
         "parameters_have_effect",

@@ -45,7 +45,7 @@ def error_of(
         (["encoding=alibbi"], ["encoding=alibbi", "alibi", "rope"]),
         (["encodng=alibi"], ["encodng", "nearest: encoding"]),
         (["train_length=long"], ["train_length='long'", "integer"]),
-        (["model.heads=5"], ["heads=5 do not divide width=32"]),
+        (["model.heads=5"], ["heads=5 does not divide width=32"]),
         (["model.heads=32", "encoding=rope"], ["even number of channels", "model.heads"]),
         (["encoding=learned"], ["evaluation length 96", "24 positions", "encoding.max_length=96"]),
         (["encoding=xpos", "encoding.scale_base=0.5"], ["give shorter evaluation len"]),

@@ -68,7 +68,7 @@ def test_the_sweep_of_a_paper_is_estimated_without_its_data(
         (["experiment=rope_base", "size=big"], "size=big: unknown option"),
         (["machine=abacus"], "machine=abacus: unknown option"),
         (["machine=h100", "machine.utilisation=2"], "utilisation=2 is a share"),
-        (["machine=h100", "model.heads=5"], "heads=5 do not divide width=128"),
+        (["machine=h100", "model.heads=5"], "heads=5 does not divide width=128"),
         (["machine=h100", "--csv"], "unknown flag --csv"),
     ],
 )

@@ -46,5 +46,5 @@ def test_length_dependent_spectra_declare_their_limitation(name: str, spectrum: 
 
 
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"heads=3 do not divide width=32"):
+    with pytest.raises(ValueError, match=r"heads=3 does not divide width=32"):
         Geometry(width=32, heads=3, layers=1, train_length=8)

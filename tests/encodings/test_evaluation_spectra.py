@@ -29,7 +29,7 @@ from posenc.encodings.spectra import (
     yarn,
     yarn_paper,
 )
-from posenc.encodings.spectra.yarn import yarn_magnitude
+from posenc.encodings.spectra.yarn import yarn_attention_factor
 from posenc.model.block import Attention
 from posenc.model.build import build_model
 from posenc.model.transformer import Transformer, initialise
@@ -206,7 +206,7 @@ def test_yarn_is_ntk_by_parts_with_scaled_queries_and_keys(
     for block in expected.blocks:
         attention = block.attention
         assert isinstance(attention, Attention)
-        attention.qkv.weight.data[: 2 * 32] *= yarn_magnitude(factor)
+        attention.qkv.weight.data[: 2 * 32] *= yarn_attention_factor(factor)
     assert difference_of(actual(tokens(60)), expected(tokens(60))) < 1e-10
     plain = with_spectrum(trained, partial(ntk_by_parts, factor=factor))
     assert difference_of(actual(tokens(60)), plain(tokens(60))) > 1e-3

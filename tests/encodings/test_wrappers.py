@@ -35,12 +35,12 @@ from posenc.encodings.t5 import T5
 from posenc.encodings.transformer_xl import TransformerXL
 from posenc.encodings.untied import Untied
 from posenc.encodings.window import Window
-from posenc.encodings.wrapper import Inner
+from posenc.encodings.wrapper import EncodingFactory
 from posenc.model.build import build_encoding, build_model
 
 GEOMETRY = Geometry(width=32, heads=4, layers=6, train_length=16)
-ROPE: Inner = partial(Rope, spectrum=geometric)
-SINUSOIDAL: Inner = partial(Sinusoidal, spectrum=geometric)
+ROPE: EncodingFactory = partial(Rope, spectrum=geometric)
+SINUSOIDAL: EncodingFactory = partial(Sinusoidal, spectrum=geometric)
 Configured = Callable[..., DictConfig]
 EvalPositions = Literal["random", "spaced", "arange"]
 
@@ -119,7 +119,9 @@ def test_untied_parameters_differ_by_layer() -> None:
 @pytest.mark.parametrize("name", ["reference", "auto"])
 @pytest.mark.parametrize("inner", [NoPE, ROPE, Alibi])
 @pytest.mark.parametrize("size", [1, 5, 40])
-def test_a_window_is_a_softmax_over_the_last_keys(name: str, inner: Inner, size: int) -> None:
+def test_a_window_is_a_softmax_over_the_last_keys(
+    name: str, inner: EncodingFactory, size: int
+) -> None:
     encoding = Window(GEOMETRY, inner=inner, size=size)
     x, q, k, v = random_inputs(20)
     pos = torch.arange(20)
@@ -354,7 +356,7 @@ def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
     ],
 )
 def test_randomized_refuses_encodings_without_positions_to_replace(
-    inner: Inner, message: str
+    inner: EncodingFactory, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Randomized(GEOMETRY, inner=inner, max_length=64)
@@ -368,7 +370,9 @@ def test_randomized_refuses_encodings_without_positions_to_replace(
     ("inner", "per_layer"),
     [(partial(Window, inner=T5, size=4), 32 * 4), (TransformerXL, 32 * 32 + 2 * 32)],
 )
-def test_untied_has_no_parameters_that_no_layer_uses(inner: Inner, per_layer: int) -> None:
+def test_untied_has_no_parameters_that_no_layer_uses(
+    inner: EncodingFactory, per_layer: int
+) -> None:
     encoding = Untied(GEOMETRY, inner=inner)
     used = [p for i in range(6) for p in encoding.at_layer(i).parameters()]
     assert len(list(encoding.parameters())) == len({id(p) for p in used})
@@ -378,7 +382,9 @@ def test_untied_has_no_parameters_that_no_layer_uses(inner: Inner, per_layer: in
 @pytest.mark.parametrize(
     "inner", [Cope, Fox, partial(Dape, inner=Alibi), partial(LogN, inner=Cable)]
 )
-def test_untied_refuses_encodings_with_separate_parameters_in_every_layer(inner: Inner) -> None:
+def test_untied_refuses_encodings_with_separate_parameters_in_every_layer(
+    inner: EncodingFactory,
+) -> None:
     with pytest.raises(ValueError, match="already has separate parameters in every layer"):
         Untied(GEOMETRY, inner=inner)
     with pytest.raises(ValueError, match=r"already has separate parameters .* layers=1"):
@@ -398,7 +404,7 @@ def test_checks_of_the_inner_encoding_do_not_change_random_draws() -> None:
 
 
 @pytest.mark.parametrize("inner", [Alibi, Shaw, TransformerXL, Learned, partial(Dape, inner=Fire)])
-def test_randomized_accepts_encodings_of_positions(inner: Inner) -> None:
+def test_randomized_accepts_encodings_of_positions(inner: EncodingFactory) -> None:
     Randomized(GEOMETRY, inner=inner, max_length=16)
     in_some_layers = partial(Interleave, first=Fox, second=inner)
     if inner is not Learned:

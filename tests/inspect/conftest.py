@@ -5,32 +5,32 @@ from collections.abc import Callable
 import pytest
 
 from posenc.cli.arguments import parse
-from posenc.cli.inspect_encoding import build_subjects
+from posenc.cli.inspect_encoding import inspected_encodings
 from posenc.inspect.encoding.encoding_page import PropertyValues, measure
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
 MODEL = ["model.width=32", "model.heads=4", "train_length=64"]
 
 
 @pytest.fixture(scope="session")
-def subject() -> Callable[..., Subject]:
+def inspected() -> Callable[..., InspectedEncoding]:
     """An encoding by name, with overrides; L = 64, width 32, 4 heads."""
 
-    def build(name: str, *overrides: str) -> Subject:
-        (result,) = build_subjects(parse("inspect", [f"encoding={name}", *MODEL, *overrides]))
+    def build(name: str, *overrides: str) -> InspectedEncoding:
+        (result,) = inspected_encodings(parse("inspect", [f"encoding={name}", *MODEL, *overrides]))
         return result
 
     return build
 
 
 @pytest.fixture(scope="session")
-def measured(subject: Callable[..., Subject]) -> Callable[[str], PropertyValues]:
+def measured(inspected: Callable[..., InspectedEncoding]) -> Callable[[str], PropertyValues]:
     """All measurements of an encoding, made once."""
     results: dict[str, PropertyValues] = {}
 
     def get(name: str) -> PropertyValues:
         if name not in results:
-            results[name] = measure(subject(name))
+            results[name] = measure(inspected(name))
         return results[name]
 
     return get

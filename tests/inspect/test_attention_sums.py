@@ -228,7 +228,7 @@ def test_rows_cover_every_distance_and_split_at_the_training_length(
     assert edges[:33] == list(range(33)) and edges[-1] == length and trained in edges
     assert edges == sorted(set(edges))
     sums = AttentionByDistance(1, 1, length, trained)
-    sums.queries, sums.pairs = 1, torch.ones(1, length).double()
+    sums.num_queries, sums.pairs = 1, torch.ones(1, length).double()
     sums.weights = torch.arange(length).double()[None, None]
     rows = sums.rows(trained)
     assert sum(row["attention"] for row in rows) == length * (length - 1) / 2

@@ -11,7 +11,7 @@ import wandb
 
 from posenc.cli import main
 from posenc.cli.arguments import parse
-from posenc.cli.inspect_encoding import build_subjects
+from posenc.cli.inspect_encoding import inspected_encodings
 from posenc.inspect.encoding.encoding_page import ideal_table, matrix_table, measure
 
 SMALL = ["model.width=32", "model.heads=4", "train_length=16"]
@@ -72,8 +72,10 @@ def test_several_encodings_are_compared_logged_and_replace_earlier_files(
 
 
 def test_labels_have_the_parameters_that_differ() -> None:
-    subjects = build_subjects(parse("inspect", ["encoding=rope", "encoding.spectrum.base=1e4,5e5"]))
-    assert [subject.label for subject in subjects] == [
+    encodings = inspected_encodings(
+        parse("inspect", ["encoding=rope", "encoding.spectrum.base=1e4,5e5"])
+    )
+    assert [inspected.label for inspected in encodings] == [
         "rope spectrum.base=10000",
         "rope spectrum.base=500000",
     ]
@@ -103,8 +105,8 @@ def test_an_invalid_command_gives_one_message(
 
 @pytest.mark.slow
 def test_the_docs_have_the_matrix_that_the_command_writes() -> None:
-    subjects = build_subjects(parse("inspect", ["encoding=all"]))
-    results = {subject.label: measure(subject) for subject in subjects}
+    encodings = inspected_encodings(parse("inspect", ["encoding=all"]))
+    results = {inspected.label: measure(inspected) for inspected in encodings}
     for table in (ideal_table(results), matrix_table(results)):
         documented = (TABLES / f"{table.file}.md").read_text()
         assert_same_table(documented, table.table.to_markdown())

@@ -9,12 +9,16 @@ import torch
 
 from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
-from posenc.inspect.encoding.extrapolation import extrapolation
+from posenc.inspect.encoding.extrapolation import measure_extrapolation
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.low_precision import score_errors
-from posenc.inspect.encoding.score_properties import decay, effective_windows, expected_scores
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.score_properties import (
+    effective_windows,
+    expected_scores,
+    measure_decay,
+)
 
-Build = Callable[..., Subject]
+Build = Callable[..., InspectedEncoding]
 Measured = Callable[[str], PropertyValues]
 L, WIDTH, HEADS, HEAD = 64, 32, 4, 8
 FREQUENCIES = [10_000.0 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
@@ -28,8 +32,8 @@ def value(measurements: PropertyValues, name: str) -> float:
 
 
 @pytest.mark.parametrize("digits", [4, 8])
-def test_binary_digits_repeat_at_their_power_of_two(subject: Build, digits: int) -> None:
-    (measurement,) = vectors.repeats(subject("binary", f"encoding.digits={digits}"))
+def test_binary_digits_repeat_at_their_power_of_two(inspected: Build, digits: int) -> None:
+    (measurement,) = vectors.measure_first_repeat(inspected("binary", f"encoding.digits={digits}"))
     assert measurement.value == 2**digits
 
 
@@ -78,7 +82,7 @@ def test_seeds_change_only_random_encodings(measured: Measured) -> None:
 def test_sinusoids_and_rotations_have_a_linear_relation_and_digits_do_not(
     measured: Measured,
 ) -> None:
-    for name in vectors.LINEAR:
+    for name in vectors.LINEAR_NAMES:
         assert value(measured("sinusoidal"), name) < 1e-9
         assert value(measured("rope"), name) < 1e-9
         assert value(measured("binary"), name) > 0.4
@@ -95,10 +99,10 @@ def test_the_linear_residual_of_integers(measured: Measured) -> None:
     assert value(measured("integers"), "linear residual k=16") == pytest.approx(residual)
 
 
-def test_near_constant_channels_of_sinusoids(subject: Build) -> None:
+def test_near_constant_channels_of_sinusoids(inspected: Build) -> None:
     # a channel moves by 2 |sin(f / 2)| / sqrt 2 on average over a period, its RMS is 1 / sqrt 2
     at_width = dict(
-        zip(vectors.WIDTHS, vectors.constant_channels(subject("sinusoidal")), strict=True)
+        zip(vectors.WIDTHS, vectors.measure_constant_channels(inspected("sinusoidal")), strict=True)
     )
     for width, measurement in at_width.items():
         frequencies = [10_000.0 ** (-2 * i / width) for i in range(width // 2)]
@@ -116,11 +120,11 @@ def test_scores_of_relative_encodings_do_not_change_under_shifts(measured: Measu
     assert value(measured("binary"), "product shift error") > 0.1
 
 
-def test_expected_scores_in_closed_form(subject: Build) -> None:
+def test_expected_scores_in_closed_form(inspected: Build) -> None:
     root = math.sqrt(HEAD)
-    rope = expected_scores(subject("rope"), 100, equal=True)
-    alibi = expected_scores(subject("alibi"), 100, equal=True)
-    nope = expected_scores(subject("nope"), 100, equal=True)
+    rope = expected_scores(inspected("rope"), 100, equal=True)
+    alibi = expected_scores(inspected("alibi"), 100, equal=True)
+    nope = expected_scores(inspected("nope"), 100, equal=True)
     for n in (0, 1, 7, 99):
         rotated = 2 * sum(math.cos(n * f) for f in FREQUENCIES) / root
         assert rope[:, n].tolist() == pytest.approx([rotated] * HEADS)
@@ -128,9 +132,9 @@ def test_expected_scores_in_closed_form(subject: Build) -> None:
         assert nope[:, n].tolist() == pytest.approx([root] * HEADS)
 
 
-def test_sinusoids_add_their_inner_product_to_expected_scores(subject: Build) -> None:
-    equal = expected_scores(subject("sinusoidal"), 100, equal=True).sum(0)
-    random = expected_scores(subject("sinusoidal"), 100, equal=False).sum(0)
+def test_sinusoids_add_their_inner_product_to_expected_scores(inspected: Build) -> None:
+    equal = expected_scores(inspected("sinusoidal"), 100, equal=True).sum(0)
+    random = expected_scores(inspected("sinusoidal"), 100, equal=False).sum(0)
     frequencies = [10_000.0 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
     for n in (0, 1, 7, 99):
         product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD)
@@ -138,8 +142,8 @@ def test_sinusoids_add_their_inner_product_to_expected_scores(subject: Build) ->
         assert random[n].item() == pytest.approx(product)
 
 
-def test_distances_beyond_the_maximum_length_have_no_expected_score(subject: Build) -> None:
-    results = {m.name: m.value for m in decay(subject("learned", "train_length=16"))}
+def test_distances_beyond_the_maximum_length_have_no_expected_score(inspected: Build) -> None:
+    results = {m.name: m.value for m in measure_decay(inspected("learned", "train_length=16"))}
     assert results["equal at 16"] is None and results["equal at L"] == results["equal at 4L"]
 
 
@@ -156,7 +160,7 @@ def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:
     assert effective_windows(torch.zeros(1, 100, dtype=torch.float64), 10) == [9]
 
 
-def test_extrapolation(measured: Measured, subject: Build) -> None:
+def test_extrapolation(measured: Measured, inspected: Build) -> None:
     assert value(measured("learned"), "max length") == L
     assert "65 tokens" in measured("learned")["finite at 4L"].description
     new = sum(2 * math.pi / f > L - 1 for f in FREQUENCIES) / len(FREQUENCIES)
@@ -166,19 +170,21 @@ def test_extrapolation(measured: Measured, subject: Build) -> None:
     for name in ("nope", "scaled_integers"):
         assert value(measured(name), "out of range at 4L") == 0
         assert value(measured(name), "finite at 4L") == 1
-    last_bucket_at_113 = {m.name: m.value for m in extrapolation(subject("t5", "train_length=128"))}
+    last_bucket_at_113 = {
+        m.name: m.value for m in measure_extrapolation(inspected("t5", "train_length=128"))
+    }
     assert last_bucket_at_113["out of range at 4L"] == 0
 
 
-def test_low_precision_in_closed_form(subject: Build) -> None:
-    values, positions = score_errors(subject("alibi"), 100_000)
+def test_low_precision_in_closed_form(inspected: Build) -> None:
+    values, positions = score_errors(inspected("alibi"), 100_000)
     # bfloat16 has 8 bits: at 100,000 all 64 positions become 99,840, and all distances 0
     assert positions["bfloat16"] == pytest.approx(SLOPES[0] * 63)
     assert math.isinf(positions["float16"])  # which ends at 65,504
     assert values["float16"] < values["bfloat16"] < 0.1 < values["int8"]
-    near, _ = score_errors(subject("alibi"), 100)
+    near, _ = score_errors(inspected("alibi"), 100)
     assert near["int8"] < values["int8"]  # its scale is that of the largest bias
-    _, nope = score_errors(subject("nope"), 100_000)
+    _, nope = score_errors(inspected("nope"), 100_000)
     assert set(nope.values()) == {0.0}
 
 

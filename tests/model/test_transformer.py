@@ -94,7 +94,7 @@ def test_dropout_acts_only_in_training(configured: Configured) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.heads=3"], "heads=3 do not divide width=32"),
+        (["model.heads=3"], "heads=3 does not divide width=32"),
         (["model.heads=32", "encoding=rope"], "even number of channels"),
         (["encoding=learned", "encoding.max_length=5"], "max_length=5 is below train_length=24"),
         (["encoding=rope", "encoding.layout=diagonal"], "encoding.layout='diagonal'"),

@@ -1,4 +1,4 @@
-"""The properties that every encoding must have, shared by `posenc check` and the tests."""
+"""The properties that every encoding must have, used by `posenc check` and the tests."""
 
 import sys
 import traceback
@@ -8,7 +8,7 @@ from posenc.check.definition import (
     builds,
     declares_limitations,
     has_description,
-    omits_model_facts,
+    omits_model_hyperparameters,
     shapes_are_correct,
 )
 from posenc.check.numerics import (
@@ -25,7 +25,7 @@ from posenc.check.sequences import (
     is_shift_invariant,
     loads_at_any_length,
 )
-from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, fail
+from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, one_line
 
 __all__ = [
@@ -44,7 +44,7 @@ Property = Callable[[EncodingUnderTest], Result]
 PROPERTIES: tuple[Property, ...] = (
     builds,
     has_description,
-    omits_model_facts,
+    omits_model_hyperparameters,
     declares_limitations,
     shapes_are_correct,
     is_causal,
@@ -71,21 +71,21 @@ def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
 
 
 def check_property(prop: Property, under_test: EncodingUnderTest) -> Result:
-    """Return a property's result; an exception raised by the encoding is a failure in one line."""
+    """Return a property's result; any exception is a failure, with its message in one line."""
     try:
         return prop(under_test)
-    except Exception as error:  # the user's own encoding may raise anything
+    except Exception as error:  # a user's encoding may raise anything
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        return fail(f"{kind}{one_line(error)}{_location(error, under_test)}")
+        return failed(f"{kind}{one_line(error)}{_location(error, under_test)}")
 
 
 def description(prop: Property) -> str:
-    """Return what a property requires, as printed."""
+    """Return the description of a property that `posenc check` prints."""
     return str(prop.__doc__)
 
 
 def _location(error: Exception, under_test: EncodingUnderTest) -> str:
-    """Return the line of the encoding's module in which an error arose, if any."""
+    """Return the line of the encoding's module in which an error was raised, or an empty string."""
     module = sys.modules.get(str(under_test.config.encoding._target_).rpartition(".")[0])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if module is not None and frame.filename == module.__file__:

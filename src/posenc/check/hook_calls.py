@@ -1,4 +1,4 @@
-"""Calls of an encoding's hooks with random inputs, as the model calls them."""
+"""Calls to an encoding's hooks with random inputs, in the way that the model calls them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from posenc.attention.reference import (
 from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
 
-ROWS = 2
-"""How many tokens, the last ones, are queries of biases and value biases."""
+NUM_QUERIES = 2
+"""The number of queries, at the end of the sequence, for which biases are computed."""
 
 
 @dataclass(frozen=True)
 class HookInputs:
-    """Inputs of the hooks: x [1, T, D]; q, k and v [1, H, T, d]; positions."""
+    """Inputs to the hooks: x [1, T, D]; q, k and v [1, H, T, d]; positions."""
 
     x: Tensor
     q: Tensor
@@ -31,13 +31,13 @@ class HookInputs:
     pos: Tensor
 
     def to(self, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> "HookInputs":
-        """Return the inputs with x in one precision, and q, k and v in another."""
+        """Return the inputs with x as `hidden_dtype`, and q, k and v as `head_dtype`."""
         q, k, v = (tensor.to(head_dtype) for tensor in (self.q, self.k, self.v))
         return HookInputs(self.x.to(hidden_dtype), q, k, v, self.pos)
 
 
 def random_inputs(encoding: Encoding, length: int) -> HookInputs:
-    """Return random inputs in float64 that are exact in bfloat16."""
+    """Return random float64 inputs whose values are exactly representable in bfloat16."""
     geometry = encoding.geometry
     shape = (1, geometry.heads, length, geometry.head_width)
     q, k, v = (_random(seed, *shape) for seed in (1, 2, 3))
@@ -47,35 +47,35 @@ def random_inputs(encoding: Encoding, length: int) -> HookInputs:
 
 
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
-    """Yield every layer whose encoding differs from that of the first layer, and the first."""
+    """Yield the first layer, and every other one whose encoding may differ from the first's."""
     for layer in range(encoding.geometry.layers):
         if layer == 0 or encoding.at_layer(layer) is not encoding:
             yield layer
 
 
 def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, Tensor]:
-    """Return the outputs of a layer's hooks; biases are those of the last ROWS queries."""
+    """Return the outputs of a layer's hooks; biases are for the last NUM_QUERIES tokens only."""
     torch.manual_seed(SEED)
     encoding.eval()
     outputs = {"embed": encoding.embed(inputs.x, inputs.pos)}
     at_layer = encoding.at_layer(layer)
-    outputs["rotate"], outputs["rotate of keys"] = at_layer.rotate(
+    outputs["rotate"], outputs["rotate (keys)"] = at_layer.rotate(
         inputs.x, inputs.q, inputs.k, inputs.pos
     )
     shape = outputs["rotate"].shape
     q, k = (_random(seed, *shape).to(inputs.q.dtype) for seed in (4, 5))
     keys = slice(0, shape[-2])
-    rows = slice(max(0, keys.stop - ROWS), keys.stop)
+    rows = slice(max(0, keys.stop - NUM_QUERIES), keys.stop)
     with torch.autocast("cpu", enabled=False):
-        hidden = ~causal_mask(rows, keys, at_layer.window(), inputs.x.device)
-        added = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
-        if added is not None:
-            outputs["bias"] = added.masked_fill(hidden, 0)
+        masked_out = ~causal_mask(rows, keys, at_layer.window(), inputs.x.device)
+        bias = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
+        if bias is not None:
+            outputs["bias"] = bias.masked_fill(masked_out, 0)
         dtype = score_dtype(q.dtype)
-        weights = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(hidden, -torch.inf)
+        scores = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(masked_out, -torch.inf)
         pos_q, pos_k = positions_at(inputs.pos, rows), positions_at(inputs.pos, keys)
         distance = pairwise_distances(pos_q, pos_k, dtype)
-        value_bias = at_layer.value_bias(weights.softmax(dim=-1), distance)
+        value_bias = at_layer.value_bias(scores.softmax(dim=-1), distance)
     return outputs if value_bias is None else {**outputs, "value_bias": value_bias}
 
 

@@ -1,4 +1,4 @@
-"""Properties of gradients, kernels and precisions."""
+"""Properties of gradients, attention kernels and low precision."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -10,27 +10,33 @@ from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
 from posenc.attention.choice import KERNELS
-from posenc.check.hook_calls import ROWS, HookInputs, distinct_layers, hook_outputs, random_inputs
+from posenc.check.hook_calls import (
+    NUM_QUERIES,
+    HookInputs,
+    distinct_layers,
+    hook_outputs,
+    random_inputs,
+)
 from posenc.check.under_test import (
     SEED,
     EncodingUnderTest,
     Result,
-    deviation,
-    fail,
-    logits_of,
+    compute_logits,
+    failed,
+    max_difference,
     passed,
     random_tokens,
 )
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
-GRADCHECK_TOKENS = 5
-LONGER_THAN_A_BLOCK = 280
+GRADCHECK_LENGTH = 5
+KERNEL_TEST_LENGTH = 280  # longer than a block of query rows
 KERNEL_TOLERANCE = 1e-9
 KERNEL_TOLERANCE_FLOAT32 = 1e-4
 LARGEST_POSITION = 16_000
-RELATIVE, ABSOLUTE = 1e-5, 2e-6
-RELATIVE_BFLOAT16 = 2**-6
+RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 2e-6  # of outputs in float32 or wider
+BFLOAT16_TOLERANCE = 2**-6  # relative to the largest magnitude
 
 
 def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
@@ -38,34 +44,34 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
     model = under_test.configured_model
     for training in (False, True):
         model.zero_grad()
-        logits = logits_of(model, random_tokens(under_test.length), training=training)
-        targets = random_tokens(under_test.length, seed=1)
+        logits = compute_logits(model, random_tokens(under_test.train_length), training=training)
+        targets = random_tokens(under_test.train_length, seed=1)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
         for name, parameter in model.named_parameters():
             grad = parameter.grad
             if grad is None or not grad.isfinite().all() or not grad.any():
-                problem = "none" if grad is None else "zero" if not grad.any() else "not finite"
+                problem = "None" if grad is None else "zero" if not grad.any() else "not finite"
                 mode = "training" if training else "evaluation"
-                return fail(f"the gradient of {name} is {problem} in {mode}")
-    count = len(list(model.encoding.parameters()))
-    rest = len(list(model.parameters())) - count
-    return passed(f"{count} of the encoding, {rest} of the rest of the model")
+                return failed(f"the gradient of {name} is {problem} in {mode}")
+    in_encoding = len(list(model.encoding.parameters()))
+    in_rest = len(list(model.parameters())) - in_encoding
+    return passed(f"{in_encoding} in the encoding, {in_rest} in the rest of the model")
 
 
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
     """gradients match finite differences"""
     encoding = under_test.encoding({}).double()
-    random = random_inputs(encoding, GRADCHECK_TOKENS)
-    inputs = {name: getattr(random, name).requires_grad_() for name in ("x", "q", "k", "v")}
+    hook_inputs = random_inputs(encoding, GRADCHECK_LENGTH)
+    inputs = {name: getattr(hook_inputs, name).requires_grad_() for name in ("x", "q", "k", "v")}
     leaves = {**inputs, **dict(encoding.named_parameters())}
     for layer in distinct_layers(encoding):
-        if _gradients_match(encoding, layer, random.pos, inputs, leaves):
+        if _gradients_match(encoding, layer, hook_inputs.pos, inputs, leaves):
             continue
         for name, tensor in leaves.items():
-            if not _gradients_match(encoding, layer, random.pos, inputs, {name: tensor}):
-                return fail(f"the gradient by {name} is wrong in layer {layer}")
-        return fail(f"the joint gradient is wrong in layer {layer}")
-    return passed(f"by {', '.join(leaves)}")
+            if not _gradients_match(encoding, layer, hook_inputs.pos, inputs, {name: tensor}):
+                return failed(f"the gradient with respect to {name} is wrong in layer {layer}")
+        return failed(f"the joint gradient is wrong in layer {layer}")
+    return passed(f"with respect to {', '.join(leaves)}")
 
 
 def _gradients_match(
@@ -75,6 +81,7 @@ def _gradients_match(
     inputs: Mapping[str, Tensor],
     leaves: Mapping[str, Tensor],
 ) -> bool:
+    """Return whether autograd and finite differences with respect to `leaves` agree in a layer."""
     x, q, k, v = (inputs[name] for name in ("x", "q", "k", "v"))
 
     def attend(*_: Tensor) -> Tensor:
@@ -92,42 +99,42 @@ def _gradients_match(
 
 def kernels_agree(under_test: EncodingUnderTest) -> Result:
     """every kernel matches the reference"""
-    length, changes = under_test.trained_length(LONGER_THAN_A_BLOCK)
+    length, changes = under_test.supported_train_length(KERNEL_TEST_LENGTH)
     expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
-    largest: dict[str, float] = {}
+    max_errors: dict[str, float] = {}
     for kernel in ["auto", *(name for name in KERNELS if name != "reference")]:
         try:
             actual = _kernel_results(under_test.model({**changes, "kernel": kernel}), length)
         except UnsupportedKernelError:
             continue
         for name, tensor in expected.items():
-            difference = deviation(tensor, actual[name]) / max(1.0, tensor.abs().max().item())
+            difference = max_difference(tensor, actual[name]) / max(1.0, tensor.abs().max().item())
             float32 = name == "float32 outputs"
             if difference > (KERNEL_TOLERANCE_FLOAT32 if float32 else KERNEL_TOLERANCE):
-                return fail(f"{kernel}, {name}: off by {difference:.1e} at {length} tokens")
-            largest[kernel] = max(largest.get(kernel, 0.0), 0.0 if float32 else difference)
-    errors = ", ".join(f"{kernel} {difference:.1e}" for kernel, difference in largest.items())
-    return passed(f"largest error: {errors}")
+                return failed(f"{kernel}, {name}: off by {difference:.1e} at {length} tokens")
+            max_errors[kernel] = max(max_errors.get(kernel, 0.0), 0.0 if float32 else difference)
+    errors = ", ".join(f"{kernel} {error:.1e}" for kernel, error in max_errors.items())
+    return passed(f"max error: {errors}")
 
 
 def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
     """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs."""
     tokens = random_tokens(length, batch=1)
-    logits = logits_of(model, tokens)
+    logits = compute_logits(model, tokens)
     weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)
     (logits * weights).sum().backward()
     results = {"outputs": logits.detach()}
     for name, p in model.named_parameters():
         results[f"gradient of {name}"] = torch.zeros_like(p) if p.grad is None else p.grad
     with torch.no_grad():
-        results["outputs under no_grad"] = logits_of(model, tokens)
-        results["float32 outputs"] = logits_of(model.float(), tokens).double()
+        results["outputs under no_grad"] = compute_logits(model, tokens)
+        results["float32 outputs"] = compute_logits(model.float(), tokens).double()
     return results
 
 
 @dataclass(frozen=True)
 class HalfPrecisionCase:
-    """An encoding used with half precision, the dtypes of its inputs, and its exact counterpart."""
+    """An encoding to test in half precision, its input dtypes, and its float64 counterpart."""
 
     name: str
     encoding: Encoding
@@ -140,78 +147,79 @@ class HalfPrecisionCase:
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     """half precision degrades no angle or bias"""
-    length, changes = under_test.reachable_length(LARGEST_POSITION + 1)
+    length, changes = under_test.supported_length(LARGEST_POSITION + 1)
     encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
-        length = under_test.length  # coordinates describe tokens, not how far apart they are
+        length = under_test.train_length  # coordinates do not grow with the length of the sequence
     inputs = random_inputs(encoding, length)
-    worst, evidence = 0.0, ""
+    worst_ratio, evidence = 0.0, ""
     cases = list(_half_precision_cases(encoding))
     for layer in distinct_layers(encoding):
-        exact_outputs = cache(partial(_precise_outputs, layer=layer, inputs=inputs))
+        exact_outputs = cache(partial(_float64_outputs, layer=layer, inputs=inputs))
         for case in cases:
             exact = exact_outputs(case.exact)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=case.autocast):
                 rounded = inputs.to(case.hidden_dtype, case.head_dtype)
-                actual = _precise_outputs(case.encoding, layer, rounded)
+                actual = _float64_outputs(case.encoding, layer, rounded)
             for hook, output in actual.items():
                 ratio, error = _error_over_tolerance(output, exact[hook])
-                if ratio >= worst:
-                    worst = ratio
+                if ratio >= worst_ratio:
+                    worst_ratio = ratio
                     evidence = f"{hook} of layer {layer} is off by {error:.1e} {case.name}"
-    result = passed if worst <= 1 else fail
-    return result(f"at worst {evidence}, up to position {length - 1}")
+    result = passed if worst_ratio <= 1 else failed
+    return result(f"worst case: {evidence}, up to position {length - 1}")
 
 
 def _half_precision_cases(encoding: Encoding) -> Iterator[HalfPrecisionCase]:
-    half, single = torch.bfloat16, torch.float32
+    """Yield the encoding under autocast, with two input dtypes, and converted to bfloat16."""
+    bf16, fp32 = torch.bfloat16, torch.float32
     exact = copy.deepcopy(encoding).double()
-    yield HalfPrecisionCase("under autocast", encoding, exact, single, single, True)
-    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, single, half, True)
+    yield HalfPrecisionCase("under autocast", encoding, exact, fp32, fp32, True)
+    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, fp32, bf16, True)
     rounded = copy.deepcopy(exact)
     for parameter in rounded.parameters():
         parameter.copy_(parameter.bfloat16())
     converted = copy.deepcopy(encoding).bfloat16()
-    hidden_dtype = half if list(encoding.parameters()) else single
-    yield HalfPrecisionCase(
-        "after .bfloat16()", converted, rounded, hidden_dtype, hidden_dtype, False
-    )
+    dtype = bf16 if list(encoding.parameters()) else fp32
+    yield HalfPrecisionCase("after .bfloat16()", converted, rounded, dtype, dtype, False)
 
 
 @dataclass(frozen=True)
 class HookOutput:
-    """A hook's output in float64, the magnitude of the terms summed for it, and its own dtype."""
+    """A hook's output in float64, the summed magnitude of its terms, and its original dtype."""
 
     value: Tensor
     magnitude: Tensor
     dtype: torch.dtype
 
 
-def _precise_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, HookOutput]:
-    """Return the hooks' outputs, with the scores of rotated queries and keys in their place.
+def _float64_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, HookOutput]:
+    """Return the hooks' outputs in float64, with scores in place of rotated queries and keys.
 
     Errors that affect queries and keys equally, such as a common rotation, cancel in the scores.
     """
     outputs = hook_outputs(encoding, layer, inputs)
-    q, k = (outputs.pop(name) for name in ("rotate", "rotate of keys"))
+    q, k = (outputs.pop(name) for name in ("rotate", "rotate (keys)"))
     dtype, scale = q.dtype, inputs.v.shape[-1] ** -0.5
-    q, k = q[:, :, -ROWS:].double() * scale, k.double()
+    q, k = q[:, :, -NUM_QUERIES:].double() * scale, k.double()
     diagonal = k.shape[-2] - q.shape[-2]
     with torch.autocast("cpu", enabled=False):
         scores, magnitude = ((a @ b.mT).tril(diagonal) for a, b in ((q, k), (q.abs(), k.abs())))
-    rest = {
+    other_outputs = {
         hook: HookOutput(tensor.double(), tensor.double().abs(), tensor.dtype)
         for hook, tensor in outputs.items()
     }
-    return {"rotate": HookOutput(scores, magnitude, dtype), **rest}
+    return {"rotate": HookOutput(scores, magnitude, dtype), **other_outputs}
 
 
 def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float, float]:
-    """Return the worst ratio of error to tolerance of the dtype, and the error there."""
+    """Return the worst ratio of an element's error to its tolerance, and that element's error."""
     error = (output.value - exact.value).abs().nan_to_num(nan=float("inf"))
     magnitude = exact.magnitude.clamp(min=1)
-    coarse = RELATIVE_BFLOAT16 * magnitude.max()
-    fine = RELATIVE * exact.value.abs() + ABSOLUTE * magnitude
-    ratio = error / (coarse if output.dtype == torch.bfloat16 else fine)
+    if output.dtype == torch.bfloat16:
+        tolerance = BFLOAT16_TOLERANCE * magnitude.max()
+    else:
+        tolerance = RELATIVE_TOLERANCE * exact.value.abs() + ABSOLUTE_TOLERANCE * magnitude
+    ratio = error / tolerance
     index = int(ratio.argmax())
     return ratio.flatten()[index].item(), error.flatten()[index].item()

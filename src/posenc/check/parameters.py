@@ -7,51 +7,51 @@ from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
 from posenc.check.under_test import (
-    EXACT,
+    EXACT_TOLERANCE,
     Changes,
     EncodingUnderTest,
     Result,
-    deviation,
-    fail,
-    logits_of,
+    compute_logits,
+    failed,
+    max_difference,
     passed,
     random_tokens,
 )
 from posenc.config.errors import ConfigError
 from posenc.model.transformer import Decoder
 
-LENGTH = 200
-FRACTIONS = 16
+TEST_LENGTH = 200
+PROGRESS_STEPS = 16
 CONDITIONS = [
     (False, 0.0),
     (True, 0.0),
-    *((False, part / FRACTIONS) for part in range(1, FRACTIONS + 1)),
+    *((False, step / PROGRESS_STEPS) for step in range(1, PROGRESS_STEPS + 1)),
 ]
-"""(whether in training mode, fraction of training done) under which outputs are compared."""
+"""Pairs (training mode, fraction of training done) under which models are compared."""
 
 
-class Outputs:
-    """A model's logits at one length under each condition, computed when first needed."""
+class LogitsByCondition:
+    """A model's logits at one length under each of CONDITIONS, computed when first needed."""
 
     def __init__(self, model: Decoder, length: int) -> None:
         self.model, self.length = model, length
-        self.computed: list[Tensor] = []
-        self[0]  # before another model is built, which might change this one
+        self.logits: list[Tensor] = []
+        self[0]  # computed now, because building another model might change this one
 
     def __getitem__(self, index: int) -> Tensor:
         """Return the logits under condition `index`."""
-        while len(self.computed) <= index:
-            training, fraction = CONDITIONS[len(self.computed)]
+        while len(self.logits) <= index:
+            training, fraction = CONDITIONS[len(self.logits)]
             self.model.encoding.set_training_progress(fraction)
             tokens = random_tokens(self.length, batch=1)
-            self.computed.append(logits_of(self.model, tokens, training=training))
-        return self.computed[index]
+            self.logits.append(compute_logits(self.model, tokens, training=training))
+        return self.logits[index]
 
-    def difference(self, other: "Outputs") -> float:
-        """Return the deviation under the first condition that has one; 0 if none has."""
+    def difference(self, other: "LogitsByCondition") -> float:
+        """Return the max difference under the first condition with an effect, or 0 without any."""
         for index in range(len(CONDITIONS)):
-            difference = deviation(self[index], other[index])
-            if EXACT < difference < float("inf"):
+            difference = max_difference(self[index], other[index])
+            if EXACT_TOLERANCE < difference < float("inf"):
                 return difference
         return 0.0
 
@@ -60,74 +60,77 @@ class Outputs:
 def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
     """every numeric parameter has an effect"""
     parameters = list(numeric_parameters(under_test.config.encoding, "encoding"))
-    settings = _settings(under_test) if parameters else []
+    references = _references(under_test) if parameters else []
     evidence = []
     for key, value in parameters:
-        without_effect: dict[str, None] = {}
+        reasons: dict[str, None] = {}
         effects = (
-            _effect(under_test, settings, key, other, without_effect)
-            for other in alternatives(value)
+            _effect(under_test, references, key, new_value, reasons)
+            for new_value in alternative_values(value)
         )
         effect = next((effect for effect in effects if effect), None)
         if effect is None:
-            return fail(f"{key}={value:g}: {'; '.join(without_effect)}")
+            return failed(f"{key}={value:g}: {'; '.join(reasons)}")
         evidence.append(f"{key} {effect}")
     return passed("; ".join(evidence) or "there are none")
 
 
-def _settings(under_test: EncodingUnderTest) -> list[tuple[Outputs, Changes]]:
-    """Return reference outputs at a longer training length, and past the configured one."""
-    settings: list[tuple[Outputs, Changes]] = []
-    for length, changes in [under_test.trained_length(LENGTH), under_test.reachable_length(LENGTH)]:
-        if changes not in [other for _, other in settings]:
-            settings.append((Outputs(under_test.model(changes), length), changes))
-    return settings
+def _references(under_test: EncodingUnderTest) -> list[tuple[LogitsByCondition, Changes]]:
+    """Return reference logits at a longer training length, and beyond the configured one."""
+    references: list[tuple[LogitsByCondition, Changes]] = []
+    for length, changes in [
+        under_test.supported_train_length(TEST_LENGTH),
+        under_test.supported_length(TEST_LENGTH),
+    ]:
+        if changes not in [other for _, other in references]:
+            references.append((LogitsByCondition(under_test.model(changes), length), changes))
+    return references
 
 
 def _effect(
     under_test: EncodingUnderTest,
-    settings: list[tuple[Outputs, Changes]],
+    references: list[tuple[LogitsByCondition, Changes]],
     key: str,
     value: float,
-    without_effect: dict[str, None],
+    reasons: dict[str, None],
 ) -> str | None:
-    """Return the effect of another value; if there is none, add the reason to `without_effect`."""
-    for reference, changes in settings:
+    """Return the effect of another value; if there is none, add why to `reasons`, in order."""
+    for reference, changes in references:
         try:
-            other = Outputs(under_test.model({**changes, key: value}), reference.length)
+            other = LogitsByCondition(under_test.model({**changes, key: value}), reference.length)
             if difference := reference.difference(other):
                 return f"by {difference:.1e}"
         except (ConfigError, ValueError) as error:
-            without_effect[f"{value:g} is refused ({error})"] = None
+            reasons[f"{value:g} is rejected ({error})"] = None
             continue
         limit = other.model.encoding.max_length()
         if limit != reference.model.encoding.max_length():
             return f"changes the maximum length to {limit}"
-        without_effect[f"{value:g} changes nothing"] = None
+        reasons[f"{value:g} changes nothing"] = None
     return None
 
 
 @torch.no_grad()
 def instances_are_independent(under_test: EncodingUnderTest) -> Result:
     """instances do not affect each other"""
-    model, tokens = under_test.model({}), random_tokens(under_test.length)
-    before = logits_of(model, tokens)
-    others: list[Changes] = [{"train_length": 2 * under_test.length}]
+    model, tokens = under_test.model({}), random_tokens(under_test.train_length)
+    before = compute_logits(model, tokens)
+    others: list[Changes] = [{"train_length": 2 * under_test.train_length}]
     for key, value in numeric_parameters(under_test.config.encoding, "encoding"):
-        others += [{key: other} for other in alternatives(value)[:2]]
+        others += [{key: other} for other in alternative_values(value)[:2]]
     for changes in others:
         try:
-            logits_of(under_test.model(changes), tokens)
+            compute_logits(under_test.model(changes), tokens)
         except (ConfigError, ValueError):
             continue
-        if (difference := deviation(before, logits_of(model, tokens))) > 0:
+        if (difference := max_difference(before, compute_logits(model, tokens))) > 0:
             settings = ", ".join(f"{key}={value}" for key, value in changes.items())
-            return fail(f"the first changes by {difference:.1e} after another with {settings}")
-    return passed(f"unchanged after {len(others)} others")
+            return failed(f"building another with {settings} changes the first by {difference:.1e}")
+    return passed(f"unchanged after building {len(others)} others")
 
 
 def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tuple[str, float]]:
-    """Yield key and value of every number in a node, at any depth."""
+    """Yield the key and value of every number in a node, at any depth."""
     items = (
         ((f"{path}.{key}", node[key]) for key in node)
         if isinstance(node, DictConfig)
@@ -140,8 +143,8 @@ def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tup
             yield key, value
 
 
-def alternatives(value: float) -> list[float]:
-    """Return other values to test: twice the value, or smaller ones if that is not possible."""
+def alternative_values(value: float) -> list[float]:
+    """Return other values to test, in this order: twice the value, then smaller ones."""
     if value == 0:
         return [1, 0.5, -1]
     smaller = [value / 2, value // 2, value / 16, value // 16]

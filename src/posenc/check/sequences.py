@@ -5,15 +5,15 @@ from torch import Tensor
 
 from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
 from posenc.check.under_test import (
-    EXACT,
+    EXACT_TOLERANCE,
     SEED,
     EncodingUnderTest,
     Result,
     compare_with_declaration,
-    deviation,
-    fail,
+    compute_logits,
+    failed,
     known_limitation,
-    logits_of,
+    max_difference,
     passed,
     random_tokens,
 )
@@ -22,120 +22,130 @@ from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
 KERNELS = ("reference", "auto")
-EXTRAPOLATION = 8
-LONGER_TRAINING = 4
-SHIFTS = (1_000, 100_000)
+EXTRAPOLATION_FACTOR = 8  # times the training length
+TRAIN_LENGTH_FACTOR = 4
+SHIFTS = (1_000, 100_000)  # tokens
 SHIFT_TOLERANCE = 1e-9
-"""The largest difference in float64 between equal scores at positions of 100,000."""
+"""Float64 tolerance for logits that should be equal at positions up to 100,000."""
 MAX_TESTED_LENGTH = 100_000
 
 
 @torch.no_grad()
 def is_causal(under_test: EncodingUnderTest) -> Result:
     """no token depends on later ones"""
-    length = under_test.length
-    same = length * 5 // 8
+    length = under_test.train_length
+    prefix_length = length * 5 // 8
     tokens, changed = random_tokens(length), random_tokens(length)
-    changed[:, same:] = random_tokens(length, seed=1)[:, same:]
+    changed[:, prefix_length:] = random_tokens(length, seed=1)[:, prefix_length:]
     limitation = under_test.configured_model.encoding.limitations.get("causal")
     for kernel in KERNELS:
         model = under_test.model({"kernel": kernel})
-        a, b = (logits_of(model, inputs)[:, :same] for inputs in (tokens, changed))
-        if (difference := deviation(a, b)) > EXACT:
-            token = _first_difference(a, b)
-            evidence = f"token {token} changes by {difference:.1e} with tokens from {same} on"
-            return compare_with_declaration(False, f"{evidence} ({kernel})", limitation)
-    return compare_with_declaration(True, f"{same} tokens with {' and '.join(KERNELS)}", limitation)
+        a, b = (compute_logits(model, inputs)[:, :prefix_length] for inputs in (tokens, changed))
+        if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
+            evidence = (
+                f"the output at token {_first_difference(a, b)} changes by {difference:.1e} when"
+                f" tokens {prefix_length} onward are replaced ({kernel})"
+            )
+            return compare_with_declaration(False, evidence, limitation)
+    evidence = f"{prefix_length} tokens with {' and '.join(KERNELS)}"
+    return compare_with_declaration(True, evidence, limitation)
 
 
 @torch.no_grad()
 def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     """outputs do not depend on sequence length"""
-    length, changes = under_test.reachable_length(2 * under_test.length)
-    model, prefix = under_test.model(changes), under_test.length // 2
+    length, changes = under_test.supported_length(2 * under_test.train_length)
+    model, prefix = under_test.model(changes), under_test.train_length // 2
     limitation = model.encoding.limitations.get("prefix")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
-        whole = logits_of(model, random_tokens(length), training=training)[:, :prefix]
-        part = logits_of(model, random_tokens(length)[:, :prefix], training=training)
-        difference = max(difference, deviation(whole, part))
-    evidence = f"{difference:.1e} between {prefix} tokens alone and as the first of {length}"
-    return compare_with_declaration(difference <= EXACT, evidence, limitation)
+        in_sequence = compute_logits(model, random_tokens(length), training=training)[:, :prefix]
+        alone = compute_logits(model, random_tokens(length)[:, :prefix], training=training)
+        difference = max(difference, max_difference(in_sequence, alone))
+    evidence = (
+        f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
+        f" {prefix} as a prefix of {length}"
+    )
+    return compare_with_declaration(difference <= EXACT_TOLERANCE, evidence, limitation)
 
 
 @torch.no_grad()
 def extrapolates(under_test: EncodingUnderTest) -> Result:
-    """8 times the length is finite or refused"""
-    model, longer = under_test.configured_model, EXTRAPOLATION * under_test.length
+    """8x the training length works or is rejected"""
+    model = under_test.configured_model
+    long_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
     limitation = model.encoding.limitations.get("extrapolates")
     if limit is None and limitation is not None:
-        return fail(f"declared as a limitation ({limitation}), but max_length() is None")
+        return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _not_finite(model, longer) or passed(f"{longer} tokens")
+        return _not_finite(model, long_length) or passed(f"{long_length} tokens")
     if limitation is None:
-        return fail(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
-    if failure := _not_finite(model, min(limit, longer)) or _wrong_limit(model.encoding, limit):
+        return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
+    failure = _not_finite(model, min(limit, long_length)) or _wrong_limit(model.encoding, limit)
+    if failure:
         return failure
-    refused = f"{limit + 1} tokens are refused"
-    evidence = refused if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
-    return passed(evidence) if limit >= longer else known_limitation(limitation, evidence)
+    rejected = f"{limit + 1} tokens are rejected"
+    evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
+    return passed(evidence) if limit >= long_length else known_limitation(limitation, evidence)
 
 
 @torch.no_grad()
 def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
     """only position differences matter"""
-    model, length = under_test.configured_model, under_test.length // 2
+    model, length = under_test.configured_model, under_test.train_length // 2
     torch.manual_seed(SEED)
     pos = model.encoding.positions(length, torch.device("cpu"))
-    unshifted = logits_of(model, random_tokens(length), pos)
+    unshifted = compute_logits(model, random_tokens(length), pos)
     differences = {
-        shift: deviation(unshifted, logits_of(model, random_tokens(length), pos + shift))
+        shift: max_difference(unshifted, compute_logits(model, random_tokens(length), pos + shift))
         for shift in _shifts(model.encoding, pos)
     }
     shift, largest = max(differences.items(), key=lambda item: item[1])
     limitation = model.encoding.limitations.get("shift")
     if limitation is None and model.encoding.overrides("embed") and largest > SHIFT_TOLERANCE:
         limitation = "position embeddings are absolute"
-    evidence = f"{largest:.1e} when shifted by {shift} tokens"
+    evidence = f"max difference {largest:.1e} when shifted by {shift} tokens"
     return compare_with_declaration(largest <= SHIFT_TOLERANCE, evidence, limitation)
 
 
 def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     """weights load at any training length"""
-    model, longer = under_test.configured_model, LONGER_TRAINING * under_test.length
+    model, train_length = under_test.configured_model, under_test.train_length
+    long_length = TRAIN_LENGTH_FACTOR * train_length
     limit = model.encoding.max_length()
     try:
-        longer_model = under_test.model({"train_length": longer})
+        longer_model = under_test.model({"train_length": long_length})
         longer_model.load_state_dict(model.state_dict(), strict=True)
     except (ConfigError, RuntimeError) as error:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
-        if wrong_size and limit is not None and limit < longer:
+        if wrong_size and limit is not None and limit < long_length:
             reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
-            return known_limitation(reason, f"{limit} positions do not load into {longer}")
-        return fail(one_line(error))
-    return passed(f"from {under_test.length} tokens into {longer}")
+            evidence = f"weights for train_length {train_length} do not load at {long_length}"
+            return known_limitation(reason, evidence)
+        return failed(one_line(error))
+    return passed(f"weights for train_length {train_length} load at {long_length}")
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
-    """Return the shifts to test: large ones, or the largest that the maximum length allows."""
+    """Return the shifts to test: SHIFTS, or the largest shift that the maximum length allows."""
     limit = encoding.max_length()
     largest = SHIFTS[-1] if limit is None else limit - 1 - int(pos.max())
     return tuple(shift for shift in SHIFTS if shift <= largest) or (largest or -int(pos.min()),)
 
 
 def _not_finite(model: Decoder, length: int) -> Result | None:
-    """Return a failure if logits of `length` tokens are not finite in evaluation or training."""
+    """Return a failure if any logit for `length` tokens is not finite in evaluation or training."""
     for training in (False, True):
-        logits = logits_of(model, random_tokens(length), training=training)
+        logits = compute_logits(model, random_tokens(length), training=training)
         if not logits.isfinite().all():
             mode = "training" if training else "evaluation"
-            return fail(f"the logits of {length} tokens are not finite in {mode}")
+            return failed(f"the logits of {length} tokens are not finite in {mode}")
     return None
 
 
 def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless `limit` tokens work and one more is refused, naming the limit."""
+    """Return a failure unless `limit` tokens work and one more raises an error with the limit."""
     if limit > MAX_TESTED_LENGTH:
         return None
     _call_hooks(encoding, limit)
@@ -144,15 +154,16 @@ def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
     except ValueError as error:
         if str(limit) in str(error):
             return None
-        return fail(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
-    return fail(f"max_length() is {limit}, but {limit + 1} tokens are not refused")
+        return failed(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
+    return failed(f"max_length() is {limit}, but {limit + 1} tokens are not rejected")
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
+    """Call all hooks of every layer on `length` tokens; raises what they raise."""
     for layer in distinct_layers(encoding):
         hook_outputs(encoding, layer, random_inputs(encoding, length))
 
 
 def _first_difference(a: Tensor, b: Tensor) -> int:
-    """Return the index of the first token [B, T, ...] that differs."""
-    return int(((a - b).abs() > EXACT).flatten(2).any(dim=-1).any(dim=0).int().argmax())
+    """Return the index of the first token at which a and b [B, T, ...] differ."""
+    return int(((a - b).abs() > EXACT_TOLERANCE).flatten(2).any(dim=-1).any(dim=0).int().argmax())

@@ -1,4 +1,4 @@
-"""The encoding that is checked, as very small models of its configuration, and results."""
+"""The encoding under test, built into tiny models, and the results of its checks."""
 
 import copy
 from collections.abc import Mapping
@@ -23,25 +23,25 @@ SMALL_MODEL = (
     "model.norm=rms_norm",
     "train_length=24",
 )
-"""Overrides of `train` with which the whole suite takes a second or two.
+"""Overrides of the training config with which the whole suite takes a second or two.
 
-Four layers, so that an encoding may differ in every fourth; no layer norm, which would cancel a
-value that is the same in every channel.
+There are four layers, because an encoding may differ in every fourth layer, and no layer norm,
+because that cancels a value that is the same in every channel.
 """
 
 VOCAB_SIZE = 50
 MIN_TRAIN_LENGTH = 8
 SEED = 0
-EXACT = 1e-12
-"""The largest difference in float64 between values that should be equal."""
+EXACT_TOLERANCE = 1e-12
+"""Float64 tolerance for values that should be equal."""
 
 Changes = Mapping[str, Any]
-"""Configuration keys and the values that replace the configured ones."""
+"""New values for some keys of the configuration."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a property, with its evidence in one line."""
+    """Whether an encoding has a property, with one line of evidence."""
 
     status: Literal["pass", "known limitation", "fail"]
     evidence: str
@@ -51,7 +51,7 @@ def passed(evidence: str) -> Result:
     return Result("pass", evidence)
 
 
-def fail(evidence: str) -> Result:
+def failed(evidence: str) -> Result:
     return Result("fail", evidence)
 
 
@@ -60,39 +60,41 @@ def known_limitation(reason: str, evidence: str) -> Result:
 
 
 def compare_with_declaration(holds: bool, evidence: str, limitation: str | None) -> Result:
-    """Return the result of a property that may be declared as a limitation, with its reason."""
+    """Return the result of a property, given the reason if it is declared as a limitation."""
     if limitation is None:
-        return passed(evidence) if holds else fail(evidence)
+        return passed(evidence) if holds else failed(evidence)
     if holds:
-        return fail(f"declared as a limitation ({limitation}), but it holds: {evidence}")
+        return failed(f"declared as a limitation ({limitation}), but it holds: {evidence}")
     return known_limitation(limitation, evidence)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodingUnderTest:
-    """A configuration of `train`, and the first line of its encoding's YAML.
+    """A training configuration, and the first line of its encoding's YAML.
 
-    Models are float64 and in evaluation mode; parameters of the encoding that are initially zero
-    are moved off zero.
+    Models are float64 and in evaluation mode; the encoding's zero-initialized parameters are set to
+    small negative values.
     """
 
     config: DictConfig
     description: str
 
     @property
-    def length(self) -> int:
+    def train_length(self) -> int:
         """The training length in tokens."""
         return self.config.train_length
 
     @cached_property
     def configured_model(self) -> Decoder:
-        """The model of the unchanged configuration; callers must not modify it."""
+        """The model for the unchanged configuration; callers must not modify it."""
         return self.model({})
 
     def check_model(self) -> None:
         """Raise ConfigError if the model cannot be built or tested with any encoding."""
-        if self.length < MIN_TRAIN_LENGTH:
-            raise ConfigError(f"train_length={self.length} must be {MIN_TRAIN_LENGTH} or more")
+        if self.train_length < MIN_TRAIN_LENGTH:
+            raise ConfigError(
+                f"train_length={self.train_length} must be {MIN_TRAIN_LENGTH} or more"
+            )
         config = copy.deepcopy(self.config)
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         build_model(config, VOCAB_SIZE)
@@ -100,31 +102,33 @@ class EncodingUnderTest:
     def model(self, changes: Changes) -> Decoder:
         """Return a new model; raises ConfigError if the changed configuration is invalid."""
         model = build_model(self._changed(changes), VOCAB_SIZE).double()
-        move_off_zero(model.encoding)
+        perturb_zero_parameters(model.encoding)
         return model.eval()
 
     def encoding(self, changes: Changes) -> Encoding:
         """Return a new encoding in float32; raises ConfigError like `model`."""
         config = self._changed(changes)
         encoding = build_encoding(config, list(config.modules))
-        move_off_zero(encoding)
+        perturb_zero_parameters(encoding)
         return encoding.eval()
 
-    def reachable_length(self, length: int) -> tuple[int, Changes]:
-        """Return `length`, or the longest that can be encoded, and the changes that it requires.
+    def supported_length(self, length: int) -> tuple[int, Changes]:
+        """Return `length` or, if the encoding cannot support it, the longest length it supports.
 
-        If the maximum length is shorter, a longer training length is tried.
+        The second value is the changes that this length requires: if the maximum length is less
+        than `length`, a longer training length is tried first.
         """
         limit = self.configured_model.encoding.max_length()
         if limit is None or limit >= length:
             return length, {}
-        return self._longer_training(length) or (limit, {})
+        return self._with_train_length(length) or (limit, {})
 
-    def trained_length(self, length: int) -> tuple[int, Changes]:
-        """Like `reachable_length`, but with a training length of `length` if that is valid."""
-        return self._longer_training(length) or self.reachable_length(length)
+    def supported_train_length(self, length: int) -> tuple[int, Changes]:
+        """Like `supported_length`, but set the training length to `length` if that is valid."""
+        return self._with_train_length(length) or self.supported_length(length)
 
-    def _longer_training(self, length: int) -> tuple[int, Changes] | None:
+    def _with_train_length(self, length: int) -> tuple[int, Changes] | None:
+        """Return `length` and the changes that train at it; None if it is not supported."""
         changes = {"train_length": length}
         try:
             limit = self.encoding(changes).max_length()
@@ -139,10 +143,10 @@ class EncodingUnderTest:
         return config
 
 
-def move_off_zero(encoding: Encoding) -> None:
-    """Move parameters that are zero slightly below it, as a function of their name and shape.
+def perturb_zero_parameters(encoding: Encoding) -> None:
+    """Set zero-initialized parameters to small negative values that depend on name and shape.
 
-    Where a table is zero, neither its options nor its gradients have a visible effect.
+    While a table is all zeros, neither its options nor its gradients have a visible effect.
     """
     for name, parameter in encoding.named_parameters():
         seed = seed_of(SEED, f"{name} {list(parameter.shape)}")
@@ -157,10 +161,10 @@ def random_tokens(length: int, seed: int = 0, batch: int = 2) -> Tensor:
     return torch.randint(0, VOCAB_SIZE, (batch, length), generator=generator)
 
 
-def logits_of(
+def compute_logits(
     model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
-    """Return the model's logits; random draws in the forward pass are the same in every call."""
+    """Return the model's logits; the seed is reset, so that every call draws the same numbers."""
     torch.manual_seed(SEED)
     try:
         return model.train(training)(tokens, pos)
@@ -168,6 +172,6 @@ def logits_of(
         model.eval()
 
 
-def deviation(a: Tensor, b: Tensor) -> float:
-    """Return the largest difference between two tensors; infinite if either contains a NaN."""
+def max_difference(a: Tensor, b: Tensor) -> float:
+    """Return the largest absolute difference between two tensors; infinity if either has a NaN."""
     return (a - b).abs().nan_to_num(nan=float("inf")).max().item()

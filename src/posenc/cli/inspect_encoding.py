@@ -17,7 +17,7 @@ from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 from posenc.inspect.encoding.encoding_page import inspect_encodings
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
@@ -27,21 +27,23 @@ SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 
 
 def run(arguments: Arguments) -> int:
-    subjects = build_subjects(arguments)
-    config = subjects[0].config
+    encodings = inspected_encodings(arguments)
+    config = encodings[0].config
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(1)  # faster than several threads for encodings of this size
     with Console(stderr=True).status("measuring") as status:
-        results = inspect_encodings(subjects, lambda label: status.update(f"measuring {label}"))
+        results = inspect_encodings(encodings, lambda label: status.update(f"measuring {label}"))
     folder = Path(config.outputs_dir) / config.name / "inspect"
     index = write_inspection(folder, results, arguments.command_line())
-    configs: Any = {subject.label: OmegaConf.to_container(subject.config) for subject in subjects}
+    configs: Any = {
+        inspected.label: OmegaConf.to_container(inspected.config) for inspected in encodings
+    }
     track_inspection(tracker, RunDirectory(folder), folder, results, configs)
     print_inspection(Console(), results, index)
     return 0
 
 
-def build_subjects(arguments: Arguments) -> list[Subject]:
+def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
     """Return the encodings to inspect; raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
@@ -54,7 +56,7 @@ def build_subjects(arguments: Arguments) -> list[Subject]:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: all encodings are in one report; give a single value")
     labels = variant_labels([config.choices.encoding for config in configs], jobs)
-    return [Subject(label, config) for label, config in zip(labels, configs, strict=True)]
+    return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 
 
 def _compose(job: list[str], folders: list[Path]) -> DictConfig:

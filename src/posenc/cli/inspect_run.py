@@ -80,7 +80,7 @@ def _load_run(
     lengths = _lengths(model.encoding, config.train_length, request.lengths)
     return TrainedRun(
         model=model,
-        initial=build_encoding(config, list(config.modules)),
+        initial_encoding=build_encoding(config, list(config.modules)),
         vocab_size=data.vocab_size,
         windows={length: _windows(data, length, request.windows) for length in lengths},
         sentence=_sentence(data, request.sentence, model.encoding),

@@ -5,7 +5,7 @@
 For other H the authors' code takes the slopes of the next smaller power of two, then every other
 slope of the next larger one (fairseq/models/transformer.py, get_slopes). The formula itself, as in
 FlexAttention's examples, gives other slopes: 0.63 instead of 0.5 for the first of 12 heads. The
-bias is not divided by sqrt(d). Slopes [H]; a bias [H, R, K] from distances [R, K].
+bias is not divided by sqrt(d). Slopes are [H]; the bias is [H, R, K] for distances [R, K].
 """
 
 import math
@@ -32,8 +32,8 @@ def authors_slopes(heads: int) -> list[float]:
 class Alibi(Encoding):
     """A penalty proportional to distance, with one slope per head.
 
-    The slopes are fixed, or with `trainable` learnable parameters that start from these values
-    (footnote 11 of the paper: slower, and no better).
+    With `trainable` the slopes are learnable parameters that start from these values. The paper
+    found that slower and no better (footnote 11).
     """
 
     def __init__(
@@ -52,6 +52,6 @@ class Alibi(Encoding):
         return -self.slopes.to(distance)[head] * distance
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        if pos.ndim > 1:  # the distance between coordinates does not factorise
+        if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         return None, (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]

@@ -1,6 +1,6 @@
-"""The hooks through which position enters a Transformer; the default of each is the identity.
+"""The hooks through which an encoding acts on a Transformer; by default they change nothing.
 
-Shapes: B batch, T tokens, K keys (consecutive tokens), R queries (the last R of these K tokens),
+Shapes: B batch, T tokens, K keys (consecutive tokens), R queries (the last R of those K tokens),
 H heads, d head width, D model width.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Geometry:
-    """Facts about the model that every encoding receives: widths in channels, length in tokens."""
+    """Model dimensions that every encoding receives: width in channels, train_length in tokens."""
 
     width: int
     heads: int
@@ -28,7 +28,7 @@ class Geometry:
                 raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
         if self.width % self.heads:
             raise ValueError(
-                f"heads={self.heads} do not divide width={self.width};"
+                f"heads={self.heads} does not divide width={self.width};"
                 f" change model.width or model.heads"
             )
 
@@ -38,21 +38,21 @@ class Geometry:
 
 
 Factors = tuple[Tensor | None, Tensor]
-"""The queries' and the keys' factors of a bias, [B or 1, H, T, r] each; None means ones."""
+"""Query and key factors of a bias, each [B or 1, H, T, r]; None stands for a factor of ones."""
 
 
 class Encoding(nn.Module):
     """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
-    gives the reason for each of these properties that the encoding does not have:
+    maps each of these properties that the encoding lacks to the reason:
 
-        causal        no token sees a later one
+        causal        no token attends to a later one
         prefix        a token's output does not depend on how many tokens follow
-        shift         scores depend on differences of positions only
+        shift         scores depend only on differences between positions
         extrapolates  sequences of any length can be encoded
 
-    An encoding that adds position embeddings to the hidden states makes no claim about `shift`.
+    `shift` is not expected of encodings that add position embeddings to the hidden states.
     """
 
     limitations: Mapping[str, str] = {}
@@ -62,71 +62,76 @@ class Encoding(nn.Module):
         self.geometry = geometry
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the coordinates [T] of `length` tokens, for data that has none of its own."""
+        """Return the positions [T] of `length` tokens, for data without positions of its own."""
         return torch.arange(length, device=device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        """Return the hidden states [B, T, D] before the first layer, with positions added."""
+        """Return the hidden states [B, T, D] that enter the first layer, with positions added."""
         return x
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys [B, H, T, d'] that encode positions.
 
-        x [B, T, D] are the hidden states that enter the layer; d' may differ from d.
+        x [B, T, D] holds the hidden states that enter the layer; d' may differ from d.
         """
         return q, k
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
-        """Return the score added at `distance` (query minus key), a pointwise function of position.
+        """Return the bias that is added to the scores at each `distance` (query minus key).
 
-        The arguments broadcast against each other, as [H, 1, 1], [R, K] and [R, 1] or as scalars.
-        `distance` is floating point; the result has its precision.
+        Head indices, distances and query positions broadcast against each other, as [H, 1, 1],
+        [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of them. It has
+        the floating-point dtype of `distance`.
         """
         return None
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor | None:
-        """Return the scores [B, H, R, K] added from token content.
+        """Return a bias [B, H, R, K] that depends on the content of the tokens.
 
-        x [B, K, D] enters the layer, q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`;
-        `distance` [R, K] and `pos_q` [R, 1] are as in `bias`, negative for keys after the query.
+        x [B, K, D] enters the layer; q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`.
+        `distance` [R, K] and `pos_q` [R, 1] are as in `bias`; keys after the query have negative
+        distances.
         """
         return None
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        """Return factors in float64 whose product is the whole bias, up to a constant per query.
+        """Return float64 factors whose product is the entire bias, up to a constant per query.
 
-        None means that there is no such form.
+        None means that the bias has no such factorization.
         """
         return None
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Return what attention weights [B, H, R, K] add to attention's output, [B, H, R, d]."""
+        """Return a term [B, H, R, d] that is added to attention's output, given its weights.
+
+        The weights are [B, H, R, K].
+        """
         return None
 
     def window(self) -> int | None:
-        """Return how many keys a query sees, its own included; None means all."""
+        """Return how many keys each query attends to, including its own; None means all."""
         return None
 
     def max_length(self) -> int | None:
-        """Return the length of the longest sequence that can be encoded; None means any."""
+        """Return the maximum sequence length; None means that there is no limit."""
         return None
 
     def at_layer(self, index: int) -> "Encoding":
-        """Return the encoding of layer `index`; by default the same one in every layer."""
+        """Return the encoding of layer `index`; by default every layer uses the same one."""
         return self
 
     def set_training_progress(self, fraction: float) -> None:
         """Called before every training step with the fraction of training done after that step."""
 
     def overrides(self, hook: str) -> bool:
-        """Return whether the hook of that name differs from the identity."""
+        """Return whether this encoding overrides the hook with that name."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
 
 class PerLayer(Encoding):
-    """An encoding that differs by layer; such parameters are stacked as [layers, ...]."""
+    """An encoding that differs between layers; per-layer parameters are [layers, ...]."""
 
     layer = 0
 

@@ -3,9 +3,9 @@
     score_h(i, j) += -g_h(i) (S_h(i) - S_h(j)),   S_h(t) = sum_{l<=t} ReLU(c_h . x_l)
     g_h(i) = softplus(s_h . x_i), or 1 in the paper's CABLE_NW (`weighted: false`)
 
-c and s [layers, H, D] ~ N(0, 0.02), without biases. The paper calls the bias a penalty and does not
-write its sign. The authors' repository has neither the ReLU nor g; that form, a variant of FoX, is
-the option `cable`. It is not known which of the two produced the paper's tables.
+c and s [layers, H, D] ~ N(0, 0.02^2), without biases. The paper calls the bias a penalty and does
+not write its sign. The authors' repository has neither the ReLU nor g; that form, a variant of FoX,
+is `encoding=cable`. It is not known which of the two produced the paper's tables.
 """
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from posenc.encodings.fox import CumulativeBias, per_head_weight, project
 
 
 class Cable(CumulativeBias):
-    """Every token sets a step of 0 or more; the query sets the weight of the summed steps."""
+    """A penalty: the sum of nonnegative steps, one per token, times a weight per query."""
 
     def __init__(self, geometry: Geometry, *, weighted: bool = True) -> None:
         super().__init__(geometry)

@@ -4,8 +4,9 @@
     score(i, j) += (1 - w) q_i . e[floor p_ij] + w q_i . e[ceil p_ij],   w = p_ij - floor p_ij
 
 The sum includes the query's own key: p_ii = g_ii. e [layers, d, npos_max] starts at zero and is
-shared by the heads. Sources disagree on the scale: the listing adds q . e as it is, the authors'
-repository (facebookresearch/RAM) also divides it by sqrt(d), unless given --cope-nodiv (`scaled`).
+shared by the heads. Sources disagree on the scale: the listing adds q . e as it is; the authors'
+repository (facebookresearch/RAM) divides it by sqrt(d), too, unless --cope-nodiv is passed. With
+`scaled` it is divided here as well.
 """
 
 import torch
@@ -15,7 +16,7 @@ from posenc.encodings.base import Geometry, PerLayer
 
 
 class Cope(PerLayer):
-    """Learned embeddings of positions that are counted by gates between query and keys."""
+    """Learned embeddings of positions that are counted by gates between the query and the keys."""
 
     def __init__(self, geometry: Geometry, *, npos_max: int = 64, scaled: bool = False) -> None:
         super().__init__(geometry)
@@ -39,10 +40,10 @@ class Cope(PerLayer):
 
 
 def interpolate(values: Tensor, points: Tensor) -> Tensor:
-    """Interpolate linearly between `values` [..., N] at 0 .. N - 1; constant past N - 1.
+    """Interpolate linearly at `points` [..., K] between `values` [..., N], given at 0 .. N - 1.
 
-    Returns the values at `points` [..., K]. The gradient by a point is that of its distance from
-    the integer below.
+    Points past N - 1 get the last value. The gradient with respect to a point is the difference
+    between the values at the two integers around it.
     """
     points = points.clamp(max=values.shape[-1] - 1)
     below, above = (values.gather(-1, p.long()) for p in (points.floor(), points.ceil()))

@@ -2,12 +2,12 @@
 
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
-f is Linear(2H, mlp_width), LeakyReLU(0.01), Linear(mlp_width, H), applied to the heads of one pair
-(i, j), logits first, as in the authors' repository (chuanyang-Zheng/DAPE), with PyTorch's
-initialisation. Every layer has its own f and its own static bias, including KERPLE and FIRE, which
-share theirs between layers when used alone. The FIRE of the DAPE repository is not the paper's
-FIRE (half the initial threshold, LeakyReLU); here it is the option `fire`, whose `init_threshold`
-can be halved.
+f is Linear(2H, mlp_width), LeakyReLU(0.01), Linear(mlp_width, H), with PyTorch's initialization.
+For each pair (i, j) its input is the logits of all heads, then their biases, as in the authors'
+repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even if that
+is KERPLE or FIRE, whose parameters all layers share when they are used alone. The FIRE in the DAPE
+repository differs from the FIRE paper (half the initial threshold, LeakyReLU). Here `inner=fire`
+follows the FIRE paper; its `init_threshold` can be halved.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ UNSUPPORTED_HOOKS = (
 
 
 class Dape(PerLayer):
-    """The bias of `inner`, plus an MLP's correction from that bias and the logits of all heads."""
+    """The bias of `inner`, corrected by an MLP of that bias and of the logits of all heads."""
 
     def __init__(
         self, geometry: Geometry, *, inner: Callable[[Geometry], Encoding], mlp_width: int = 32
@@ -42,7 +42,7 @@ class Dape(PerLayer):
         self.second_weight, self.second_offset = _linear(layers, mlp_width, heads)
 
     def static_encoding(self, layer: int) -> Encoding:
-        """Return the encoding of that layer whose bias is B."""
+        """Return the encoding whose bias is B in that layer."""
         return cast(Encoding, self.inner[layer]).at_layer(0)
 
     def content_bias(
@@ -61,19 +61,20 @@ class Dape(PerLayer):
 
 
 def require_pure_bias(encoding: Encoding) -> Encoding:
-    """Return the encoding; raises ValueError unless it is a bias of distance and nothing else."""
-    others = [hook for hook in UNSUPPORTED_HOOKS if encoding.overrides(hook)]
-    if others or not encoding.overrides("bias"):
-        reason = f"uses {', '.join(others)}" if others else "has no bias"
+    """Return the encoding; raises ValueError unless `bias` is all that it uses."""
+    unsupported = [hook for hook in UNSUPPORTED_HOOKS if encoding.overrides(hook)]
+    if unsupported or not encoding.overrides("bias"):
+        reason = f"uses {', '.join(unsupported)}" if unsupported else "has no bias"
         raise ValueError(
-            f"inner={type(encoding).__name__} {reason}; DAPE corrects a bias of distance, such as"
-            f" alibi, kerple_log or fire"
+            f"inner={type(encoding).__name__} {reason}; DAPE corrects a bias that depends on"
+            f" distance, such as alibi, kerple_log or fire"
         )
     return encoding
 
 
-def _linear(layers: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
-    """Return weights [layers, outputs, inputs] and biases, initialised like those of nn.Linear."""
-    bound = inputs**-0.5
-    weight = torch.empty(layers, outputs, inputs).uniform_(-bound, bound)
-    return nn.Parameter(weight), nn.Parameter(torch.empty(layers, outputs).uniform_(-bound, bound))
+def _linear(layers: int, in_features: int, out_features: int) -> tuple[nn.Parameter, nn.Parameter]:
+    """Return weights [layers, out_features, in_features] and biases, initialized like nn.Linear."""
+    bound = in_features**-0.5
+    weight = torch.empty(layers, out_features, in_features).uniform_(-bound, bound)
+    bias = torch.empty(layers, out_features).uniform_(-bound, bound)
+    return nn.Parameter(weight), nn.Parameter(bias)

@@ -1,8 +1,8 @@
 """DroPE: train with an encoding, then drop it (Gelberg et al. 2025, 2512.12167).
 
-After a fraction 1 - `dropped_fraction` of training, every layer continues without the inner
-encoding. Past the training length the scores of such a model are multiplied by 1 + scale ln(T / L)
-(appendix; scale is 0.412 for a model trained from scratch and 0.103 for SmolLM, fitted for each).
+For the last `dropped_fraction` of training, and in evaluation afterward, no layer uses the inner
+encoding. Beyond the training length, scores are then multiplied by 1 + scale ln(T / L) (appendix;
+the paper fits a scale of 0.412 for a model trained from scratch and of 0.103 for SmolLM).
 """
 
 import math
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, Wrapper, equals_nope
+from posenc.encodings.wrapper import EncodingFactory, Wrapper, equals_nope
 
 
 class Drope(Wrapper):
-    """The inner encoding until it is dropped, none afterwards."""
+    """The inner encoding until it is dropped, and no encoding afterward."""
 
     def __init__(
         self,
         geometry: Geometry,
         *,
-        inner: Inner,
+        inner: EncodingFactory,
         dropped_fraction: float = 0.125,
         scale: float = 0.412,
     ) -> None:
@@ -56,7 +56,7 @@ class Drope(Wrapper):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)
-        growth = q.shape[2] / self.geometry.train_length
-        if self.dropped and growth > 1:
-            q = q * (1 + self.scale * math.log(growth))
+        length_ratio = q.shape[2] / self.geometry.train_length
+        if self.dropped and length_ratio > 1:
+            q = q * (1 + self.scale * math.log(length_ratio))
         return q, k

@@ -4,7 +4,7 @@
 
 f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold T is `init_threshold`
 (the paper's init_L) times a learnable multiplier that starts at 1. One module is shared by all
-layers (FIRE-S in the paper). A bias [H, R, K] from distances [R, K] and query positions [R, 1].
+layers (FIRE-S in the paper). The bias is [H, R, K] for distances [R, K] and query positions [R, 1].
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from torch.autograd.function import once_differentiable
 
 from posenc.encodings.base import Encoding, Geometry
 
-CHUNK = 2**13  # pairs at a time, so that their hidden units stay in a CPU's cache
+CHUNK_SIZE = 2**13  # pairs per chunk, so that their hidden units fit in a CPU's cache
 MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
 
 
 class Fire(Encoding):
-    """An MLP of the distance, relative to the query's position where that is past a threshold."""
+    """An MLP of the distance, relative to the query's position or, if larger, to a threshold."""
 
     limitations: Mapping[str, str] = {
         "shift": "distance is divided by a function of the query's position"
@@ -49,8 +49,8 @@ class Fire(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         dtype = distance.dtype
         threshold = (self.multiplier.to(dtype) * self.init_threshold).abs()
-        normaliser = self._psi(torch.maximum(pos_q.to(dtype), threshold)) + 1e-6
-        relative = self._psi(distance.clamp(min=0)) / normaliser  # [R, K] or [B, 1, R, K]
+        normalizer = self._psi(torch.maximum(pos_q.to(dtype), threshold)) + 1e-6
+        relative = self._psi(distance.clamp(min=0)) / normalizer  # [R, K] or [B, 1, R, K]
         if relative.ndim > 2:
             relative = relative.squeeze(1)
         heads = head.flatten()
@@ -64,17 +64,19 @@ class Fire(Encoding):
 
 
 class ScalarMLP(torch.autograd.Function):
-    """v relu(w x + a) + b [H, N] of x [1, N], for w [F, 1], a [F], v [H, F] and b [H].
+    """Computes v relu(w x + a) + b [H, N] for x [1, N], w [F, 1], a [F], v [H, F] and b [H].
 
-    Works on chunks of x: the hidden units [F, N] are never stored as a whole and are recomputed in
-    the backward pass.
+    It processes x in chunks: the hidden units [F, N] are never all in memory, and the backward
+    pass recomputes them.
     """
 
     @staticmethod
     def forward(ctx, x, w, a, v, b):  # type: ignore[no-untyped-def]
         ctx.save_for_backward(x, w, a, v)
         out = x.new_empty(len(v), x.shape[1])
-        for out_chunk, x_chunk in zip(out.split(CHUNK, 1), x.split(CHUNK, 1), strict=True):
+        for out_chunk, x_chunk in zip(
+            out.split(CHUNK_SIZE, 1), x.split(CHUNK_SIZE, 1), strict=True
+        ):
             torch.addmm(b[:, None], v, _hidden(x_chunk, w, a), out=out_chunk)
         return out
 
@@ -83,11 +85,11 @@ class ScalarMLP(torch.autograd.Function):
     def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
         x, w, a, v = ctx.saved_tensors
         grad_x, grad_w, grad_a, grad_v = (torch.zeros_like(tensor) for tensor in (x, w, a, v))
-        chunks = (tensor.split(CHUNK, 1) for tensor in (grad_out, x, grad_x))
-        for out_chunk, x_chunk, grad_x_chunk in zip(*chunks, strict=True):
+        chunks = (tensor.split(CHUNK_SIZE, 1) for tensor in (grad_out, x, grad_x))
+        for grad_out_chunk, x_chunk, grad_x_chunk in zip(*chunks, strict=True):
             hidden = _hidden(x_chunk, w, a)
-            grad_v.addmm_(out_chunk, hidden.T)
-            grad_hidden = (v.T @ out_chunk).mul_(hidden > 0)
+            grad_v.addmm_(grad_out_chunk, hidden.T)
+            grad_hidden = (v.T @ grad_out_chunk).mul_(hidden > 0)
             grad_w.addmm_(grad_hidden, x_chunk.T)
             grad_a.add_(grad_hidden.sum(1))
             torch.mm(w.T, grad_hidden, out=grad_x_chunk)

@@ -1,18 +1,18 @@
-"""FoX, the Forgetting Transformer (Lin et al. 2025, 2503.02130), and CABLE as in its repository.
+"""FoX, the Forgetting Transformer (Lin et al. 2025, 2503.02130), and the CABLE authors' variant.
 
     score_h(i, j) += sum_{l=j+1}^{i} ln f_h(l) = F_h(i) - F_h(j),   F_h(t) = sum_{l<=t} ln f_h(l)
 
 FoX:   f_h(l) = sigma(w_h . x_l + b_h), the fraction of the past that is kept (gate `keep`)
-CABLE: ln f_h(l) = -softplus(w_h . x_l + b_h), where sigma is the fraction lost (gate `forget`).
-       This is the form of the authors' repository (axiomlab/Cable; Veisi et al. 2025, 2503.08067),
-       which also omits the 1/sqrt(d) on q . k; here the model keeps it. For the paper's form see
-       cable.py.
+CABLE: ln f_h(l) = -softplus(w_h . x_l + b_h): sigma is the fraction that is lost (gate `forget`).
+       This is the form in the authors' repository (axiomlab/Cable; Veisi et al. 2025, 2503.08067),
+       which also omits the 1/sqrt(d) on q . k; here the model keeps it. cable.py has the paper's
+       form.
 
-w [layers, H, D] ~ N(0, 0.02), b 0 in both; x-transformers starts FoX's b at 5, so that a token
-keeps 0.993 instead of a half.
+In both, w [layers, H, D] ~ N(0, 0.02^2) and b = 0 initially. x-transformers initializes FoX's b to
+5, so that every token keeps 0.993 of the past instead of one half.
 
 Data-independent (`FoxFixed`): b_h = -ln(expm1(1 / T_h)), so that ln f_h = -1 / T_h, for decay times
-T_h evenly spaced in their logarithms. Unless it is trained this is ALiBi with other slopes.
+T_h that are evenly spaced on a log scale. If it is not trainable, this is ALiBi with other slopes.
 """
 
 import math
@@ -27,7 +27,7 @@ from posenc.encodings.base import Factors, Geometry, PerLayer
 
 
 class CumulativeBias(PerLayer, ABC):
-    """Scores g_h(i) (F_h(i) - F_h(j)) from cumulative sums F over tokens and query weights g."""
+    """A bias g_h(i) (F_h(i) - F_h(j)) with cumulative sums F over tokens and query weights g."""
 
     @abstractmethod
     def weights_and_sums(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -38,9 +38,9 @@ class CumulativeBias(PerLayer, ABC):
     ) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
         weights, sums = self.weights_and_sums(x)
-        rows = slice(-q.shape[-2], None)
-        bias = (sums[:, :, rows] - sums.mT).to(dtype)
-        return bias if weights is None else weights[:, :, rows].to(dtype) * bias
+        queries = slice(-q.shape[-2], None)
+        bias = (sums[:, :, queries] - sums.mT).to(dtype)
+        return bias if weights is None else weights[:, :, queries].to(dtype) * bias
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors:
         weights, sums = self.weights_and_sums(x)
@@ -68,7 +68,7 @@ class Fox(CumulativeBias):
 
 
 class FoxFixed(PerLayer):
-    """One gate per head, the same for every token; with `trainable`, learnable in every layer."""
+    """One gate per head, the same for every token; with `trainable`, every layer learns its own."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class FoxFixed(PerLayer):
                 f"decay_time_min={decay_time_min} must be at least 1 token and at most"
                 f" decay_time_max={decay_time_max}"
             )
-        ends = math.log(decay_time_min), math.log(decay_time_max)
-        times = torch.linspace(*ends, geometry.heads, dtype=torch.float64).exp()
+        log_range = math.log(decay_time_min), math.log(decay_time_max)
+        times = torch.linspace(*log_range, geometry.heads, dtype=torch.float64).exp()
         logits = -(1 / times).expm1().log().repeat(geometry.layers, 1)
         self.logits = nn.Parameter(logits.float()) if trainable else logits
 
@@ -97,19 +97,19 @@ class FoxFixed(PerLayer):
         return self.log_gates(distance.device).to(distance.dtype)[head] * distance
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        if pos.ndim > 1:  # the distance between coordinates does not factorise
+        if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         sums = (self.log_gates(x.device)[:, None] * pos.double())[None, ..., None]
         return None, -sums
 
 
 def per_head_weight(geometry: Geometry) -> nn.Parameter:
-    """Return weights [layers, H, D] ~ N(0, 0.02), which map hidden states to a scalar per head."""
+    """Return weights [layers, H, D] ~ N(0, 0.02^2) that map hidden states to a scalar per head."""
     shape = geometry.layers, geometry.heads, geometry.width
     return nn.Parameter(nn.init.normal_(torch.empty(shape), std=0.02))
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """Return W x [B, H, T, 1] for x [B, T, D], multiplied in float32 or wider, as float64."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return (weight.to(wide.dtype) @ wide.mT).double()[..., None]
+    """Return W x [B, H, T, 1] for x [B, T, D], computed in at least float32, as float64."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return (weight.to(dtype) @ x.to(dtype).mT).double()[..., None]

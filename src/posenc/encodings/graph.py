@@ -1,15 +1,15 @@
-"""Encodings of a graph's nodes, added to the hidden states; the data computes them from the edges.
+"""Encodings of a graph's nodes, computed from its edges and added to the hidden states.
 
     random_walk   x_i + C p_i + c,   p_i = (P_ii, (P^2)_ii, .., (P^walk_length)_ii),   P = A D^-1
     degree        x_i + z[deg(i)]
 
-A [B, T, T] are adjacency matrices, D their degrees; the coordinates are p [B, T, walk_length] and
-deg [B, T, 1], in float64. Dwivedi et al. 2022 (2110.07875) process C p + c in parallel with x; here
-it is added, as Graphormer adds the degree (Ying et al. 2021, 2106.05234, eq. 5, whose two tables
-coincide for undirected edges).
+A [B, T, T] is the adjacency matrix and D the diagonal matrix of degrees; the coordinates p
+[B, T, walk_length] and deg [B, T, 1] are float64. Dwivedi et al. (2022, 2110.07875) process C p + c
+in parallel with x. Here it is added to x, as Graphormer does with degree embeddings (Ying et al.
+2021, 2106.05234, eq. 5; its two tables are one for undirected edges).
 
-The tokens of a text are the nodes of a path graph. Its ends differ from its inner nodes, so that
-the last tokens of a text show how long it is.
+A text is treated as a path graph with its tokens as nodes. The end nodes of a path differ from its
+inner nodes, so the encoding of the last tokens depends on the length of the text.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-LAST_NODE = "the last token of a text is the end of its path graph"
+LAST_NODE_REASON = "the last token of a text is the end of its path graph"
 
 
 def degrees(adjacency: Tensor) -> Tensor:
@@ -28,11 +28,11 @@ def degrees(adjacency: Tensor) -> Tensor:
 
 
 def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
-    """Return the probability that a random walk is back after 1 .. walk_length steps.
+    """Return the probabilities that a random walk is at its start after 1 .. walk_length steps.
 
-    [B, T, walk_length] from adjacency matrices [B, T, T]; 0 for nodes without edges.
+    They are [B, T, walk_length] for adjacency matrices [B, T, T], and 0 for nodes without edges.
     """
-    out_degrees = degrees(adjacency).mT  # of the node that the walk leaves, [B, 1, T]
+    out_degrees = degrees(adjacency).mT  # degree of the node that the walk leaves, [B, 1, T]
     walk = adjacency.double() / out_degrees.masked_fill(out_degrees == 0, 1)
     power, probabilities = walk, [walk.diagonal(dim1=-2, dim2=-1)]
     for _ in range(walk_length - 1):
@@ -54,9 +54,9 @@ def distance_to_end(length: int, device: torch.device) -> Tensor:
 
 
 class RandomWalk(Encoding):
-    """Return probabilities of a random walk, mapped to the model's width by a learned layer."""
+    """Adds the return probabilities of random walks, mapped to the model's width."""
 
-    limitations: Mapping[str, str] = {"prefix": LAST_NODE}
+    limitations: Mapping[str, str] = {"prefix": LAST_NODE_REASON}
 
     def __init__(self, geometry: Geometry, *, walk_length: int = 16) -> None:
         super().__init__(geometry)
@@ -66,13 +66,14 @@ class RandomWalk(Encoding):
         self.project = nn.Linear(walk_length, geometry.width)
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the probabilities of a path's nodes, [1, T, walk_length].
+        """Return the walks' return probabilities [1, T, walk_length] at the nodes of a path.
 
-        They are looked up in the shortest path whose middle node is out of reach of both ends.
+        They depend only on the distance to the nearer end, up to `walk_length`, so they are
+        computed on a short path and looked up by that distance.
         """
-        short = path_graph(min(length, 2 * self.walk_length + 1), device)
+        short_path = path_graph(min(length, 2 * self.walk_length + 1), device)
         node = distance_to_end(length, device).clamp(max=self.walk_length)
-        return return_probabilities(short, self.walk_length)[:, node]
+        return return_probabilities(short_path, self.walk_length)[:, node]
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         source = "return_probabilities(adjacency, walk_length)"
@@ -84,9 +85,12 @@ class RandomWalk(Encoding):
 
 
 class Degree(Encoding):
-    """A learned embedding per degree, shared by all degrees past the table; rows ~ N(0, std^2)."""
+    """Adds a learned embedding per degree, initialized from N(0, std^2).
 
-    limitations: Mapping[str, str] = {"prefix": LAST_NODE}
+    All degrees of num_degrees - 1 or more share the last row of the table.
+    """
+
+    limitations: Mapping[str, str] = {"prefix": LAST_NODE_REASON}
 
     def __init__(self, geometry: Geometry, *, num_degrees: int = 512, std: float = 0.02) -> None:
         super().__init__(geometry)
@@ -96,7 +100,7 @@ class Degree(Encoding):
         nn.init.normal_(self.rows.weight, std=std)
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the degrees of a path's nodes, [1, T, 1]: 2, and 1 at its ends."""
+        """Return the degrees [1, T, 1] of the nodes of a path: 1 at its ends and 2 in between."""
         node_degrees = torch.full((length,), 2.0, dtype=torch.float64, device=device)
         node_degrees[0] -= 1
         node_degrees[-1] -= 1
@@ -109,9 +113,9 @@ class Degree(Encoding):
 
 
 def require_coordinates(pos: Tensor, name: str, size: int, source: str) -> None:
-    """Raise ValueError unless `pos` are coordinates [B, T, size], computed by `source`."""
+    """Raise ValueError unless `pos` has shape [B, T, size]; the message names its `source`."""
     if pos.ndim != 3 or pos.shape[-1] != size:
         raise ValueError(
-            f"{name} takes coordinates [B, T, {size}] of nodes, computed by {source} of"
+            f"{name} takes coordinates [B, T, {size}] of nodes, computed by {source} in"
             f" posenc.encodings.graph, not a tensor of shape {list(pos.shape)}"
         )

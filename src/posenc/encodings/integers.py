@@ -5,12 +5,12 @@
     binary           x_m + bits, with floor(m / 2^c) mod 2 in channel c
 
 x [B, T, D], positions m [T]. These are the first steps of "You could have designed state of the art
-positional encoding" (Fleetwood 2024), which scales by 1/T; dividing by T - 1 includes both ends of
-[0, 1]. Fewer than D binary digits are stretched over the width: channel c then holds digit
-floor(c digits / D), and positions repeat after 2^digits.
+positional encoding" (Fleetwood 2024). Fleetwood divides by T; dividing by T - 1 covers [0, 1] with
+both of its ends. With fewer than D binary digits, channel c holds digit floor(c digits / D), and
+positions repeat after 2^digits.
 
-A layer norm removes the mean over the channels: in a pre-norm model with
-model.norm=layer_norm the first two are equivalent to no positional encoding; rms_norm keeps them.
+Layer norm subtracts the mean over the channels. In a pre-norm model with model.norm=layer_norm the
+first two encodings are therefore equivalent to no positional encoding; with rms_norm they are not.
 """
 
 from collections.abc import Mapping
@@ -24,25 +24,27 @@ SIGN_BIT = 63
 
 
 class Integers(Encoding):
-    """The position itself: unbounded, and soon much larger than the token embeddings."""
+    """Adds the position itself, which soon becomes much larger than the token embeddings."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         return x + require_sequence(pos, "integers")[:, None].to(x.dtype)
 
 
 class ScaledIntegers(Encoding):
-    """The position divided by the sequence's last one, T - 1 by default."""
+    """Adds the position divided by the last position of the sequence, T - 1 by default."""
 
-    limitations: Mapping[str, str] = {"prefix": "positions are divided by the sequence's last one"}
+    limitations: Mapping[str, str] = {
+        "prefix": "positions are divided by the last position of the sequence"
+    }
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        steps = require_sequence(pos, "scaled_integers").double()
-        fraction = steps / steps.max().clamp(min=1)
+        positions = require_sequence(pos, "scaled_integers").double()
+        fraction = positions / positions.max().clamp(min=1)
         return x + fraction[:, None].to(x.dtype)
 
 
 class Binary(Encoding):
-    """The lowest `digits` binary digits of the position; null means one per channel."""
+    """Adds the lowest `digits` binary digits of the position; null means one digit per channel."""
 
     def __init__(self, geometry: Geometry, *, digits: int | None = None) -> None:
         super().__init__(geometry)
@@ -56,6 +58,6 @@ class Binary(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         width = self.geometry.width
         digit = torch.arange(width, device=pos.device) * self.digits // width
-        shift = digit.clamp(max=SIGN_BIT)  # the sign bit of a position is 0, like all higher digits
+        shift = digit.clamp(max=SIGN_BIT)  # a position's sign bit is 0, like all its higher digits
         bits = require_sequence(pos, "binary").long()[:, None] >> shift & 1
         return x + bits.to(x.dtype)

@@ -1,16 +1,18 @@
 """Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
 
-Layer i (from 0) has `second` where i + 1 is a multiple of `every`, and `first` elsewhere.
+Layer i (from 0) uses `second` if i + 1 is a multiple of `every`, and `first` otherwise.
 """
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, equals_nope, require_attention_only
+from posenc.encodings.wrapper import EncodingFactory, equals_nope, require_attention_only
 
 
 class Interleave(Encoding):
-    """`second` in the last of every `every` layers, `first` in the others."""
+    """Uses `second` in the last of every `every` layers, and `first` in the others."""
 
-    def __init__(self, geometry: Geometry, *, first: Inner, second: Inner, every: int = 2) -> None:
+    def __init__(
+        self, geometry: Geometry, *, first: EncodingFactory, second: EncodingFactory, every: int = 2
+    ) -> None:
         super().__init__(geometry)
         if not 2 <= every <= geometry.layers:
             remedy = "use more layers"
@@ -22,7 +24,7 @@ class Interleave(Encoding):
             )
         self.every = every
         self.first, self.second = (
-            require_attention_only(inner(geometry), "it cannot differ by layer")
+            require_attention_only(inner(geometry), "it cannot differ between layers")
             for inner in (first, second)
         )
         if equals_nope(self.first) and equals_nope(self.second):

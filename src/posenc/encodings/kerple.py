@@ -1,11 +1,11 @@
-"""KERPLE (Chi et al. 2022, 2205.09921): kernels of distance with two learnable parameters per head.
+"""KERPLE (Chi et al. 2022, 2205.09921): distance kernels with two learnable parameters per head.
 
     logarithmic: score_h(i, j) += -r1 ln(1 + r2 (i - j))
     power:       score_h(i, j) += -r1 (i - j)^r2
 
-2H parameters in all, shared by the layers, initialised and clamped as in the authors' repository
-(chijames/KERPLE, `ParallelKerpleLog`, `ParallelKerplePower`): at least 0.01, an exponent at most 2.
-r1 and r2 [H]; a bias [H, R, K] from distances [R, K].
+r1 and r2 [H] are shared by all layers. They are initialized and clamped as in the authors'
+repository (chijames/KERPLE, `ParallelKerpleLog` and `ParallelKerplePower`): to at least 0.01, and
+exponents to at most 2. The bias is [H, R, K] for distances [R, K].
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-MINIMUM = 0.01
+MIN_PARAMETER = 0.01
 
 
 class KerpleLog(Encoding):
@@ -25,7 +25,7 @@ class KerpleLog(Encoding):
         self.r2 = nn.Parameter(torch.rand(geometry.heads))
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        r1, r2 = (clamped(r).to(distance.dtype)[head] for r in (self.r1, self.r2))
+        r1, r2 = (clamp_in_place(r).to(distance.dtype)[head] for r in (self.r1, self.r2))
         return -r1 * torch.log1p(r2 * distance.clamp(min=0))
 
 
@@ -38,13 +38,13 @@ class KerplePower(Encoding):
         self.r2 = nn.Parameter(2 * torch.rand(geometry.heads))
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        r1 = clamped(self.r1).to(distance.dtype)[head]
-        r2 = clamped(self.r2, maximum=2.0).to(distance.dtype)[head]
+        r1 = clamp_in_place(self.r1).to(distance.dtype)[head]
+        r2 = clamp_in_place(self.r2, maximum=2.0).to(distance.dtype)[head]
         return -r1 * distance.clamp(min=0) ** r2
 
 
-def clamped(parameter: nn.Parameter, maximum: float | None = None) -> nn.Parameter:
-    """Clamp the parameter in place, as the authors do, so that it keeps its gradient."""
+def clamp_in_place(parameter: nn.Parameter, maximum: float | None = None) -> nn.Parameter:
+    """Clamp the parameter in place, as the authors do, so that it always receives a gradient."""
     with torch.no_grad():
-        parameter.clamp_(min=MINIMUM, max=maximum)
+        parameter.clamp_(min=MIN_PARAMETER, max=maximum)
     return parameter

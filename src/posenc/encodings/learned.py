@@ -14,7 +14,7 @@ from posenc.encodings.base import Encoding, Geometry, require_sequence
 class Learned(Encoding):
     """One learned embedding per position, up to `max_length`; null means the training length."""
 
-    limitations: Mapping[str, str] = {"extrapolates": "the table has no row past its end"}
+    limitations: Mapping[str, str] = {"extrapolates": "the table has a fixed number of rows"}
 
     def __init__(
         self, geometry: Geometry, *, max_length: int | None = None, std: float = 0.02
@@ -34,7 +34,7 @@ class Learned(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         if len(require_sequence(pos, "learned")) > self.max_length():
             raise ValueError(
-                f"{len(pos)} positions, but the table ends at max_length={self.max_length()}"
+                f"{len(pos)} positions, but the table has only max_length={self.max_length()} rows"
             )
         return x + self.table[pos].to(x.dtype)
 

@@ -2,8 +2,8 @@
 
 q_i -> q_i max(1, ln(i + 1) / ln L),  i from 0,  L the training length
 
-As in rerope_patch.py of bojone/rerope: nothing changes up to the training length. i + 1 counts all
-tokens up to the query, including those outside a window. q, k [B, H, T, d], in token order.
+As in rerope_patch.py of bojone/rerope, nothing changes up to the training length. i + 1 counts all
+tokens up to the query, including tokens outside a window. q, k [B, H, T, d], in token order.
 """
 
 import math
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Geometry
-from posenc.encodings.wrapper import Inner, Wrapper
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class LogN(Wrapper):
-    """The inner encoding, with queries scaled up past the training length."""
+    """The inner encoding, with queries scaled up beyond the training length."""
 
-    def __init__(self, geometry: Geometry, *, inner: Inner) -> None:
+    def __init__(self, geometry: Geometry, *, inner: EncodingFactory) -> None:
         super().__init__(geometry, inner)
         if geometry.train_length < 2:
             raise ValueError("train_length=1 has logarithm 0; choose 2 or more")

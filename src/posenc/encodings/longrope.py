@@ -1,7 +1,7 @@
 """LongRoPE in its paper's form (Ding et al. 2024, 2402.13753, eq. 3).
 
 angle_i(n) = n f_i          for the first positions, n < start_tokens
-           = n f_i / l_i    from there on, with a factor l_i for each pair
+           = n f_i / l_i    for all later positions, with a factor l_i for each pair
 
 Hugging Face's form (no start tokens, factors chosen by length) is `encoding/spectrum=longrope`.
 q, k [B, H, T, d]; pos [T]; factors l [d/2].
@@ -20,10 +20,10 @@ from posenc.encodings.spectra.longrope import checked_factors, ntk_factors
 
 
 class LongRope(Rope):
-    """RoPE with angles divided by a factor per pair, past the first `start_tokens` positions.
+    """RoPE with angles divided by a factor per pair, except at the first `start_tokens` positions.
 
-    A single number s for `factors` means s^(2i/(d-2)), NTK-aware scaling, which is where the
-    paper's search for the factors of a model and length starts.
+    If `factors` is a single number s, they are s^(2i/(d-2)). This is NTK-aware scaling, the
+    starting point of the paper's search for factors.
     """
 
     limitations: Mapping[str, str] = {"shift": "the first positions are not rescaled"}
@@ -60,6 +60,6 @@ class RescaledFrequencies(SinusoidalFrequencies):
         self.factors, self.start_tokens = factors, start_tokens
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
-        angles, magnitude = super().angles(require_sequence(pos, "longrope"))
+        angles, attention_factor = super().angles(require_sequence(pos, "longrope"))
         start = (pos < self.start_tokens)[:, None, None]
-        return torch.where(start, angles, angles / self.factors.to(pos.device)), magnitude
+        return torch.where(start, angles, angles / self.factors.to(pos.device)), attention_factor

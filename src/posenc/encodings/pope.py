@@ -3,7 +3,7 @@
     score(m, n) = sum_{c=0}^{d-1} softplus(q_c) softplus(k_c) cos((n - m) f_c + delta_c) / sqrt(d)
 
 with a frequency for every channel, f_c = base^(-c/d): content is in the magnitudes, position in the
-angles. The phases delta [H, d], one set per layer, are learned within [-2 pi, 0]; they start at 0
+angles. Every layer learns its own phases delta [H, d] within [-2 pi, 0]; they are initialized to 0
 or uniformly in that interval. q and k become twice as wide as the values, [B, H, T, 2d].
 """
 
@@ -41,12 +41,12 @@ class Pope(PerLayer):
             nn.init.uniform_(self.phase, -2 * math.pi, 0)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(q.dtype, torch.float32)
-        cos, sin = (_with_head_axis(table) for table in self.sinusoids(pos, wide))
-        phase = self.phase[self.layer].to(wide).clamp(-2 * math.pi, 0)
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        cos, sin = (_with_head_axis(table) for table in self.sinusoids(pos, dtype))
+        phase = self.phase[self.layer].to(dtype).clamp(-2 * math.pi, 0)
         cos_k = cos * phase.cos() - sin * phase.sin()
         sin_k = sin * phase.cos() + cos * phase.sin()
-        magnitude_q, magnitude_k = softplus(q.to(wide)), softplus(k.to(wide))
+        magnitude_q, magnitude_k = softplus(q.to(dtype)), softplus(k.to(dtype))
         polar_q = torch.cat([magnitude_q * cos, magnitude_q * sin], dim=-1)
         polar_k = torch.cat([magnitude_k * cos_k, magnitude_k * sin_k], dim=-1)
         return polar_q.to(q.dtype), polar_k.to(k.dtype)

@@ -1,10 +1,11 @@
-"""Randomized positions (Ruoss et al. 2023, 2305.16843): sorted draws from a longer range.
+"""Randomized positions (Ruoss et al. 2023, 2305.16843): sorted random samples of a longer range.
 
-The positions [T] of a sequence are T distinct elements of {0 .. N-1}, drawn uniformly and sorted,
-the same for the whole batch; N is `max_length`. As in the authors' code
-(google-deepmind/randomized_positional_encodings), position embeddings get one draw per forward
-pass and rotary encodings one per layer. Encodings of distance get sorted offsets instead: 0 for
-the token itself and T-1 elements of {1 .. N-1}, the r-th previous token at the r-th offset.
+The positions [T] of a sequence are T distinct elements of {0 .. N-1}, drawn uniformly and sorted;
+the whole batch shares them, and N is `max_length`. As in the authors' code
+(google-deepmind/randomized_positional_encodings), position embeddings use one sample per forward
+pass and rotary encodings one per layer. Encodings that depend on distance use sorted offsets
+instead: 0 for the token itself and T-1 elements of {1 .. N-1}; the r-th previous token gets the
+r-th offset.
 """
 
 from typing import Any, Literal
@@ -14,25 +15,25 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from posenc.encodings.base import Encoding, Factors, Geometry, require_sequence
-from posenc.encodings.wrapper import Inner, Wrapper
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
-MAX_RANGE = 2**24
+MAX_RANGE = 2**24  # of the positions to sample from
 EvalPositions = Literal["random", "spaced", "arange"]
 
 
 class Randomized(Wrapper):
     """The inner encoding at random positions below `max_length`.
 
-    `eval_positions` are the positions in evaluation: `random` as in training and in the paper (one
-    draw per length, the same in every evaluation), `spaced` evenly over the range, or `arange`.
+    `eval_positions` selects the positions in evaluation: `random`, as in training and in the paper
+    (one fixed sample per length), `spaced` evenly over the range, or `arange`, 0 to T-1.
     """
 
     def __init__(
         self,
         geometry: Geometry,
         *,
-        inner: Inner,
+        inner: EncodingFactory,
         max_length: int = 2048,
         eval_positions: EvalPositions = "random",
     ) -> None:
@@ -79,39 +80,43 @@ class Randomized(Wrapper):
 
 
 class PositionSampler:
-    """Draws the positions of a forward pass, and keeps the offsets that all layers use."""
+    """Draws the positions of a forward pass, and stores the offsets that all layers share."""
 
     def __init__(self, max_length: int, eval_positions: EvalPositions) -> None:
         self.max_length, self.eval_positions = max_length, eval_positions
         self.offsets: Tensor | None = None
 
     def start(self, length: int, training: bool, device: torch.device) -> None:
-        """Draw the offsets that encodings of distance use throughout this forward pass."""
+        """Draw the offsets that replace distances throughout this forward pass."""
         unchanged = not training and self.eval_positions == "arange"
         self.offsets = None if unchanged else self.draw(length, 1, training, 0).to(device)
 
     def positions(self, pos: Tensor, training: bool, layer: int) -> Tensor:
-        """Draw the positions [T] that replace those of a sequence."""
+        """Return the positions [T] that replace `pos` in a layer."""
         length = len(require_sequence(pos, "randomized"))
         if not training and self.eval_positions == "arange":
             return pos
         return self.draw(length, 0, training, layer).to(pos.device)
 
     def offset(self, distance: Tensor) -> Tensor:
-        """Replace a distance of r tokens by the r-th offset of this forward pass."""
+        """Replace each distance of r tokens with the r-th offset of this forward pass."""
         if self.offsets is None:
             return distance
         return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
-    def draw(self, length: int, zeros: int, training: bool, layer: int) -> Tensor:
-        """Return `length` sorted positions, of which the first `zeros` (0 or 1) are 0."""
+    def draw(self, length: int, leading_zeros: int, training: bool, layer: int) -> Tensor:
+        """Return `length` sorted positions that start with 0 or 1 `leading_zeros`.
+
+        Raises ValueError if `length` exceeds `max_length`.
+        """
         if length > self.max_length:
-            raise ValueError(f"{length} positions, but max_length={self.max_length}")
+            raise ValueError(f"{length} positions exceed encoding.max_length={self.max_length}")
         if not training and self.eval_positions == "spaced":
             return torch.arange(length) * self.max_length // length
         generator = None if training else torch.Generator().manual_seed(length * 1_000 + layer)
-        free = torch.randperm(self.max_length - zeros, generator=generator)[: length - zeros]
-        return torch.cat([torch.zeros(zeros, dtype=torch.long), free.sort().values + zeros])
+        shuffled = torch.randperm(self.max_length - leading_zeros, generator=generator)
+        drawn = shuffled[: length - leading_zeros].sort().values + leading_zeros
+        return torch.cat([torch.zeros(leading_zeros, dtype=torch.long), drawn])
 
 
 def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
@@ -139,14 +144,14 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
 
 
 def reads_positions(encoding: Encoding, length: int) -> bool:
-    """Return whether any hook of the encoding, in any layer, reads the positions it receives.
+    """Return whether any hook of the encoding, in any layer, reads the positions that it receives.
 
-    Calls the hooks on `length` tokens and records whether they use the tensors of positions and
-    distances. An overridden hook alone is no proof: those of FoX, CABLE and CoPE ignore positions.
+    Calls the hooks on `length` tokens and detects whether they use the position and distance
+    tensors. Overriding a hook is not enough: FoX, CABLE and CoPE do, but ignore positions.
     """
     geometry = encoding.geometry
     x = torch.zeros(1, length, geometry.width)
-    heads = torch.zeros(1, geometry.heads, length, geometry.head_width)
+    queries = torch.zeros(1, geometry.heads, length, geometry.head_width)
     head = torch.arange(geometry.heads)[:, None, None]
     pos = torch.arange(length)
     pos_q = pos[:, None].float()
@@ -155,7 +160,7 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
     with torch.no_grad(), _ReadDetector(pos, pos_q, distance) as detector:
         encoding.embed(x, pos)
         for layer in (encoding.at_layer(index) for index in range(geometry.layers)):
-            q, k = layer.rotate(x, heads, heads, pos)
+            q, k = layer.rotate(x, queries, queries, pos)
             layer.bias(head, distance, pos_q)
             layer.content_bias(x, q, k, distance, pos_q)
             layer.value_bias(weights, distance)
@@ -165,7 +170,7 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
 
 
 class _ReadDetector(TorchFunctionMode):
-    """Records in `read` whether a PyTorch function uses the values of certain tensors."""
+    """Sets `read` to True when a PyTorch function reads the values of one of the given tensors."""
 
     def __init__(self, *tensors: Tensor) -> None:
         super().__init__()
@@ -174,8 +179,8 @@ class _ReadDetector(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        attribute = getattr(func, "__name__", "") in ("__get__", "__len__", "size", "dim")
-        if not attribute and self._contains((*args, *(kwargs or {}).values())):
+        metadata_only = getattr(func, "__name__", "") in ("__get__", "__len__", "size", "dim")
+        if not metadata_only and self._contains((*args, *(kwargs or {}).values())):
             self.read = True
         return func(*args, **(kwargs or {}))
 

@@ -1,4 +1,4 @@
-"""Scores of queries with one vector per distance, without forming a vector per pair of tokens."""
+"""Scores of queries against one vector per distance, without storing one per pair of tokens."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ from torch import Tensor
 
 
 def relative_scores(q: Tensor, distance: Tensor, vectors: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return q_i . vector(i - j) [B, H, R, K] for q [B, H, R, d], in the precision of `distance`.
+    """Return q_i . vector(i - j) [B, H, R, K] for q [B, H, R, d], with the dtype of `distance`.
 
-    `vectors` maps the U distinct distances to [U, d] or [H, U, d]; keys after the query count as
-    distance 0. With thousands of rows and keys U is about K, so no [R, K, d] tensor is formed.
+    `vectors` maps the U distinct distances to [U, d] or [H, U, d]; keys after the query get
+    distance 0. In a sequence U is at most K, so that no [R, K, d] tensor is needed.
     """
     values, index = unique_distances(distance.clamp(min=0))
     return gather_scores(q.to(distance.dtype) @ vectors(values).mT, index)
 
 
 def unique_distances(distance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values [U] that include every distance, and each distance's index among them.
+    """Return values [U] that include every distance, and the index of each distance in them.
 
     Dense integers, as in a sequence, are their own indices; other distances have to be sorted.
     """
@@ -29,5 +29,5 @@ def unique_distances(distance: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gather_scores(scores: Tensor, index: Tensor) -> Tensor:
-    """Return scores [B, H, R, U] gathered at `index` ([R, K] or [B, 1, R, K]): [B, H, R, K]."""
+    """Gather scores [B, H, R, U] at `index`, [R, K] or [B, 1, R, K]; returns [B, H, R, K]."""
     return scores.gather(-1, index.expand(*scores.shape[:-1], -1))

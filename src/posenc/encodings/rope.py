@@ -3,10 +3,10 @@
 q_m -> R(m) q_m,  k_n -> R(n) k_n,  where R(m) rotates the i-th pair of channels by m f_i,
 so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - n.
 
-With coordinates of several axes (Heo et al. 2024, 2403.13298, axial form) the first width/axes
-channels rotate with the first axis, the next ones with the second, and so on.
+With coordinates of several axes (Heo et al. 2024, 2403.13298, axial form), the first 1/axes of the
+channels are rotated by the position on the first axis, the next by that on the second, and so on.
 
-q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2], or d/2/axes of them per axis.
+q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2] or [axes, d/2/axes].
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ Layout = Literal["interleaved", "half"]
 
 
 class Rope(Encoding):
-    """Rotates pairs of channels: neighbours (`interleaved`) or i and i + d/2 (`half`).
+    """Rotates pairs of channels: adjacent ones (`interleaved`), or i and i + d/2 (`half`).
 
     `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
     Only the first `rotary_fraction` of each head's channels is rotated, with a spectrum of that
@@ -47,19 +47,18 @@ class Rope(Encoding):
         self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(q.dtype, torch.float32)
-        cos, sin = self.sinusoids(pos, wide)
+        cos, sin = self.sinusoids(pos, torch.promote_types(q.dtype, torch.float32))
         return self._rotate(q, cos, sin), self._rotate(k, cos, sin)
 
     def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        rotary, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
+        rotary, unrotated = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
         rotated = rotate_pairs(rotary, cos, sin, self.layout).to(x.dtype)
-        return torch.cat([rotated, rest], dim=-1) if rest.shape[-1] else rotated
+        return torch.cat([rotated, unrotated], dim=-1) if unrotated.shape[-1] else rotated
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Rotate the pairs of x [B, H, T, d] by the angles of cos and sin ([B,] T, axes, d/2/axes)."""
-    if cos.ndim == 4:  # coordinates of a batch: insert the axis of heads
+    """Rotate the pairs of x [B, H, T, d]; cos and sin are [(B,) T, axes, d/2/axes]."""
+    if cos.ndim == 4:  # batched: insert the head axis
         cos, sin = cos[:, None], sin[:, None]
     parts = x.unflatten(-1, (cos.shape[-2], -1))
     if layout == "half":

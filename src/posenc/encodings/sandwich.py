@@ -2,8 +2,9 @@
 
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
-The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. Constants as in
-NVIDIA NeMo's implementation, with w = 128 (`bias_width`). A bias [H, R, K] from distances [R, K].
+The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. The constants are
+those of NVIDIA NeMo's implementation; w = 128 is `bias_width`. The bias is [H, R, K] for distances
+[R, K].
 """
 
 import torch
@@ -13,16 +14,16 @@ from posenc.encodings.base import Encoding, Factors, Geometry
 
 
 class Sandwich(Encoding):
-    """A penalty that grows about logarithmically with distance, more slowly in later heads."""
+    """A penalty that grows roughly logarithmically with distance, more slowly in later heads."""
 
     def __init__(self, geometry: Geometry, *, bias_width: int = 128, base: float = 10000.0) -> None:
         super().__init__(geometry)
         if bias_width < 2 or bias_width % 2 or base <= 0:
             raise ValueError(
-                f"bias_width={bias_width} must be an even number of 2 or more, base={base} above 0"
+                f"bias_width={bias_width} must be even and at least 2, and base={base} above 0"
             )
-        bands = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
-        self.frequencies = float(base) ** (-2 * bands / bias_width)
+        pairs = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
+        self.frequencies = float(base) ** (-2 * pairs / bias_width)
         heads = torch.arange(1, geometry.heads + 1, dtype=torch.float64)
         self.rates = geometry.heads / (8 * heads)
 
@@ -33,7 +34,7 @@ class Sandwich(Encoding):
         return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        if pos.ndim > 1:  # the distance between coordinates does not factorise
+        if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
         sinusoids = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]

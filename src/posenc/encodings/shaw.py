@@ -3,11 +3,11 @@
     score(i, j) = q_i . (k_j + a[r]) / sqrt(d),   z_i = sum_j weight(i, j) (v_j + b[r]),
     r = min(i - j, max_relative_position)
 
-The paper's tables a and b have 2 max_relative_position + 1 rows, for both directions; a causal
-model uses only the rows of distances 0 .. max_relative_position, and only these are kept. Every
-layer has its own tables; the paper's base model also has them per head (`per_head`), its big model
-and tensor2tensor share them between heads. They are initialised as in tensor2tensor: uniformly
-within sqrt(6 / (2 max_relative_position + 1 + d)).
+The paper's tables a and b have 2 max_relative_position + 1 rows, for both directions. A causal
+model uses only the rows for distances 0 .. max_relative_position, so only these exist here. Every
+layer has its own tables. The paper's base model also has separate tables per head (`per_head`); its
+big model and tensor2tensor share them between heads. They are initialized as in tensor2tensor:
+uniformly in +-sqrt(6 / (2 max_relative_position + 1 + d)).
 """
 
 import torch
@@ -18,7 +18,7 @@ from posenc.encodings.relative_scores import gather_scores
 
 
 class Shaw(PerLayer):
-    """A learned key, and with `values` a learned value, for each distance up to a maximum."""
+    """A learned key for each distance up to a maximum; with `values`, a learned value, too."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Shaw(PerLayer):
         if max_relative_position < 1:
             raise ValueError(
                 f"max_relative_position={max_relative_position} must be 1 or more;"
-                f" encoding=nope has no positions"
+                f" use encoding=nope for no positions"
             )
         self.max_relative_position = max_relative_position
         heads = [geometry.heads] if per_head else []
@@ -57,6 +57,7 @@ class Shaw(PerLayer):
             return None
         row = self.row(distance).expand_as(weights)
         rows = self.max_relative_position + 1
-        by_row = weights.new_zeros(*weights.shape[:-1], rows, dtype=torch.float64)
-        by_row = by_row.scatter_add(-1, row, weights.double())  # thousands of keys share a row
-        return by_row.to(weights.dtype) @ self.values[self.layer].to(weights.dtype)
+        # Thousands of keys may share a row, so their weights are summed in float64.
+        row_weights = weights.new_zeros(*weights.shape[:-1], rows, dtype=torch.float64)
+        row_weights = row_weights.scatter_add(-1, row, weights.double())
+        return row_weights.to(weights.dtype) @ self.values[self.layer].to(weights.dtype)

@@ -2,8 +2,8 @@
 
 p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
 
-Coordinates of several axes split the width: p = (p of the first axis, p of the second, ...).
-x [B, T, D]; pos [T] or [B, T, axes]; p [T, D] or [B, T, D].
+With coordinates of several axes, p is the concatenation of an embedding of each axis, each with an
+equal part of the width. x [B, T, D]; pos [T] or [B, T, axes]; p [T, D] or [B, T, D].
 """
 
 from typing import Literal

@@ -2,10 +2,10 @@
 
     score_h(i, j) += B[bucket(i - j), h]
 
-Buckets as in mesh_tensorflow's `_relative_position_bucket` for a causal model: one per distance in
-the first half, then logarithmically wider ones up to `max_distance`; the last bucket holds all
-longer distances. One table is shared by all layers. (T5 itself omits the 1/sqrt(d) on q . k; here
-the model keeps it.) A bias [H, R, K] from distances [R, K].
+Buckets are those of mesh_tensorflow's `_relative_position_bucket` for a causal model: the first
+half has one bucket per distance, and the others widen logarithmically up to `max_distance`; the
+last bucket holds all longer distances. One table is shared by all layers. (T5 itself omits the
+1/sqrt(d) on q . k; here the model keeps it.) The bias is [H, R, K] for distances [R, K].
 """
 
 import math
@@ -17,7 +17,7 @@ from posenc.encodings.base import Encoding, Geometry
 
 
 class T5(Encoding):
-    """A learned bias for each bucket of distances and each head; B ~ N(0, 1/D)."""
+    """A learned bias for each distance bucket and head, initialized from N(0, 1/D)."""
 
     def __init__(
         self, geometry: Geometry, *, num_buckets: int = 32, max_distance: int = 128
@@ -33,13 +33,14 @@ class T5(Encoding):
         nn.init.normal_(self.table, std=geometry.width**-0.5)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Return the bucket of each distance; distances below 0 count as 0."""
-        exact = self.num_buckets // 2
-        ratio = (distance.double().clamp(min=exact) / exact).log()
-        scale = ratio / math.log(self.max_distance / exact)
-        far = exact + (scale * (self.num_buckets - exact)).long()
-        near = distance.clamp(min=0).long()
-        return torch.where(near < exact, near, far.clamp(max=self.num_buckets - 1))
+        """Return the bucket of each distance; negative distances share the bucket of 0."""
+        num_exact = self.num_buckets // 2
+        log_ratio = (distance.double().clamp(min=num_exact) / num_exact).log()
+        scale = log_ratio / math.log(self.max_distance / num_exact)
+        log_bucket = num_exact + (scale * (self.num_buckets - num_exact)).long()
+        exact_bucket = distance.clamp(min=0).long()
+        log_bucket = log_bucket.clamp(max=self.num_buckets - 1)
+        return torch.where(exact_bucket < num_exact, exact_bucket, log_bucket)
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return self.table.to(distance.dtype)[self.bucket(distance), head]

@@ -4,8 +4,8 @@
     R_n = (sin n f_0, .., sin n f_(D/2-1), cos n f_0, .., cos n f_(D/2-1)),   f_k = base^(-2k/D)
 
 Every layer has its own W [H d, D]; u and v [H, d] are shared by all layers, as in the authors'
-PyTorch code. All are initialised from N(0, 0.02^2), and R is as wide as the model. The model adds
-q . k; the authors' dropout of R and their memory of earlier segments are omitted.
+PyTorch code. All are initialized from N(0, 0.02^2), and R is as wide as the model. The q . k term
+is the model's own. The authors' dropout of R and their memory of earlier segments are omitted.
 """
 
 import torch
@@ -18,7 +18,7 @@ STD = 0.02
 
 
 class TransformerXL(PerLayer):
-    """Projected sinusoids of distance as keys, with a content and a position bias per head."""
+    """Projected sinusoids of the distance as keys, with a content and a position bias per head."""
 
     def __init__(
         self, geometry: Geometry, *, base: float = 10000.0, clamp_len: int | None = None
@@ -36,7 +36,7 @@ class TransformerXL(PerLayer):
         self.v = nn.Parameter(torch.randn(heads, geometry.head_width) * STD)
 
     def vectors(self, distance: Tensor) -> Tensor:
-        """Return W R [H, U, d] of distances [U]."""
+        """Return W R [H, U, d] for distances [U]."""
         angles = distance.double()[:, None] * self.frequencies.to(distance.device)
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1).to(distance.dtype)
         projected = sinusoids @ self.project[self.layer].to(distance.dtype).mT  # [U, H d]

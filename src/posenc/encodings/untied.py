@@ -1,7 +1,7 @@
-"""Separate parameters in every layer for an encoding whose paper shares one set.
+"""Separate parameters in every layer, for an encoding whose layers share them by definition.
 
-Layer i uses the i-th of `layers` instances of the inner encoding, each with its own initial
-parameters. Encodings whose definition has separate parameters per layer do so without this.
+Layer i uses the i-th of `layers` instances of the inner encoding; each instance draws its own
+initial parameters. Encodings that are defined with separate parameters per layer do not need this.
 """
 
 from dataclasses import replace
@@ -10,25 +10,25 @@ import torch
 from torch import nn
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.wrapper import Inner, require_attention_only
+from posenc.encodings.wrapper import EncodingFactory, require_attention_only
 
 
 class Untied(Encoding):
     """One instance of the inner encoding per layer, built for a model of one layer."""
 
-    def __init__(self, geometry: Geometry, *, inner: Inner) -> None:
+    def __init__(self, geometry: Geometry, *, inner: EncodingFactory) -> None:
         super().__init__(geometry)
-        single = replace(geometry, layers=1)
+        one_layer = replace(geometry, layers=1)
         self.instances = nn.ModuleList(
-            require_attention_only(inner(single), "its parameters cannot differ by layer")
+            require_attention_only(inner(one_layer), "its parameters cannot differ between layers")
             for _ in range(geometry.layers)
         )
         first = self.instance(0)
         self.limitations = first.limitations
         if _parameter_count(first) == 0:
             raise ValueError(
-                f"inner={type(first).__name__} has no learnable parameters that could differ by"
-                f" layer; choose another, such as t5, kerple_log or fire"
+                f"inner={type(first).__name__} has no learnable parameters that could differ"
+                f" between layers; choose another, such as t5, kerple_log or fire"
             )
         with torch.random.fork_rng(devices=[]):
             tied = inner(geometry)

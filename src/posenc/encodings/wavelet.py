@@ -1,19 +1,19 @@
-"""Wavelets of distance as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
+"""Wavelets of the distance as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
 
     score(i, j) += q_i . p / sqrt(d),   p = (psi((t - b) / a)) for a in min_scale 2^(0 .. scales-1),
-                                        b in 0 .. d/scales - 1, all shifts of a scale together
+                                        b in 0 .. d/scales - 1, grouped by scale
     ricker    psi(u) = (1 - u^2) exp(-u^2 / 2)
     haar      psi(u) = -1 for -1 <= u < -1/2, 1 for -1/2 <= u < 0, 0 elsewhere
     gaussian  psi(u) = exp(-u^2)
 
-A score [B, H, R, K] from q [B, H, R, d] and relative positions t [R, K], with a p [d] for each.
-There are no learnable parameters; all heads and layers are alike. `min_scale` is 1 for short
-training lengths and 4 in the paper for 4,096 tokens.
+The scores are [B, H, R, K] for q [B, H, R, d] and relative positions t [R, K], each of which has a
+vector p [d]. There are no learnable parameters; all heads and layers use the same vectors.
+`min_scale` is 1 for short training lengths; the paper uses 4 for 4,096 tokens.
 
-The paper contradicts itself on the sign of t: eq. 11-14 say query minus key, t >= 0 in a causal
-model; footnote 8 says that a causal model uses only t < 0 and mirrors the Haar wavelet for that
-reason, and appendix A.6 counts 0, -1, -2, ... In the first reading haar is 0 beyond distance
-d/scales - 1 whatever the scale, which does not fit the paper's results with it. The default of
+The paper contradicts itself on the sign of t. Eq. 11-14 say query minus key, so t >= 0 in a causal
+model; footnote 8 says that a causal model uses only t < 0 and therefore mirrors the Haar wavelet,
+and appendix A.6 counts 0, -1, -2, ... With query minus key, haar would be 0 beyond distance
+d/scales - 1 at every scale, which does not fit the paper's results for it. The default of
 `relative_position` is therefore key_minus_query.
 """
 
@@ -67,7 +67,7 @@ class Wavelet(Encoding):
         self.shift = torch.arange(width // scales).repeat(scales)
 
     def vectors(self, distance: Tensor) -> Tensor:
-        """Return p [U, d] of distances [U]."""
+        """Return p [U, d] for distances [U]."""
         t = self.sign * distance.double()[:, None]
         u = (t - self.shift.to(t.device)) / self.scale.to(t.device)
         return self.function(u).to(distance.dtype)

@@ -1,17 +1,17 @@
 """Sliding-window attention (Beltagy et al. 2020, 2004.05150).
 
-score(i, j) = -inf where i - j >= size, so that the query itself is one of `size` keys.
-i and j count tokens, whatever their coordinates; the mask [R, K] applies to scores [B, H, R, K].
+score(i, j) = -inf where i - j >= size: each query attends to itself and to the size - 1 tokens
+before it. i and j count tokens, regardless of their coordinates.
 """
 
 from posenc.encodings.base import Geometry
-from posenc.encodings.wrapper import Inner, Wrapper
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Window(Wrapper):
-    """The inner encoding over the last `size` tokens; kernels skip keys that no query sees."""
+    """The inner encoding within the last `size` tokens; kernels skip keys outside every window."""
 
-    def __init__(self, geometry: Geometry, *, inner: Inner, size: int = 128) -> None:
+    def __init__(self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128) -> None:
         super().__init__(geometry, inner)
         if size < 1:
             raise ValueError(f"size={size} must be 1 token or more")

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
 
-Inner = Callable[[Geometry], Encoding]
+EncodingFactory = Callable[[Geometry], Encoding]
 
 
 class Wrapper(PerLayer):
     """Delegates every hook to the inner encoding, unless a subclass overrides it."""
 
-    def __init__(self, geometry: Geometry, inner: Inner) -> None:
+    def __init__(self, geometry: Geometry, inner: EncodingFactory) -> None:
         super().__init__(geometry)
         self.inner = inner(geometry)
         self.limitations = {**self.inner.limitations, **self.limitations}
@@ -61,7 +61,7 @@ class Wrapper(PerLayer):
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether no layer overrides any hook, so that the encoding is NoPE."""
+    """Return whether no layer overrides any hook, which makes the encoding equivalent to NoPE."""
     hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window")
     layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
     return not any(layer.overrides(hook) for layer in layers for hook in hooks)
@@ -72,6 +72,6 @@ def require_attention_only(encoding: Encoding, reason: str) -> Encoding:
     if encoding.overrides("embed"):
         raise ValueError(
             f"{type(encoding).__name__} is added to the hidden states before the first layer, so"
-            f" {reason}; choose one that acts in attention only, such as rope, alibi or t5"
+            f" {reason}; choose one that acts only in attention, such as rope, alibi or t5"
         )
     return encoding

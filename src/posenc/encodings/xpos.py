@@ -2,9 +2,9 @@
 
 q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  B = 512, g = 0.4
 
-for the i-th pair, so that the score decays as z_i^((m-n)/B). The exponents of both are counted from
-the middle of the sequence (torchscale's ceil(T/2)); the offset cancels in the score and keeps the
-scale of keys within float32 up to a certain distance, past which positions are refused.
+for the i-th pair, so that the score decays as z_i^((m-n)/B). In the exponents m and n are counted
+from the middle of the sequence, as in torchscale (ceil(T/2)). This offset cancels in the score and
+keeps the scale of the keys within float32 up to a maximum length; longer sequences are rejected.
 q, k [B, H, T, d]; pos [T]; z [d/2].
 """
 
@@ -18,15 +18,15 @@ from posenc.encodings.base import Geometry, require_sequence
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
-LARGEST_SCALE = 1e36  # leaves room for q and k below the largest float32
-LARGEST_GAMMA = 1e6  # past 1e16 there would be no decay in float64
+MAX_SCALE = 1e36  # leaves room for q and k below the largest float32
+MAX_GAMMA = 1e6  # past 1e16 there would be no decay in float64
 
 
 class Xpos(Rope):
     """RoPE with a decay per pair of channels, slower for the lower frequencies."""
 
     limitations: Mapping[str, str] = {
-        "extrapolates": "the scale of keys leaves float32 at a distance of many times scale_base"
+        "extrapolates": "the scale of the keys overflows float32 at many times scale_base"
     }
 
     def __init__(
@@ -39,10 +39,10 @@ class Xpos(Rope):
         gamma: float = 0.4,
     ) -> None:
         super().__init__(geometry, spectrum=spectrum, layout=layout)
-        if not 0 < scale_base < math.inf or not 0 < gamma <= LARGEST_GAMMA:
+        if not 0 < scale_base < math.inf or not 0 < gamma <= MAX_GAMMA:
             raise ValueError(
                 f"scale_base={scale_base} must be finite and above 0,"
-                f" gamma={gamma} above 0 and at most {LARGEST_GAMMA:.0f}"
+                f" gamma={gamma} above 0 and at most {MAX_GAMMA:.0f}"
             )
         width = geometry.head_width
         pairs = torch.arange(width // 2, dtype=torch.float64)
@@ -53,7 +53,7 @@ class Xpos(Rope):
         if last - first >= self.max_length():
             raise ValueError(
                 f"positions {first} to {last} are further apart than the {self.max_length()} tokens"
-                f" that scale_base={self.scale_base} allows in float32; choose a larger one"
+                f" that scale_base={self.scale_base} allows in float32; choose a larger scale_base"
             )
         q, k = super().rotate(x, q, k, pos)
         middle = first + math.ceil((last - first + 1) / 2)
@@ -66,4 +66,4 @@ class Xpos(Rope):
         return (q * scale).to(q.dtype), (k / scale).to(k.dtype)
 
     def max_length(self) -> int:
-        return int(2 * self.scale_base * math.log(LARGEST_SCALE) / -math.log(self.decay[0]))
+        return int(2 * self.scale_base * math.log(MAX_SCALE) / -math.log(self.decay[0]))

@@ -1,4 +1,4 @@
-"""Figures of values that follow from formulas: lines without bands, and heat maps."""
+"""Figures of exact values: lines without uncertainty bands, and heat maps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,13 +12,13 @@ from posenc.report.table import csv_text
 from posenc.report.vega_figure import Figure
 
 DASHED = (4, 2)
-MAX_LINES = 6  # of a subplot
+MAX_LINES = 6  # per subplot
 
 
 def formula_line(
     label: str, points: Iterable[tuple[float, float]], index: int, *, dashed: bool = False
 ) -> Line:
-    """Return a line through points (x, y); `index` chooses its colour and marker."""
+    """Return a line through points (x, y); `index` selects its color and marker."""
     style = replace(style_at(index % len(COLOURS)), dash=DASHED if dashed else ())
     return Line(label, style, tuple(Dot(float(x), exact(float(y))) for x, y in points))
 
@@ -27,13 +27,16 @@ def formula_figure(
     section: str,
     file: str,
     title: str,
-    reading: str,
+    caption: str,
     axes: tuple[str, str],
     subplots: Sequence[Subplot],
     *,
-    ratio: bool = False,
+    log_y: bool = False,
 ) -> Figure:
-    """Return a figure of lines; `axes` are the titles of x, which is logarithmic, and y."""
+    """Return a line figure; `axes` are the titles of the x axis (logarithmic) and the y axis.
+
+    With `log_y` the y axis may be logarithmic, too.
+    """
     points = [
         [subplot.title, line.label, f"{dot.x:.6g}", f"{dot.y.mean:.8g}"]
         for subplot in subplots
@@ -42,7 +45,7 @@ def formula_figure(
     ]
     csv = csv_text([["panel", "line", *axes], *points])
     return line_figure(
-        section, Chart(file, title, *axes, tuple(subplots), reading, csv, ratio=ratio)
+        section, Chart(file, title, *axes, tuple(subplots), caption, csv, ratio=log_y)
     )
 
 
@@ -50,20 +53,20 @@ def map_figure(
     section: str,
     file: str,
     title: str,
-    reading: str,
-    names: tuple[str, str, str],
+    caption: str,
+    axes: tuple[str, str, str],
     panels: Sequence[HeatPanel],
 ) -> Figure:
-    """Return a figure of heat maps; `names` are those of rows, columns and values."""
+    """Return a figure of heat maps; `axes` are the titles of rows, columns and values."""
     values = [
         [panel.title, row, column, f"{panel.values[i, j]:.6g}"]
         for panel in panels
         for i, row in enumerate(panel.rows)
         for j, column in enumerate(panel.columns)
     ]
-    y_title, x_title, value_title = names
-    csv = csv_text([["panel", *names], *values])
+    y_title, x_title, value_title = axes
+    csv = csv_text([["panel", *axes], *values])
     heat_map = HeatMap(
-        file, title, x_title, y_title, value_title, panels, reading, csv, diverging=True
+        file, title, x_title, y_title, value_title, panels, caption, csv, diverging=True
     )
     return heat_figure(section, heat_map)

@@ -1,4 +1,4 @@
-"""The results of an inspection: tables and figures, their files, page, terminal and W&B output."""
+"""The results of an inspection, written to files, an HTML report, the terminal and W&B."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
 
-ROUNDING = 1e-9
-"""Smaller numbers are rounding errors of float64."""
-WRAP_FROM = 40  # characters
+ROUNDING_ERROR = 1e-9
+"""Smaller numbers are attributed to float64 rounding."""
+MIN_WRAPPED_LENGTH = 40  # characters
 FILE_TYPES = (".csv", ".md", ".png", ".svg")
 
 
 @dataclass(frozen=True)
 class InspectionTable:
-    """A table, the section of the page that shows it, and the stem of its csv and Markdown.
+    """A table, the section of the report that shows it, and the stem of its csv and Markdown files.
 
-    Without a section it is not on the page; without a stem it has no files.
+    With an empty section it is not in the report; with an empty stem it has no files.
     """
 
     section: str
@@ -36,6 +36,7 @@ class InspectionTable:
     printed: bool = True
 
     def files(self) -> dict[str, str]:
+        """Return the content of each file by name."""
         if not self.file:
             return {}
         return {
@@ -46,7 +47,7 @@ class InspectionTable:
 
 @dataclass(frozen=True)
 class InspectionResults:
-    """Tables and figures; `sections` are the headings of the page by section, in its order."""
+    """Tables, figures and notes; `sections` maps each section of the report to its heading."""
 
     title: str
     question: str
@@ -61,29 +62,32 @@ def make_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[Value]],
     note: str = "",
-    keys: int = 1,
+    key_columns: int = 1,
 ) -> Table:
-    """Return a table whose columns of texts are aligned left, and wrapped where they are long."""
+    """Return a table in which text columns are left-aligned, and wrapped if they are wide.
+
+    The first `key_columns` columns identify a row.
+    """
     texts = [
         [cell for cell in column if isinstance(cell, str)] for column in zip(*rows, strict=True)
     ]
-    shown = [
+    formatted_columns = [
         Column(
             name,
-            align="left" if column else "right",
+            align="left" if cells else "right",
             format=short_number,
-            wrap=max(map(len, column), default=0) > WRAP_FROM,
+            wrap=max(map(len, cells), default=0) > MIN_WRAPPED_LENGTH,
         )
-        for name, column in zip(columns, texts, strict=True)
+        for name, cells in zip(columns, texts, strict=True)
     ]
-    return Table(title, shown, rows, [note] if note else [], keys)
+    return Table(title, formatted_columns, rows, [note] if note else [], key_columns)
 
 
 def short_number(number: float) -> str:
-    """Return three digits, or 0 for a rounding error."""
+    """Format with three significant digits; rounding errors become 0, integers keep all digits."""
     if not isfinite(number):
         return str(number)
-    if abs(number) < ROUNDING:
+    if abs(number) < ROUNDING_ERROR:
         return "0"
     if float(number).is_integer() and abs(number) < 1e9:
         return f"{number:.0f}"
@@ -91,13 +95,14 @@ def short_number(number: float) -> str:
 
 
 def write_inspection(folder: Path, results: InspectionResults, command: str) -> Path:
-    """Write the files of all tables and figures and the page; return the path of the page.
+    """Write the HTML report and the files of all tables and figures; return the report's path.
 
-    Nothing is written before everything has been made. Files of an earlier inspection are removed.
+    All content is rendered before the first file is written. Files from an earlier inspection that
+    this one does not have are removed.
     """
     files: dict[str, str | bytes] = {}
-    for part in [*results.tables, *results.figures]:
-        files |= part.files()
+    for output in [*results.tables, *results.figures]:
+        files |= output.files()
     page = Page(results.title, results.question, _sections(results, command, list(files))).html()
     for name, data in files.items():
         write_atomic(folder / name, data)
@@ -109,7 +114,7 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
 
 
 def print_inspection(console: Console, results: InspectionResults, index: Path) -> None:
-    """Print the tables for the terminal, the notes, and the path of the page."""
+    """Print the tables meant for the terminal, the notes, and the path of the HTML report."""
     for table in results.tables:
         if table.printed:
             console.print(table.table)
@@ -126,20 +131,21 @@ def track_inspection(
     results: InspectionResults,
     config: Mapping[str, Any],
 ) -> None:
-    """Log the tables and the figures in `folder` as the tracked run `run`."""
+    """Log the tables, and the figures in `folder`, as the tracked run `run`."""
     tables = {
-        part.file: ([column.name for column in part.table.columns], part.table.rows)
-        for part in results.tables
-        if part.file
+        table.file: ([column.name for column in table.table.columns], table.table.rows)
+        for table in results.tables
+        if table.file
     }
     images = [folder / f"{figure.file}.png" for figure in results.figures]
     tracker.log_inspection(Inspection(run, config, tables, images))
 
 
 def _sections(results: InspectionResults, command: str, files: Sequence[str]) -> list[Section]:
+    """Return the report's sections: tables and figures, then notes, command and file links."""
     blocks: defaultdict[str, list[Block]] = defaultdict(list)
-    for part in results.tables:
-        blocks[part.section].append(part.table)
+    for table in results.tables:
+        blocks[table.section].append(table.table)
     for figure in results.figures:
         blocks[figure.section].append(figure)
     sections = [

@@ -1,16 +1,14 @@
-"""Spectra for sequences that are longer than in training by a factor s; geometric for s = 1.
+"""Spectra for sequences that are s times as long as in training; geometric if s is 1.
 
-A `factor` of null means the length of the sequence divided by the training length, at least 1
-("dynamic scaling", YaRN, 2309.00071, section 3.3): up to the training length nothing changes.
-
-(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+A `factor` of null means s = max(1, sequence length / training length), so that nothing changes up
+to the training length ("dynamic scaling", YaRN, 2309.00071, section 3.3).
 """
 
 import math
 
 from posenc.encodings.spectra.geometric import Frequencies, geometric
 
-LARGEST_FACTOR = 1e6  # powers of larger factors leave float64
+MAX_FACTOR = 1e6  # powers of larger factors may overflow float64
 
 
 def position_interpolation(
@@ -20,16 +18,16 @@ def position_interpolation(
 
     Hugging Face calls it "linear" scaling.
     """
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
-    return frequencies / scaling_factor(factor, train_length, length), magnitude
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
+    return frequencies / scaling_factor(factor, train_length, length), attention_factor
 
 
 def ntk(
     width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
-    """NTK-aware scaling: base s^(d/(d-2)), so that only the lowest frequency is divided by s.
+    """NTK-aware scaling: the base times s^(d/(d-2)) (Peng et al. 2023, YaRN, 2309.00071, eq. 16).
 
-    (Peng et al. 2023, YaRN, 2309.00071, eq. 16)
+    The lowest frequency is divided by s, higher ones by less.
     """
     s = scaling_factor(factor, train_length, length)
     return geometric(width, train_length, length, base=base * _base_scale(width, s))
@@ -45,9 +43,9 @@ def dynamic_ntk(
 def dynamic_ntk_hf(
     width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
 ) -> Frequencies:
-    """Hugging Face's dynamic NTK: base (f max(length, L) / L - (f - 1))^(d/(d-2)).
+    """Hugging Face's dynamic NTK: the base times (f max(length, L) / L - (f - 1))^(d/(d-2)).
 
-    It equals the YaRN paper's only for a factor f of 1.
+    It matches the YaRN paper's dynamic NTK only if the factor f is 1.
     """
     ratio = max(length, train_length) / train_length
     s = scaling_factor(factor, train_length, length) * ratio - (factor - 1)
@@ -64,37 +62,38 @@ def ntk_by_parts(
     beta_fast: float = 32.0,
     beta_slow: float = 1.0,
 ) -> Frequencies:
-    """NTK-by-parts (YaRN, eq. 17-20); Llama 3's rule is this with beta_fast 4 and beta_slow 1.
+    """NTK-by-parts (YaRN, eq. 17-20); Llama 3 uses it with beta_fast 4 and beta_slow 1.
 
-    Frequencies of fewer than `beta_slow` rotations within L are divided by s, those of more than
-    `beta_fast` are unchanged, and between them the mix is linear in the number of rotations.
+    Frequencies with fewer than `beta_slow` rotations within L are divided by s, and frequencies
+    with more than `beta_fast` are unchanged; in between, the two are interpolated linearly in the
+    number of rotations.
     """
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
     if not 0 <= beta_slow < beta_fast:
         raise ValueError(f"beta_slow={beta_slow} must be 0 or more and below beta_fast={beta_fast}")
     rotations = train_length * frequencies / (2 * math.pi)
-    unchanged = ((rotations - beta_slow) / (beta_fast - beta_slow)).clamp(0, 1)
+    ramp = ((rotations - beta_slow) / (beta_fast - beta_slow)).clamp(0, 1)
     interpolated = frequencies / scaling_factor(factor, train_length, length)
-    return (1 - unchanged) * interpolated + unchanged * frequencies, magnitude
+    return (1 - ramp) * interpolated + ramp * frequencies, attention_factor
 
 
 def scaling_factor(factor: float | None, train_length: int, length: int) -> float:
-    """Return s: the configured factor, or for None the sequence's length over the training length.
+    """Return s: the configured factor or, if that is None, max(1, length / train_length).
 
-    Raises ValueError for a factor below 1 or too large for float64.
+    Raises ValueError if the factor is below 1 or too large for float64.
     """
     if factor is None:
         return max(1.0, length / train_length)
-    if not 1 <= factor <= LARGEST_FACTOR:
+    if not 1 <= factor <= MAX_FACTOR:
         raise ValueError(
-            f"factor={factor} must be from 1 to {LARGEST_FACTOR:.0f}, or null for the ratio of the"
-            f" sequence's length to the training length"
+            f"factor={factor} must be from 1 to {MAX_FACTOR:.0f}, or null for the sequence length"
+            f" divided by the training length"
         )
     return float(factor)
 
 
 def _base_scale(width: int, factor: float) -> float:
-    """Return what to multiply the base by so that the lowest frequency is divided by `factor`."""
+    """Return the factor on the base that divides the lowest frequency by `factor`."""
     if width < 4:
         raise ValueError(f"NTK scaling needs 4 rotary channels or more, not {width}")
     return factor ** (width / (width - 2))

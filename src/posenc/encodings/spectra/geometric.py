@@ -1,6 +1,7 @@
-"""The geometric spectrum, its variants, and other spectra that depend on the width only.
+"""The geometric spectrum, its variants, and other spectra that depend only on the width.
 
-(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
+which cosine and sine are multiplied.
 """
 
 import math
@@ -21,21 +22,21 @@ def pair_indices(width: int) -> Tensor:
 
 
 def geometric(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
+    """The frequencies base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
     return negative_powers(base, 2 * pair_indices(width) / width), 1.0
 
 
 def geometric_d1(
     width: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
-    """base^(-i/(width-1)): half of the geometric spectrum's range, as in some derivations."""
+    """The frequencies base^(-i/(width-1)), with exponents from 0 to only about -1/2."""
     return negative_powers(base, pair_indices(width) / (width - 1)), 1.0
 
 
 def geometric_t2t(
     width: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
-    """base^(-i/(width/2-1)): the lowest frequency is exactly 1/base, as in tensor2tensor."""
+    """The frequencies base^(-i/(width/2-1)); the lowest is exactly 1/base, as in tensor2tensor."""
     return negative_powers(base, pair_indices(width) / max(1, width // 2 - 1)), 1.0
 
 
@@ -47,23 +48,22 @@ def negative_powers(base: float, exponents: Tensor) -> Tensor:
 
 
 def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
-    """((width/2 - i) / (width/2))^exponent: a power of evenly spaced values from 1 down."""
+    """A power of evenly spaced values from 1 down: ((width/2 - i) / (width/2))^exponent."""
     return ((pair_indices(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
 
 
 def powers_of_two(width: int, train_length: int, length: int) -> Frequencies:
-    """2^-i: each frequency is half the previous one, as in a binary counter."""
+    """The frequencies 2^-i; each is half the previous one, as in a binary counter."""
     return 2.0 ** -pair_indices(width), 1.0
 
 
 def resonance(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """Resonance RoPE: 2 pi / round(2 pi / f) for every geometric frequency f.
+    """Resonance RoPE (Wang et al. 2024, 2403.00071): 2 pi / round(2 pi / f) for geometric f.
 
-    Wavelengths are whole numbers of tokens, including those longer than L (Wang et al. 2024,
-    2403.00071).
+    All wavelengths are whole numbers of tokens, even wavelengths longer than L.
     """
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
     wavelengths = (2 * math.pi / frequencies).round()
     if (wavelengths < 1).any():
         raise ValueError(f"base={base} rounds a wavelength to 0 tokens; choose a base of 1 or more")
-    return 2 * math.pi / wavelengths, magnitude
+    return 2 * math.pi / wavelengths, attention_factor

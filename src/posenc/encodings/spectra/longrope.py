@@ -1,8 +1,6 @@
 """LongRoPE in Hugging Face's form (Ding et al. 2024, 2402.13753; modeling_rope_utils).
 
-    f_i / l_i,   with a factor l_i for each pair
-
-(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+f_i / l_i,   with a factor l_i for each pair
 """
 
 import math
@@ -23,35 +21,35 @@ def longrope(
     short_factor: list[float] | None = None,
     long_factor: list[float] | None = None,
 ) -> Frequencies:
-    """Every frequency divided by its own factor, which differs past the training length.
+    """Every frequency divided by its own factor: `short_factor` up to L tokens, else `long_factor`.
 
-    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper. A
-    `short_factor` of None means 1 for all pairs, a `long_factor` of None the NTK-aware
-    s^(2i/(width-2)), where the paper's search starts. The paper's own form, which leaves the first
-    tokens unchanged, is `encoding=longrope`.
+    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper. If
+    `short_factor` is None, it is 1 for all pairs; if `long_factor` is None, it is the NTK-aware
+    s^(2i/(width-2)), the starting point of the paper's search. The paper's own form, which leaves
+    the first tokens unchanged, is `encoding=longrope`.
     """
     frequencies, _ = geometric(width, train_length, length, base=base)
     if train_length < 2:
         raise ValueError("train_length=1 has logarithm 0; choose 2 or more")
     s = scaling_factor(factor, train_length, length)
-    magnitude = math.sqrt(1 + math.log(s) / math.log(train_length)) if s > 1 else 1.0
+    attention_factor = math.sqrt(1 + math.log(s) / math.log(train_length)) if s > 1 else 1.0
     if length <= train_length:
         if short_factor is None:
-            return frequencies, magnitude
-        return frequencies / checked_factors("short_factor", short_factor, width), magnitude
+            return frequencies, attention_factor
+        return frequencies / checked_factors("short_factor", short_factor, width), attention_factor
     if long_factor is None:
-        return frequencies / ntk_factors(width, s), magnitude
-    return frequencies / checked_factors("long_factor", long_factor, width), magnitude
+        return frequencies / ntk_factors(width, s), attention_factor
+    return frequencies / checked_factors("long_factor", long_factor, width), attention_factor
 
 
 def ntk_factors(width: int, factor: float) -> torch.Tensor:
-    """Return the factors of NTK-aware scaling: from 1 for the highest frequency to `factor`."""
+    """Return NTK-aware factors, from 1 for the highest frequency to `factor` for the lowest."""
     pairs = torch.arange(width // 2, dtype=torch.float64)
     return float(factor) ** (2 * pairs / max(1, width - 2))
 
 
 def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor:
-    """Return the factors as a tensor; raises ValueError unless each pair has one above 0."""
+    """Return the factors as a tensor; raises ValueError unless there is one above 0 per pair."""
     values = torch.tensor(factors, dtype=torch.float64)
     if len(values) != width // 2 or (values <= 0).any():
         raise ValueError(

@@ -1,7 +1,4 @@
-"""Spectra in which some frequencies are zero, so that their pairs carry no position.
-
-(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
-"""
+"""Spectra in which some frequencies are zero, so that these pairs of channels ignore positions."""
 
 import math
 
@@ -13,39 +10,40 @@ from posenc.encodings.spectra.geometric import Frequencies, geometric, negative_
 def p_rope(
     width: int, train_length: int, length: int, *, base: float = 10000.0, fraction: float = 0.75
 ) -> Frequencies:
-    """p-RoPE: keeps the int(fraction width/2) highest frequencies and sets the others to 0.
+    """p-RoPE: keeps the int(fraction * width/2) highest frequencies and sets the others to 0.
 
-    The spacing is that of the full spectrum (Barbero et al. 2024, 2410.06205, appendix D).
+    The frequencies kept are spaced as in the full spectrum (Barbero et al. 2024, 2410.06205,
+    appendix D).
     """
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
     kept = _kept_pairs(width, fraction)
-    return frequencies.where(torch.arange(width // 2) < kept, 0.0), magnitude
+    return frequencies.where(torch.arange(width // 2) < kept, 0.0), attention_factor
 
 
 def p_rope_reversed(
     width: int, train_length: int, length: int, *, base: float = 10000.0, fraction: float = 0.75
 ) -> Frequencies:
-    """Keeps the int(fraction width/2) lowest frequencies and sets the others to 0."""
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
+    """Keeps the int(fraction * width/2) lowest frequencies and sets the others to 0."""
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
     dropped = width // 2 - _kept_pairs(width, fraction)
-    return frequencies.where(torch.arange(width // 2) >= dropped, 0.0), magnitude
+    return frequencies.where(torch.arange(width // 2) >= dropped, 0.0), attention_factor
 
 
 def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """HoPE: frequencies that complete no rotation within L are 0 (Chen et al. 2024, 2410.21216).
 
-    Those of 2 pi / L and above are kept, according to eq. 2 of DaRoPE, which describes the rule.
+    Frequencies of at least 2 pi / L are kept, as eq. 2 of the DaRoPE paper describes the rule.
     """
-    frequencies, magnitude = geometric(width, train_length, length, base=base)
-    return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), magnitude
+    frequencies, attention_factor = geometric(width, train_length, length, base=base)
+    return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), attention_factor
 
 
 def half_truncated(
     width: int, train_length: int, length: int, *, base: float = 1024.0
 ) -> Frequencies:
-    """base^-t for width/4 evenly spaced t from 0 to 1, then as many zeros.
+    """The frequencies base^-t for width/4 evenly spaced t from 0 to 1, then as many zeros.
 
-    (The half-truncated RoPE of modded-nanogpt, base 1024; the lowest frequency is 1/base.)
+    This is modded-nanogpt's half-truncated RoPE. The lowest nonzero frequency is 1/base.
     """
     if width % 4:
         raise ValueError(

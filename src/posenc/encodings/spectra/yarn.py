@@ -2,12 +2,11 @@
 
     f_i (1 - r_i) + (f_i / s) r_i,   r a ramp from 0 for high frequencies to 1 for low ones
 
-Paper and authors' code disagree. The paper's ramp is linear in the number of rotations within L
-(eq. 18); the code's, which Hugging Face uses, is linear in the index of the pair, between the pairs
-with `beta_fast` and with `beta_slow` rotations. At d=64, L=512, s=4 they differ by a factor of up
-to 1.77. Both multiply cosine and sine by 0.1 ln s + 1 (eq. 22), and scores by its square.
-
-(width, train_length, length) -> (frequencies [width/2] in float64, magnitude).
+The paper and the authors' code disagree. The paper's ramp is linear in the number of rotations
+within L (eq. 18). The ramp in the code, which Hugging Face also uses, is linear in the index of the
+pair, between the pairs with `beta_fast` and `beta_slow` rotations. At d=64, L=512, s=4 the
+frequencies differ by a factor of up to 1.77. Both multiply cosine and sine by 0.1 ln s + 1 (eq. 22)
+and thus scores by its square.
 """
 
 import math
@@ -37,7 +36,7 @@ def yarn_paper(
         beta_fast=beta_fast,
         beta_slow=beta_slow,
     )
-    return frequencies, yarn_magnitude(s)
+    return frequencies, yarn_attention_factor(s)
 
 
 def yarn(
@@ -51,7 +50,7 @@ def yarn(
     beta_slow: float = 1.0,
     truncate: bool = True,
 ) -> Frequencies:
-    """YaRN with the ramp of the authors' code; `truncate` rounds its ends to whole pairs."""
+    """YaRN with the ramp of the authors' code; `truncate` rounds the ends of the ramp outward."""
     frequencies, _ = geometric(width, train_length, length, base=base)
     if base == 1:
         raise ValueError("base=1 gives every pair the same frequency; choose another base")
@@ -61,8 +60,8 @@ def yarn(
         )
 
     def pair_with(rotations: float) -> float:
-        wavelengths = math.log(train_length / (2 * math.pi)) - math.log(rotations)
-        return width * wavelengths / (2 * math.log(base))
+        log_inverse_frequency = math.log(train_length / (2 * math.pi)) - math.log(rotations)
+        return width * log_inverse_frequency / (2 * math.log(base))
 
     first, last = pair_with(beta_fast), pair_with(beta_slow)
     if truncate:
@@ -70,9 +69,9 @@ def yarn(
     first, last = max(first, 0), min(last, width - 1)
     ramp = ((pair_indices(width) - first) / (last - first or 0.001)).clamp(0, 1)
     s = scaling_factor(factor, train_length, length)
-    return frequencies / s * ramp + frequencies * (1 - ramp), yarn_magnitude(s)
+    return frequencies / s * ramp + frequencies * (1 - ramp), yarn_attention_factor(s)
 
 
-def yarn_magnitude(factor: float) -> float:
-    """Return the factor on cosine and sine (eq. 22)."""
+def yarn_attention_factor(factor: float) -> float:
+    """Return the attention factor, by which cosine and sine are multiplied (eq. 22)."""
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0

@@ -7,32 +7,37 @@ import torch
 from posenc.attention.choice import attend, choose
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import random_content
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+)
 
-TOKENS = 1024
+NUM_TOKENS = 1024
 REPETITIONS = 5
 PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
 
 
-def sizes(subject: Subject) -> list[PropertyValue]:
-    parameters = sum(parameter.numel() for parameter in subject.encoding.parameters())
-    buffers = sum(buffer.numel() for buffer in subject.encoding.buffers())
-    layers = subject.config.model.layers
+def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Count the parameters and the elements of buffers."""
+    parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
+    buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
+    layers = inspected.config.model.layers
     return [
         PropertyValue(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
-        PropertyValue(BUFFERS, float(buffers), "stored numbers that are not trained"),
+        PropertyValue(BUFFERS, float(buffers), "stored values that are not trained"),
     ]
 
 
 @torch.no_grad()
-def attention(subject: Subject) -> list[PropertyValue]:
-    """Time the kernel of kernel=auto on this machine against attention without an encoding."""
-    tokens = subject.up_to(TOKENS)
-    encoding = subject.build({}).float()
-    x, q, k = (content.float() for content in random_content(subject, tokens))
-    pos = subject.positions(tokens)
+def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Time the kernel that kernel=auto selects, relative to attention without an encoding."""
+    length = inspected.clamp_length(NUM_TOKENS)
+    encoding = inspected.build({}).float()
+    x, q, k = (content.float() for content in random_content(inspected, length))
+    pos = inspected.positions(length)
     layer, nope = encoding.at_layer(0), Encoding(encoding.geometry)
-    choice = choose(layer, q.device, q.dtype, tokens, pos)
+    choice = choose(layer, q.device, q.dtype, length, pos)
 
     def seconds(encoding: Encoding) -> float:
         start = time.perf_counter()
@@ -40,19 +45,20 @@ def attention(subject: Subject) -> list[PropertyValue]:
         attend(encoding, x, rotated_q, rotated_k, q, pos)
         return time.perf_counter() - start
 
-    pairs = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
-    ratio = min(time for time, _ in pairs) / min(time for _, time in pairs)
+    timings = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
+    layer_times, nope_times = zip(*timings, strict=True)
+    ratio = min(layer_times) / min(nope_times)
     description = (
-        f"forward attention of one layer at {tokens} tokens, relative to NoPE, fastest of"
-        f" {REPETITIONS}; posenc bench measures it more carefully"
+        f"forward pass of one layer's attention at {length} tokens, relative to NoPE; fastest of"
+        f" {REPETITIONS} (posenc bench measures it more carefully)"
     )
     return [
-        PropertyValue(KERNEL, choice.name, "of kernel=auto in float32"),
+        PropertyValue(KERNEL, choice.name, "selected by kernel=auto in float32"),
         PropertyValue(TIME, ratio, description),
     ]
 
 
 GROUPS = (
-    PropertyGroup("cost", [PARAMETERS, BUFFERS], sizes),
-    PropertyGroup("cost", [KERNEL, TIME], attention),
+    PropertyGroup("cost", [PARAMETERS, BUFFERS], measure_size),
+    PropertyGroup("cost", [KERNEL, TIME], measure_attention),
 )

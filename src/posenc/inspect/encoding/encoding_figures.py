@@ -1,4 +1,4 @@
-"""The figures of encodings: vectors, scores on a plane, decay with distance, biases, buckets."""
+"""Figures of encodings: vectors, scores on a plane, decay with distance, biases, buckets."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,20 @@ import torch
 from torch import Tensor
 
 from posenc.inspect.encoding.frequency_figures import (
-    base_bound,
-    compare_spectra,
+    draw_base_bound,
+    draw_sinusoid_sums,
+    draw_spectra,
+    draw_wavelengths,
     log_distances,
-    sinusoid_sums,
-    wavelengths,
 )
 from posenc.inspect.encoding.hook_outputs import bias_of_query, last_scores, position_vectors
+from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.encoding.score_properties import (
-    LONGER,
-    WEIGHT,
+    WINDOW_WEIGHT,
     content_samples,
     effective_windows,
     expected_scores,
-    reach,
 )
-from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, map_figure
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.heat_map import HeatPanel
@@ -35,121 +33,126 @@ SECTIONS: dict[str, str] = {
     "low_precision": "Low precision",
     "cost": "Parameters and cost",
 }
-POSITIONS = 128
+MAX_POSITIONS = 128
 MAX_OFFSET = 12  # rows and columns
 DISTANCE = "Distance (tokens)"
 
 
-def encoding_figures(subjects: Sequence[Subject]) -> list[Figure]:
+def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
     """Return every figure that applies to at least one of the encodings."""
     figures = [
-        vector_maps(subjects),
-        planes(subjects),
-        decay_by_distance(subjects),
-        compare_spectra(),
-        sinusoid_sums(subjects),
-        bias_by_distance(subjects),
-        buckets(subjects),
-        wavelengths(subjects),
-        base_bound(subjects),
+        draw_vectors(encodings),
+        draw_plane_scores(encodings),
+        draw_decay(encodings),
+        draw_spectra(),
+        draw_sinusoid_sums(encodings),
+        draw_biases(encodings),
+        draw_buckets(encodings),
+        draw_wavelengths(encodings),
+        draw_base_bound(encodings),
     ]
     return [figure for figure in figures if figure is not None]
 
 
-def vector_maps(subjects: Sequence[Subject]) -> Figure | None:
+def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the position vectors of each encoding that has them."""
     panels = []
-    for subject in subjects:
-        length = subject.up_to(POSITIONS)
-        vectors = position_vectors(subject.encoding, subject.positions(length))
+    for inspected in encodings:
+        length = inspected.clamp_length(MAX_POSITIONS)
+        vectors = position_vectors(inspected.encoding, inspected.positions(length))
         if vectors is not None:
             rows, columns = range(length), range(vectors.shape[1])
-            panels.append(HeatPanel(subject.label, vectors.numpy(), rows, columns))
-    reading = (
-        "What is added to a token embedding at each position or, for rotary encodings, a query of"
-        " ones after rotation (first head). Red is positive, blue negative; each panel has its own"
-        " scale."
+            panels.append(HeatPanel(inspected.label, vectors.numpy(), rows, columns))
+    caption = (
+        "The vector that is added to a token embedding at each position or, for rotary encodings, a"
+        " query of ones after rotation (first head). Red is positive, blue is negative; each panel"
+        " has its own scale."
     )
-    names = ("Position", "Channel", "value")
+    axes = ("Position", "Channel", "value")
     title = "Position vectors"
     return (
-        map_figure("vectors", "position_vectors", title, reading, names, panels) if panels else None
+        map_figure("vectors", "position_vectors", title, caption, axes, panels) if panels else None
     )
 
 
-def planes(subjects: Sequence[Subject]) -> Figure | None:
-    """Draw the expected score of equal content on a plane, for encodings that take two axes."""
-    values = [(subject.label, plane_scores(subject)) for subject in subjects]
+def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+    """Draw expected scores of equal content on a plane, for encodings that support two axes."""
+    values = [(inspected.label, plane_scores(inspected)) for inspected in encodings]
     offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
     panels = [
         HeatPanel(label, scores.numpy(), offsets, offsets)
         for label, scores in values
         if scores is not None
     ]
-    reading = (
-        "The expected score of a token and an equal one that many rows and columns away, minus that"
-        " of the token and itself (blue: less); mean over heads."
+    caption = (
+        "The expected score of a token and an equal token that many rows and columns away, minus"
+        " the score of the token and itself (blue: lower); mean over heads."
     )
-    names = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "planes", "Two axes", reading, names, panels) if panels else None
+    axes = ("Rows", "Columns", "score relative to distance 0")
+    return map_figure("scores", "planes", "Two axes", caption, axes, panels) if panels else None
 
 
 @torch.no_grad()
-def plane_scores(subject: Subject) -> Tensor | None:
-    """Return expected scores over a square minus that at its centre; None without two axes."""
+def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
+    """Return expected scores over a square, relative to its center.
+
+    Returns None if the encoding does not support two axes or ignores them.
+    """
     offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)
     grid = torch.cartesian_prod(offsets, offsets)
-    centre = torch.zeros(1, 2, dtype=torch.long)
-    points = torch.cat([grid, centre])[None] + MAX_OFFSET
-    geometry, content = subject.encoding.geometry, content_samples(subject)
+    center = torch.zeros(1, 2, dtype=torch.long)
+    points = torch.cat([grid, center])[None] + MAX_OFFSET
+    geometry, content = inspected.encoding.geometry, content_samples(inspected)
     total = torch.zeros(len(grid) + 1, dtype=torch.float64)
     try:
         for sample in content:
             x = sample.expand(1, points.shape[1], -1)
             k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
-            total += last_scores(subject.encoding, x, k, k, points.double())[0].mean(0)
+            total += last_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
     except ValueError:
         return None
     scores = (total[:-1] - total[-1]) / len(content)
     return None if scores.abs().max() == 0 else scores.view(len(offsets), -1)
 
 
-def decay_by_distance(subjects: Sequence[Subject]) -> Figure:
+def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure:
     """Draw the expected score of equal content by distance, relative to distance 0."""
     subplots = []
-    for start in range(0, len(subjects), MAX_LINES):
+    for start in range(0, len(encodings), MAX_LINES):
         lines = []
-        for i, subject in enumerate(subjects[start : start + MAX_LINES]):
-            scores = expected_scores(subject, reach(subject), equal=True).mean(0)
+        for i, inspected in enumerate(encodings[start : start + MAX_LINES]):
+            scores = expected_scores(inspected, inspected.long_length, equal=True).mean(0)
             distances = log_distances(len(scores) - 1).astype(int)
             points = [(n, float(scores[n] - scores[0])) for n in distances]
-            lines.append(formula_line(subject.label, points, i))
+            lines.append(formula_line(inspected.label, points, i))
         subplots.append(Subplot("", tuple(lines), str(start)))
-    reading = (
-        "The expected score of a token and an equal one at that distance, minus that of the token"
-        " and itself; content of unit variance, mean over the heads of the first layer."
+    caption = (
+        "The expected score of a token and an equal token at that distance, minus the score of the"
+        " token and itself; content of unit variance, mean over the heads of the first layer."
     )
     axes = (DISTANCE, "score relative to distance 0")
-    return formula_figure("decay", "expected", "Decay with distance", reading, axes, subplots)
+    return formula_figure("decay", "expected", "Decay with distance", caption, axes, subplots)
 
 
-def bias_by_distance(subjects: Sequence[Subject]) -> Figure | None:
+def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the bias of each head, with the narrowest and the widest effective window."""
-    subplots = [subplot for subject in subjects if (subplot := _bias_subplot(subject)) is not None]
-    reading = (
-        "The bias of each head where all tokens are equal. The vertical lines are effective"
-        f" windows: the nearest tokens that get {WEIGHT:.0%} of the weight without content, in the"
-        " head with the narrowest and in that with the widest window."
+    subplots = [
+        subplot for inspected in encodings if (subplot := _bias_subplot(inspected)) is not None
+    ]
+    caption = (
+        "The bias of each head if all tokens are equal. The vertical lines show effective windows,"
+        f" the number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight"
+        " without content: the narrowest and the widest over all heads."
     )
     if not subplots:
         return None
     title, axes = "Bias by distance and head", (DISTANCE, "bias")
-    return formula_figure("decay", "biases", title, reading, axes, subplots)
+    return formula_figure("decay", "biases", title, caption, axes, subplots)
 
 
-def _bias_subplot(subject: Subject) -> Subplot | None:
-    length = reach(subject)
-    bias = bias_of_query(subject.encoding, subject.positions(length), length - 1)
+def _bias_subplot(inspected: InspectedEncoding) -> Subplot | None:
+    length = inspected.long_length
+    bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
     if bias is None or bias.abs().max() == 0:
         return None
     distances = log_distances(length - 1).astype(int)
@@ -157,33 +160,33 @@ def _bias_subplot(subject: Subject) -> Subplot | None:
         formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], i)
         for i, row in enumerate(bias)
     ]
-    windows = effective_windows(bias, subject.encoding.at_layer(0).window())
+    windows = effective_windows(bias, inspected.encoding.at_layer(0).window())
     marks = [
-        VerticalLine(n, f"{WEIGHT:.0%} in {n}", row=i)
+        VerticalLine(n, f"{WINDOW_WEIGHT:.0%} in {n}", row=i)
         for i, n in enumerate((min(windows), max(windows)))
     ]
-    return Subplot(subject.label, tuple(lines), subject.label, tuple(marks))
+    return Subplot(inspected.label, tuple(lines), inspected.label, tuple(marks))
 
 
-def buckets(subjects: Sequence[Subject]) -> Figure | None:
-    """Draw which distances share a bias, for encodings where most do."""
+def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+    """Draw which distances share a bias, for encodings in which most distances do."""
     lines = []
-    for subject in subjects:
-        length = reach(subject)
-        bias = bias_of_query(subject.encoding, subject.positions(length), length - 1)
+    for inspected in encodings:
+        length = inspected.long_length
+        bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
         starts = [] if bias is None else bucket_starts(bias)
-        if 1 < len(starts) < length // LONGER:
+        if 1 < len(starts) < length // LONG_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
-            lines.append(formula_line(subject.label, points, len(lines)))
+            lines.append(formula_line(inspected.label, points, len(lines)))
     if not lines:
         return None
-    reading = "The first distance of each bucket; all distances of a bucket have the same bias."
+    caption = "The first distance of each bucket; all distances of a bucket have the same bias."
     subplots, axes = [Subplot("", tuple(lines), "buckets")], (DISTANCE, "bucket")
-    return formula_figure("decay", "buckets", "Distance buckets", reading, axes, subplots)
+    return formula_figure("decay", "buckets", "Distance buckets", caption, axes, subplots)
 
 
 def bucket_starts(bias: Tensor) -> list[int]:
-    """Return the distances at which a bias [H, N] differs from that of the distance before."""
+    """Return 0 and every distance at which a bias [H, N] differs from the previous distance's."""
     changes = (bias[:, 1:] != bias[:, :-1]).any(0).nonzero()[:, 0] + 1
     return [0, *changes.tolist()]

@@ -1,4 +1,4 @@
-"""All measurements of encodings, as tables and figures of one page."""
+"""All measurements of encodings, as the tables and figures of one HTML report."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,10 +10,10 @@ from posenc.inspect.encoding import (
     vector_properties,
 )
 from posenc.inspect.encoding.encoding_figures import SECTIONS, encoding_figures
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding, PropertyValue
 from posenc.inspect.encoding.low_precision import errors_by_position
-from posenc.inspect.encoding.subject import PropertyValue, Subject
 from posenc.inspect.inspection import (
-    ROUNDING,
+    ROUNDING_ERROR,
     InspectionResults,
     InspectionTable,
     make_table,
@@ -22,7 +22,7 @@ from posenc.inspect.inspection import (
 from posenc.report.table import Table, Value
 
 PropertyValues = Mapping[str, PropertyValue]
-"""The measurements of one encoding by the name of the property."""
+"""The properties of one encoding by name."""
 GROUPS = (
     *vector_properties.GROUPS,
     *score_properties.GROUPS,
@@ -32,7 +32,7 @@ GROUPS = (
 )
 THEMES = {
     "vectors": "Properties of position vectors, or of biases where there are none",
-    "scores": "Scores under shifts, and axes",
+    "scores": "Scores under shifts, and number of axes",
     "decay": "Expected scores by distance, and effective windows",
     "extrapolation": "Extrapolation",
     "low precision": "Max errors of scores",
@@ -44,22 +44,22 @@ MATRIX_COLUMNS = (
     score_properties.SCORE_SHIFT,
     "equal at 16",
     "equal at 4L",
-    *score_properties.WINDOWS,
+    *score_properties.WINDOW_NAMES,
     "bfloat16 values",
     "int8 values",
     "bfloat16 positions",
     attention_cost.PARAMETERS,
 )
-"""Properties of every theme that do not depend on the machine."""
+"""Columns of the table that compares encodings; none depends on the machine."""
 MATRIX_NOTE = (
-    "RMS: of the position vectors, or of the biases up to L; a token embedding or score has 1."
-    " Score shift error: the change of a score if all positions shift by 1,000. Equal at: the"
-    " expected score of a token and an equal one at that distance. Windows: the nearest tokens that"
-    " get 90% of the weight of 4L, without content, in the narrowest and in the widest head."
-    " Values, positions: the max error of a score at position 100,000 if the encoding's values, or"
-    " the positions, are in that format."
+    "RMS: of the position vectors, or of the biases up to L; a token embedding or score has an RMS"
+    " of 1. Score shift error: the change of a score if all positions shift by 1,000. Equal at: the"
+    " expected score of a token and an equal token at that distance. Windows: the number of nearest"
+    " tokens that hold 90% of the attention weight in a 4L window, without content; minimum and"
+    " maximum over heads. Values, positions: the max error of a score at position 100,000 if the"
+    " encoding's values, or the positions, are rounded to that format."
 )
-QUESTIONS = (
+IDEAL_COLUMNS = (
     "1 unique at any length",
     "2 linear relation",
     "3 longer sequences",
@@ -68,51 +68,52 @@ QUESTIONS = (
 )
 IDEAL_NOTE = (
     "The properties that Fleetwood (2024) asks for. 1: no position vector repeats or changes with"
-    " the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in brackets, the largest"
-    " residual. 3: scores at 4L are finite and nothing is out of the trained range; in brackets,"
-    " the fraction of frequencies, channels or heads that is, or the maximum length. 4: another"
-    " seed gives the same encoding; in brackets, the change. 5: tokens may have two coordinates."
+    " the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in parentheses, the"
+    " largest residual. 3: scores at 4L are finite and no value is out of the trained range; in"
+    " parentheses, the fraction of frequencies, channels or heads that are out of range, or the"
+    " maximum length. 4: another seed gives the same encoding; in parentheses, the change. 5:"
+    " tokens may have two coordinates; in parentheses, the number of axes."
 )
-LINEAR_UP_TO = 1e-6
-"""The residual that a least-squares fit in float64 may leave of a linear relation."""
+LINEAR_TOLERANCE = 1e-6
+"""The residual that a float64 least-squares fit of an exact linear relation may leave."""
 
 
 def inspect_encodings(
-    subjects: Sequence[Subject], report: Callable[[str], None]
+    encodings: Sequence[InspectedEncoding], on_progress: Callable[[str], None]
 ) -> InspectionResults:
-    """Measure all encodings; `report` shows the progress."""
+    """Measure all encodings; `on_progress` is called with the name of each step."""
     results: dict[str, PropertyValues] = {}
-    for subject in subjects:
-        report(subject.label)
-        results[subject.label] = measure(subject)
-    report("figures")
-    several = len(subjects) > 1
+    for inspected in encodings:
+        on_progress(inspected.label)
+        results[inspected.label] = measure(inspected)
+    on_progress("figures")
+    multiple = len(encodings) > 1
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
     cards = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
     return InspectionResults(
-        title=f"{names} compared" if several else f"Properties of {names}",
+        title=f"Comparison of {names}" if multiple else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
         sections={"matrix": "Comparison", **SECTIONS, **cards},
         tables=[
             ideal_table(results),
             matrix_table(results),
-            *(_theme_table(theme, results, printed=several) for theme in THEMES),
-            *_cards(results, printed=not several),
+            *(_theme_table(theme, results, printed=multiple) for theme in THEMES),
+            *_cards(results, printed=not multiple),
             _all_cards(results),
-            errors_by_position(subjects),
+            errors_by_position(encodings),
         ],
-        figures=encoding_figures(subjects),
+        figures=encoding_figures(encodings),
     )
 
 
-def measure(subject: Subject) -> PropertyValues:
+def measure(inspected: InspectedEncoding) -> PropertyValues:
     """Return every property of an encoding."""
-    values = (value for group in GROUPS for value in group.measure(subject))
+    values = (value for group in GROUPS for value in group.measure(inspected))
     return {value.name: value for value in values}
 
 
 def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
-    """Return a few properties of every theme, with a row for each encoding."""
+    """Return the table that compares MATRIX_COLUMNS, with a row for each encoding."""
     table = _table("Encodings by property", MATRIX_COLUMNS, results, MATRIX_NOTE)
     return InspectionTable("matrix", "matrix", table, printed=len(results) > 1)
 
@@ -120,7 +121,7 @@ def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
 def _theme_table(
     theme: str, results: Mapping[str, PropertyValues], *, printed: bool
 ) -> InspectionTable:
-    """Return all properties of a theme, with a row for each encoding."""
+    """Return the table of all properties of a theme, with a row for each encoding."""
     names = [name for group in GROUPS if group.theme == theme for name in group.names]
     file = theme.replace(" ", "_")
     return InspectionTable(file, file, _table(THEMES[theme], names, results), printed)
@@ -137,41 +138,46 @@ def _table(
 
 
 def _cards(results: Mapping[str, PropertyValues], *, printed: bool) -> list[InspectionTable]:
-    """Return for each encoding every property with its value and description."""
+    """Return a table ("card") for each encoding: every property, its value and its description."""
     columns = ["property", "value", "description"]
     return [
         InspectionTable(
-            f"card-{i}", "", make_table(f"Properties of {label}", columns, _card(card)), printed
+            f"card-{i}",
+            "",
+            make_table(f"Properties of {label}", columns, _card_rows(properties)),
+            printed,
         )
-        for i, (label, card) in enumerate(results.items())
+        for i, (label, properties) in enumerate(results.items())
     ]
 
 
 def _all_cards(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the cards of all encodings as one table, for a file."""
     columns = ["encoding", "property", "value", "description"]
-    rows = [[label, *row] for label, card in results.items() for row in _card(card)]
+    rows = [
+        [label, *row] for label, properties in results.items() for row in _card_rows(properties)
+    ]
     return InspectionTable("", "cards", make_table("Properties", columns, rows), printed=False)
 
 
-def _card(card: PropertyValues) -> list[list[Value]]:
-    return [[m.name, m.value, m.description] for m in card.values()]
+def _card_rows(properties: PropertyValues) -> list[list[Value]]:
+    return [[p.name, p.value, p.description] for p in properties.values()]
 
 
 def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
-    """Return whether each encoding has the five ideal properties of Fleetwood (2024)."""
-    rows = [[label, *ideal_properties(card)] for label, card in results.items()]
-    table = make_table("Five ideal properties", ["encoding", *QUESTIONS], rows, IDEAL_NOTE)
+    """Return a table of whether each encoding has Fleetwood's (2024) five ideal properties."""
+    rows = [[label, *ideal_properties(properties)] for label, properties in results.items()]
+    table = make_table("Five ideal properties", ["encoding", *IDEAL_COLUMNS], rows, IDEAL_NOTE)
     return InspectionTable("matrix", "ideal", table)
 
 
-def ideal_properties(card: PropertyValues) -> list[Value]:
-    """Return yes or no to each of QUESTIONS, with the number; None where it does not apply."""
-    value = {name: measurement.value for name, measurement in card.items()}
+def ideal_properties(properties: PropertyValues) -> list[Value]:
+    """Return yes or no, with a number, for each of IDEAL_COLUMNS; None if it does not apply."""
+    value = {name: measured.value for name, measured in properties.items()}
     seed_change, axes = value[vector_properties.SEED_CHANGE], value[score_properties.AXES]
     return [
         _unique(value[vector_properties.FIRST_REPEAT], value[vector_properties.LENGTH_CHANGE]),
-        _linear([value[name] for name in vector_properties.LINEAR]),
+        _linear([value[name] for name in vector_properties.LINEAR_NAMES]),
         _longer(*(value[name] for name in extrapolation.NAMES)),
         _answer(_is_zero(seed_change), seed_change),
         _answer(axes == 2, axes),
@@ -179,8 +185,8 @@ def ideal_properties(card: PropertyValues) -> list[Value]:
 
 
 def _answer(holds: bool, number: Value) -> str:
-    shown = "-" if number is None else number if isinstance(number, str) else short_number(number)
-    return f"{'yes' if holds else 'no'} ({shown})"
+    text = "-" if number is None else number if isinstance(number, str) else short_number(number)
+    return f"{'yes' if holds else 'no'} ({text})"
 
 
 def _unique(repeat: Value, change: Value) -> str:
@@ -194,7 +200,7 @@ def _linear(residuals: list[Value]) -> Value:
     if not numbers:
         return None
     largest = max(numbers)
-    return _answer(largest < LINEAR_UP_TO, 0.0 if largest < LINEAR_UP_TO else largest)
+    return _answer(largest < LINEAR_TOLERANCE, 0.0 if largest < LINEAR_TOLERANCE else largest)
 
 
 def _longer(max_length: Value, finite: Value, out_of_range: Value) -> str:
@@ -204,4 +210,4 @@ def _longer(max_length: Value, finite: Value, out_of_range: Value) -> str:
 
 
 def _is_zero(change: Value) -> bool:
-    return isinstance(change, float) and change < ROUNDING
+    return isinstance(change, float) and change < ROUNDING_ERROR

@@ -1,8 +1,8 @@
-"""Behaviour beyond the training length: the maximum length, finite scores, values out of range.
+"""Behavior beyond the training length: the maximum length, finite scores, values out of range.
 
-The trained range is that of angles where the encoding has frequencies: one that completes a period
-within L has taken every angle. Otherwise it is that of each channel of the position vectors, or of
-each head's bias.
+For encodings with frequencies, the trained range is a range of angles: a frequency that completes a
+period within L has taken every angle. For others it is the range of each channel of the position
+vectors or, without those, of each head's bias.
 """
 
 import math
@@ -17,68 +17,77 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
     sinusoids_of,
 )
-from posenc.inspect.encoding.score_properties import LONGER
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject
+from posenc.inspect.encoding.inspected_encoding import (
+    LONG_FACTOR,
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+)
 
 MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
 NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
-ROUNDING = 1e-9
+ROUNDING_ERROR = 1e-9
 
 
-def extrapolation(subject: Subject) -> list[PropertyValue]:
-    limit, longer = subject.limit, LONGER * subject.length
-    if limit is not None and limit < longer:
-        reason = f"{limit + 1} tokens are an error"
+def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Measure the maximum length and, at 4 L, how many scores are finite or values out of range."""
+    limit, long_length = inspected.max_length, LONG_FACTOR * inspected.train_length
+    if limit is not None and limit < long_length:
+        reason = f"{limit + 1} tokens are rejected"
         unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
         return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
-    content = random_content(subject, longer)
-    scores = last_scores(subject.encoding, *content, subject.positions(longer))
+    content = random_content(inspected, long_length)
+    scores = last_scores(inspected.encoding, *content, inspected.positions(long_length))
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
-        PropertyValue(FINITE, finite, f"fraction of the scores of {longer} tokens"),
-        _out_of_range(subject, longer),
+        PropertyValue(FINITE, finite, f"fraction of the scores of {long_length} tokens"),
+        _out_of_range(inspected, long_length),
     ]
 
 
-def _out_of_range(subject: Subject, longer: int) -> PropertyValue:
-    sinusoids, lengths = sinusoids_of(subject), (subject.length, longer)
+def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyValue:
+    """Return the fraction of frequencies, channels or heads that leave the trained range."""
+    sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, long_length)
     if sinusoids is not None:
-        new, incomplete = new_angles(sinusoids, subject, longer)
-        description = f"fraction of {len(new)} frequencies; {int(incomplete.sum())} complete no"
-        description += " period in L"
-        return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), description)
-    values = [position_vectors(subject.encoding, subject.positions(n)) for n in lengths]
+        exceeded, incomplete = new_angles(sinusoids, inspected, long_length)
+        description = (
+            f"fraction of {len(exceeded)} frequencies; {int(incomplete.sum())} complete no period"
+            " in L"
+        )
+        return PropertyValue(OUT_OF_RANGE, exceeded.double().mean().item(), description)
+    values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
-        biases = [bias_of_query(subject.encoding, subject.positions(n), n - 1) for n in lengths]
+        biases = [bias_of_query(inspected.encoding, inspected.positions(n), n - 1) for n in lengths]
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
-        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on the position")
-    new = out_of_range(trained, extended)
-    return PropertyValue(OUT_OF_RANGE, new.double().mean().item(), f"fraction of {len(new)} {kind}")
+        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on positions")
+    exceeded = out_of_range(trained, extended)
+    fraction = exceeded.double().mean().item()
+    return PropertyValue(OUT_OF_RANGE, fraction, f"fraction of {len(exceeded)} {kind}")
 
 
 def new_angles(
-    sinusoids: SinusoidalFrequencies, subject: Subject, longer: int
+    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, long_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return which frequencies take new angles at `longer`, and which complete no period in L."""
-    absolute = subject.encoding.overrides("embed")
-    window = None if absolute else subject.encoding.at_layer(0).window()
+    """Return which frequencies take new angles beyond L, and which complete no period within L."""
+    absolute = inspected.encoding.overrides("embed")
+    window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []
-    for length in (subject.length, longer):
-        angles, _ = sinusoids.angles(subject.positions(length))
+    for length in (inspected.train_length, long_length):
+        angles, _ = sinusoids.angles(inspected.positions(length))
         visible = angles.flatten(1)[: window or length]
         spans.append(visible.amax(0) - visible.amin(0))
     incomplete = spans[0] < 2 * math.pi
-    return incomplete & (spans[1] > spans[0] * (1 + ROUNDING)), incomplete
+    return incomplete & (spans[1] > spans[0] * (1 + ROUNDING_ERROR)), incomplete
 
 
 def out_of_range(trained: Tensor, extended: Tensor) -> Tensor:
-    """Return which channels [C] of `extended` [N, C] leave their range in `trained` [T, C]."""
-    low, high = trained.amin(0) - ROUNDING, trained.amax(0) + ROUNDING
+    """Return which channels [C] of `extended` [N, C] exceed their range in `trained` [T, C]."""
+    low, high = trained.amin(0) - ROUNDING_ERROR, trained.amax(0) + ROUNDING_ERROR
     return ((extended > high) | (extended < low)).any(0)
 
 
-GROUPS = (PropertyGroup("extrapolation", NAMES, extrapolation),)
+GROUPS = (PropertyGroup("extrapolation", NAMES, measure_extrapolation),)

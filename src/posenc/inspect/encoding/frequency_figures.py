@@ -1,4 +1,4 @@
-"""Figures of frequencies: sums of sinusoids by distance, wavelengths, the bound on the base."""
+"""Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on the base."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,39 +9,39 @@ import torch
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.hook_outputs import sinusoids_of
+from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, ContinuousSpectrum, mean_phasor
-from posenc.inspect.encoding.score_properties import LONGER
-from posenc.inspect.encoding.subject import Subject
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
 from posenc.report.chart import Line, Subplot, VerticalLine
 from posenc.report.vega_figure import Figure
 
-SHORT, LONG = 64, 16_384
-PAIRS = 64
-POINTS = 160
+SHORT_RANGE, LONG_RANGE = 64, 16_384  # tokens
+NUM_PAIRS = 64
+NUM_POINTS = 160
 AXES = ("Distance (tokens)", "fraction of the value at distance 0")
-SPECTRA_READING = (
-    f"<p_m, p_n> as a fraction of |p|^2: the oscillatory integral, and the sum over {PAIRS} pairs."
-    " Up to 512 tokens only the integral of theta = t crosses zero; powers fall faster at short"
-    " range, exponentials at long range, where that of base^-t crosses zero at 0.617 base."
+SPECTRA_CAPTION = (
+    "<p_m, p_n> as a fraction of |p|^2: the oscillatory integral, and the sum over"
+    f" {NUM_PAIRS} pairs. Up to 512 tokens, only the integral of theta = t crosses zero. Powers"
+    " decrease faster at short range and exponentials at long range, where the integral of base^-t"
+    " crosses zero at 0.617 base."
 )
-SUMS_READING = (
-    "The mean of cos(m f) over the encoding's own frequencies f: <p_m, p_n> of sinusoidal"
-    " embeddings, or the expected score of equal content of a rotary encoding, as a fraction of"
-    " that at distance 0. Dashed: the envelope |mean of exp(i m f)|, the upper bound over all"
+SUMS_CAPTION = (
+    "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"
+    " embeddings, or the expected score of equal content of a rotary encoding, as a fraction of its"
+    " value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound over all"
     " relative phases of query and key."
 )
 
 
-def compare_spectra() -> Figure:
+def draw_spectra() -> Figure:
     """Draw the frequency choices of Su (2021) at short and at long range."""
     subplots = [
         Subplot(f"{name}, up to {last} tokens", _spectrum_lines(last, values), name)
-        for name, values in (("Integral", _integral), (f"Sum over {PAIRS} pairs", _sum))
-        for last in (SHORT, LONG)
+        for name, values in (("Integral", _integral), (f"Sum over {NUM_PAIRS} pairs", _sum))
+        for last in (SHORT_RANGE, LONG_RANGE)
     ]
     title = "Inner products of sinusoidal embeddings by distance, for the frequencies of Su (2021)"
-    return formula_figure("decay", "frequencies", title, SPECTRA_READING, AXES, subplots)
+    return formula_figure("decay", "frequencies", title, SPECTRA_CAPTION, AXES, subplots)
 
 
 def _spectrum_lines(
@@ -59,25 +59,27 @@ def _integral(spectrum: ContinuousSpectrum, distances: np.ndarray) -> np.ndarray
 
 
 def _sum(spectrum: ContinuousSpectrum, distances: np.ndarray) -> np.ndarray:
-    return mean_phasor(spectrum.frequencies(PAIRS), distances).real
+    return mean_phasor(spectrum.frequencies(NUM_PAIRS), distances).real
 
 
 def log_distances(last: int) -> np.ndarray:
     """Return integers from 1 to `last`, about evenly spaced on a logarithmic axis."""
-    return np.unique(np.round(np.geomspace(1, last, POINTS)))
+    return np.unique(np.round(np.geomspace(1, last, NUM_POINTS)))
 
 
-def sinusoid_sums(subjects: Sequence[Subject]) -> Figure | None:
+def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the oscillatory sum of each encoding with frequencies, and its envelope."""
-    spectra = _with_frequencies(subjects)
+    spectra = _with_frequencies(encodings)
     if not spectra:
         return None
-    distances = log_distances(LONGER * 4 * max(subject.length for subject, _ in spectra))
+    distances = log_distances(
+        LONG_FACTOR * 4 * max(inspected.train_length for inspected, _ in spectra)
+    )
     subplots = []
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
-        for i, (subject, frequencies) in enumerate(spectra[start : start + MAX_LINES]):
-            mean, label = mean_phasor(frequencies, distances), subject.label
+        for i, (inspected, frequencies) in enumerate(spectra[start : start + MAX_LINES]):
+            mean, label = mean_phasor(frequencies, distances), inspected.label
             envelope = zip(distances, np.abs(mean), strict=True)
             lines += [
                 formula_line(label, zip(distances, mean.real, strict=True), i),
@@ -85,46 +87,52 @@ def sinusoid_sums(subjects: Sequence[Subject]) -> Figure | None:
             ]
         subplots.append(Subplot("", tuple(lines), "sums"))
     title = "Oscillatory sum over the encoding's frequencies, and its envelope"
-    return formula_figure("decay", "oscillatory_sums", title, SUMS_READING, AXES, subplots)
+    return formula_figure("decay", "oscillatory_sums", title, SUMS_CAPTION, AXES, subplots)
 
 
-def wavelengths(subjects: Sequence[Subject]) -> Figure | None:
-    """Draw the wavelengths of each encoding with frequencies, with L and 4 L."""
-    subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(subjects)]
+def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+    """Draw the wavelengths of each encoding with frequencies, and lines at L and 4 L."""
+    subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     if not subplots:
         return None
-    reading = (
-        "A pair of channels completes a period in its wavelength. Those right of L complete none in"
-        f" training, and take new angles at {LONGER}L. Frequencies of zero have no wavelength."
+    caption = (
+        "A pair of channels completes a period in one wavelength. Pairs to the right of L complete"
+        f" no period in training and take new angles at {LONG_FACTOR}L. Frequencies of zero have no"
+        " wavelength."
     )
     axes = ("Wavelength (tokens)", "pair of channels")
-    return formula_figure("extrapolation", "wavelengths", "Wavelengths", reading, axes, subplots)
+    return formula_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
 
 
-def _wavelength_subplot(subject: Subject, frequencies: np.ndarray) -> Subplot:
+def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -> Subplot:
     with np.errstate(divide="ignore"):
-        lengths = 2 * math.pi / frequencies
-    pairs = [(length, i) for i, length in enumerate(lengths) if math.isfinite(length)]
-    parts = {
-        "a period within L": [pair for pair in pairs if pair[0] <= subject.length],
-        "longer than L": [pair for pair in pairs if pair[0] > subject.length],
+        wavelengths = 2 * math.pi / frequencies
+    points = [(length, i) for i, length in enumerate(wavelengths) if math.isfinite(length)]
+    groups = {
+        "a period within L": [point for point in points if point[0] <= inspected.train_length],
+        "longer than L": [point for point in points if point[0] > inspected.train_length],
     }
     lines = [
-        formula_line(name, points, i) for i, (name, points) in enumerate(parts.items()) if points
+        formula_line(name, group, i) for i, (name, group) in enumerate(groups.items()) if group
     ]
-    far = LONGER * subject.length
-    marks = (
-        VerticalLine(subject.length, f"L = {subject.length}"),
-        VerticalLine(far, f"{LONGER}L", row=1),
+    vertical_lines = (
+        VerticalLine(inspected.train_length, f"L = {inspected.train_length}"),
+        VerticalLine(LONG_FACTOR * inspected.train_length, f"{LONG_FACTOR}L", row=1),
     )
-    title = f"{subject.label}: {len(parts['longer than L'])} of {len(lengths)} longer than L"
-    return Subplot(title, tuple(lines), subject.label, marks)
+    num_longer = len(groups["longer than L"])
+    title = f"{inspected.label}: {num_longer} of {len(wavelengths)} longer than L"
+    return Subplot(title, tuple(lines), inspected.label, vertical_lines)
 
 
-def _with_frequencies(subjects: Sequence[Subject]) -> list[tuple[Subject, np.ndarray]]:
-    """Return the encodings that have frequencies, with those of one axis at the training length."""
-    pairs = [(subject, sinusoids_of(subject)) for subject in subjects]
-    return [(s, _frequencies(sinusoids, s.length)) for s, sinusoids in pairs if sinusoids]
+def _with_frequencies(
+    encodings: Sequence[InspectedEncoding],
+) -> list[tuple[InspectedEncoding, np.ndarray]]:
+    """Return each encoding that has frequencies, with its frequencies at the training length."""
+    return [
+        (inspected, _frequencies(sinusoids, inspected.train_length))
+        for inspected in encodings
+        if (sinusoids := sinusoids_of(inspected)) is not None
+    ]
 
 
 def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
@@ -133,17 +141,17 @@ def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
     return frequencies[0].numpy()
 
 
-def base_bound(subjects: Sequence[Subject]) -> Figure | None:
+def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the smallest base by context length (Men et al. 2024, eq. 9), and the bases in use."""
     labels: dict[float, list[str]] = {}
-    for subject in subjects:
-        spectrum = subject.config.encoding.get("spectrum") or {}
-        if "base" in spectrum and subject.encoding.at_layer(0).overrides("rotate"):
-            labels.setdefault(float(spectrum["base"]), []).append(subject.label)
+    for inspected in encodings:
+        spectrum = inspected.config.encoding.get("spectrum") or {}
+        if "base" in spectrum and inspected.encoding.at_layer(0).overrides("rotate"):
+            labels.setdefault(float(spectrum["base"]), []).append(inspected.label)
     if not labels:
         return None
-    head_width, length = subjects[0].encoding.geometry.head_width, subjects[0].length
-    lengths = [max(1, length // LONGER), length, LONGER * length]
+    head_width, length = encodings[0].encoding.geometry.head_width, encodings[0].train_length
+    lengths = [max(1, length // LONG_FACTOR), length, LONG_FACTOR * length]
     bounds, base = [], 1.0
     for n in lengths:
         base = smallest_base(head_width, n, base)
@@ -151,10 +159,10 @@ def base_bound(subjects: Sequence[Subject]) -> Figure | None:
     lines = [formula_line(f"bound at head width {head_width}", bounds, 0)]
     for i, (base, names) in enumerate(labels.items(), 1):
         lines.append(formula_line(", ".join(names), [(n, base) for n in lengths], i, dashed=True))
-    reading = (
-        "With a base below the bound, equal content does not outscore random content, on average,"
-        " at every distance up to the context length (Men et al. 2024, eq. 9)."
+    caption = (
+        "With a base below the bound there is a distance, within the context length, at which equal"
+        " content does not outscore random content on average (Men et al. 2024, eq. 9)."
     )
     title, axes = "Smallest base for a context length", ("Context length (tokens)", "base")
     subplots = [Subplot("", tuple(lines), "base")]
-    return formula_figure("extrapolation", "base_bound", title, reading, axes, subplots, ratio=True)
+    return formula_figure("extrapolation", "base_bound", title, caption, axes, subplots, log_y=True)

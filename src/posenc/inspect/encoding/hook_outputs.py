@@ -1,6 +1,6 @@
-"""What an encoding's hooks return for given positions: vectors, biases and scores, in float64.
+"""An encoding's position vectors, biases and scores at given positions, in float64.
 
-T tokens, N distances, H heads, C channels of a position vector; biases are those of layer 0.
+T tokens, N distances, H heads, C channels of a position vector. All values are from layer 0.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.attention.reference import positions_at, score_bias
 from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
-from posenc.inspect.encoding.subject import Subject
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
 
 def random_normal(seed: int, *shape: int) -> Tensor:
@@ -17,9 +17,9 @@ def random_normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def random_content(subject: Subject, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+def random_content(inspected: InspectedEncoding, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return x [1, T, D] and q, k [1, H, T, d] of unit variance."""
-    geometry = subject.encoding.geometry
+    geometry = inspected.encoding.geometry
     shape = (1, geometry.heads, tokens, geometry.head_width)
     x = random_normal(3, 1, tokens, geometry.width)
     return x, random_normal(4, *shape), random_normal(5, *shape)
@@ -27,9 +27,9 @@ def random_content(subject: Subject, tokens: int) -> tuple[Tensor, Tensor, Tenso
 
 @torch.no_grad()
 def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
-    """Return a vector for each position [T, C]; None for an encoding that has none.
+    """Return the position vectors [T, C]; None for an encoding that has none.
 
-    It is what the encoding adds to a token embedding, or a query of ones after rotation.
+    A position vector is added to a token embedding, or is a query of ones after rotation.
     """
     tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
     geometry, layer = encoding.geometry, encoding.at_layer(0)
@@ -44,9 +44,9 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def bias_of_query(encoding: Encoding, pos: Tensor, query: int) -> Tensor | None:
-    """Return the bias of token number `query` by distance [H, query + 1] if all tokens are equal.
+    """Return the bias [H, query + 1] by distance of the query at that index; None without a bias.
 
-    None for an encoding without a bias.
+    All tokens have equal content.
     """
     geometry, tokens = encoding.geometry, query + 1
     x = random_normal(2, 1, 1, geometry.width).expand(1, tokens, -1)
@@ -58,7 +58,7 @@ def bias_of_query(encoding: Encoding, pos: Tensor, query: int) -> Tensor | None:
 
 @torch.no_grad()
 def bias_at_distances(encoding: Encoding, distance: Tensor, query: float) -> Tensor | None:
-    """Return the bias [H, N] at distances [N] from a query at that position; None without one."""
+    """Return the bias [H, N] at distances [N] from position `query`; None without a bias."""
     head = torch.arange(encoding.geometry.heads)[:, None]
     pos_q = torch.full((1, 1), float(query)).double()
     bias = encoding.at_layer(0).bias(head[..., None], distance.double()[None], pos_q)
@@ -71,8 +71,8 @@ def attention_inputs(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return q and k [B, H, T, d'] after embedding and rotation, and the bias of the last query.
 
-    Token content is x [B, T, D] and q, k [B, H, T, d]. Absolute position embeddings reach q and k
-    through identity projections.
+    Before that, the content of the tokens is x [B, T, D] and q, k [B, H, T, d]. Absolute position
+    embeddings are added to q and k directly, as if the projections were the identity.
     """
     hidden = encoding.embed(x, pos)
     if encoding.overrides("embed"):
@@ -85,13 +85,13 @@ def attention_inputs(
 
 
 def last_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
-    """Return the scores of the last token's query [B, H, T], before the softmax."""
+    """Return the scores [B, H, T] of the last token's query, before the softmax."""
     q, k, bias = attention_inputs(encoding, x, q, k, pos)
     scores = (q[:, :, -1:] @ k.mT)[:, :, 0] * encoding.geometry.head_width**-0.5
     return scores if bias is None else scores + bias[:, :, 0]
 
 
-def sinusoids_of(subject: Subject) -> SinusoidalFrequencies | None:
-    """Return the frequencies of an encoding that has a spectrum."""
-    modules = subject.encoding.modules()
+def sinusoids_of(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
+    """Return the module that has the encoding's frequencies; None if there are none."""
+    modules = inspected.encoding.modules()
     return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

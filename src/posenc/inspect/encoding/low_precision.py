@@ -1,9 +1,9 @@
-"""Errors of scores in low precision against float64, for a query at a distant position.
+"""Errors of scores in low precision, relative to float64, for a query at a distant position.
 
-For each format there are two errors. Values: positions are exact, and what the encoding computes
-(embeddings added to tokens, rotated queries and keys, biases) is rounded. Positions: they are
-rounded themselves, as where angles are computed in the format, and all else is exact. float8 is
-e4m3; float8 and int8 have one scale per tensor, which maps its largest value to the format's.
+There are two errors for each format. For "values", positions are exact and the encoding's results
+are rounded (embeddings added to tokens, rotated queries and keys, biases). For "positions", only
+the positions are rounded, as happens if angles are computed in that format. float8 is e4m3; float8
+and int8 have one scale per tensor, which maps its largest value to the format's largest value.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,23 @@ import torch
 from torch import Tensor
 
 from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+    inapplicable,
+)
 from posenc.inspect.inspection import InspectionTable, make_table
 
 POSITIONS = (100, 1_000, 10_000, 100_000)
-KEYS = 64  # before the query
+NUM_KEYS = 64  # the nearest keys, whose scores are compared
 FLOAT8_MAX, INT8_MAX = 448.0, 127.0
 Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
+    """Return a rounding that scales a tensor so that its largest value becomes `largest`."""
+
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)
         return rounding(x * scale) / scale
@@ -38,27 +45,27 @@ FORMATS: dict[str, Rounding] = {
 NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMATS]
 
 
-def low_precision(subject: Subject) -> list[PropertyValue]:
+def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the errors at the last of POSITIONS, or the encoding's last position."""
-    if not subject.along_sequence:
-        return inapplicable(NAMES, "coordinates are no distances along a sequence")
-    position = subject.up_to(POSITIONS[-1] + 1) - 1
+    if not inspected.has_1d_positions:
+        return inapplicable(NAMES, "coordinates are not distances along a sequence")
+    position = inspected.clamp_length(POSITIONS[-1] + 1) - 1
     errors = [
-        error for by_format in score_errors(subject, position) for error in by_format.values()
+        error for by_format in score_errors(inspected, position) for error in by_format.values()
     ]
     description = f"max error of a score at position {position}; scores have variance 1"
     return [PropertyValue(*pair, description) for pair in zip(NAMES, errors, strict=True)]
 
 
-def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:
+def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
     """Return the errors at all POSITIONS that an encoding supports, for a file."""
     rows = [
-        [subject.label, float(position), name, by_values[name], by_positions[name]]
-        for subject in subjects
-        if subject.along_sequence
+        [inspected.label, float(position), name, by_values[name], by_positions[name]]
+        for inspected in encodings
+        if inspected.has_1d_positions
         for position in POSITIONS
-        if subject.up_to(position + 1) > position
-        for by_values, by_positions in [score_errors(subject, position)]
+        if inspected.clamp_length(position + 1) > position
+        for by_values, by_positions in [score_errors(inspected, position)]
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
@@ -67,34 +74,37 @@ def errors_by_position(subjects: Sequence[Subject]) -> InspectionTable:
 
 
 @torch.no_grad()
-def score_errors(subject: Subject, position: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the max error over the nearest keys by format: of values, and of positions."""
-    pos = torch.cat([torch.arange(KEYS), torch.arange(position - KEYS + 1, position + 1)])
-    pos = torch.arange(position + 1) if position < 2 * KEYS else pos
-    content = random_content(subject, len(pos))
-    exact = _scores(subject, *attention_inputs(subject.encoding, *content, pos))
+def score_errors(
+    inspected: InspectedEncoding, position: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return two max errors over the nearest keys by format: of values, and of positions."""
+    nearest = torch.arange(position - NUM_KEYS + 1, position + 1)
+    pos = torch.cat([torch.arange(NUM_KEYS), nearest])
+    pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos
+    content = random_content(inspected, len(pos))
+    exact = _scores(inspected, *attention_inputs(inspected.encoding, *content, pos))
     by_values, by_positions = {}, {}
     for name, rounding in FORMATS.items():
-        q, k, bias = attention_inputs(subject.encoding, *content, pos)
+        q, k, bias = attention_inputs(inspected.encoding, *content, pos)
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
-        by_values[name] = _max_abs(_scores(subject, *rounded) - exact)
-        coarse = rounding(pos.double())
-        integers = coarse.nan_to_num(posinf=0).long()
-        inputs = attention_inputs(subject.encoding, *content, integers)
-        error = _max_abs(_scores(subject, *inputs) - exact)
-        overflow = not coarse.isfinite().all()
+        by_values[name] = _max_abs(_scores(inspected, *rounded) - exact)
+        rounded_pos = rounding(pos.double())
+        integer_pos = rounded_pos.nan_to_num(posinf=0).long()
+        inputs = attention_inputs(inspected.encoding, *content, integer_pos)
+        error = _max_abs(_scores(inspected, *inputs) - exact)
+        overflow = not rounded_pos.isfinite().all()
         by_positions[name] = float("inf") if overflow and error > 0 else error
     return by_values, by_positions
 
 
-def _scores(subject: Subject, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the scores of the last query for the nearest keys [1, H, KEYS]."""
-    scores = (q[:, :, -1:] @ k.mT) * subject.encoding.geometry.head_width**-0.5
-    return (scores if bias is None else scores + bias)[:, :, 0, -KEYS:]
+def _scores(inspected: InspectedEncoding, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the scores [1, H, NUM_KEYS] of the last query for the nearest keys."""
+    scores = (q[:, :, -1:] @ k.mT) * inspected.encoding.geometry.head_width**-0.5
+    return (scores if bias is None else scores + bias)[:, :, 0, -NUM_KEYS:]
 
 
 def _max_abs(difference: Tensor) -> float:
     return difference.abs().nan_to_num(nan=float("inf")).max().item()
 
 
-GROUPS = (PropertyGroup("low precision", NAMES, low_precision),)
+GROUPS = (PropertyGroup("low precision", NAMES, measure_low_precision),)

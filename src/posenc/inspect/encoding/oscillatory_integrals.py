@@ -1,9 +1,9 @@
 """Inner products of sinusoidal embeddings by distance, as sums and as oscillatory integrals.
 
-For frequencies f_0 .. f_{n-1} the mean of cos(m f_i) is <p_m', p_n'> / n at distance m = |m' - n'|
-(Su 2021, kexue.fm/archives/8231). With f_i = theta(i / n) it tends to the real part of the integral
-of exp(i m theta(t)) over t from 0 to 1. The modulus is the upper bound over all relative phases of
-query and key.
+For frequencies f_0 .. f_{n-1}, the mean of cos(m f_i) is <p_a, p_b> / n at distance m = |a - b| (Su
+2021, kexue.fm/archives/8231). With f_i = theta(i / n) it tends to the real part of the integral of
+exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound over all
+relative phases of query and key.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import exp1, gamma
 
 Array = np.ndarray
-NODES = 80
-NEAR = 20.0
+NUM_NODES = 80  # of a quadrature
+NEAR_DISTANCE = 20.0  # below it, Gauss-Legendre quadrature is accurate
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ContinuousSpectrum:
     exponent: float = 1.0
 
     def frequencies(self, count: int) -> Array:
-        """Return theta(i / count), from i = 0 for exponentials and to i = count for powers."""
+        """Return `count` values theta(i / count), with i from 0 (exponentials) or 1 (powers)."""
         steps = np.arange(count) / count
         if self.base is not None:
             return self.base**-steps
@@ -45,7 +45,7 @@ SPECTRA = (
     ContinuousSpectrum("t^2", exponent=2.0),
     ContinuousSpectrum("t^3", exponent=3.0),
 )
-"""The choices that Su (2021) compares."""
+"""The spectra that Su (2021) compares."""
 
 
 def mean_phasor(frequencies: Array, distance: Array) -> Array:
@@ -62,15 +62,15 @@ def exponential_integral(distance: Array, base: float) -> Array:
 def power_integral(distance: Array, exponent: float) -> Array:
     """Return the integral of exp(i m t^a) = m^(-1/a) / a * integral of exp(iu) u^(1/a - 1).
 
-    u runs from 0 to m. From 0 to infinity the integral is Gamma(1/a) exp(i pi / 2a). The rest, from
-    m to infinity, does not oscillate along the imaginary axis, where Gauss-Laguerre quadrature
-    converges. At small m Gauss-Legendre quadrature is accurate.
+    u runs from 0 to m. The integral from 0 to infinity is Gamma(1/a) exp(i pi / 2a). The integral
+    from m to infinity is evaluated parallel to the imaginary axis, where it does not oscillate and
+    Gauss-Laguerre quadrature converges. At small m, Gauss-Legendre quadrature is accurate.
     """
     m, s = np.asarray(distance, dtype=float), 1 / exponent
-    node, weight = np.polynomial.legendre.leggauss(NODES)
+    node, weight = np.polynomial.legendre.leggauss(NUM_NODES)
     t = (node + 1) / 2
     near = np.exp(1j * np.multiply.outer(m, t**exponent)) @ weight / 2
-    node, weight = np.polynomial.laguerre.laggauss(NODES)
-    rest = 1j * np.exp(1j * m) * ((m[..., None] + 1j * node) ** (s - 1) @ weight)
-    far = s * m**-s * (gamma(s) * np.exp(0.5j * np.pi * s) - rest)
-    return np.where(m < NEAR, near, far)
+    node, weight = np.polynomial.laguerre.laggauss(NUM_NODES)
+    tail = 1j * np.exp(1j * m) * ((m[..., None] + 1j * node) ** (s - 1) @ weight)
+    far = s * m**-s * (gamma(s) * np.exp(0.5j * np.pi * s) - tail)
+    return np.where(m < NEAR_DISTANCE, near, far)

@@ -1,9 +1,9 @@
 """Properties of scores: whether they are relative, take two axes, and decay with distance.
 
-Token content has unit variance. The expectation over equal content, E[s(x, x)], is exact where
-scores are bilinear in content: samples are sqrt(d) times the rows of an orthogonal matrix and,
-where position embeddings are added to them, their negatives, so that their second moment is the
-identity and their mean zero.
+Token content has unit variance. The expected score of equal content, E[s(x, x)], is exact if scores
+are bilinear in content: the samples are sqrt(d) times the rows of an orthogonal matrix and, if
+position embeddings are added to them, also their negatives. Their second moment is therefore the
+identity and, with the negatives, their mean is zero.
 """
 
 from functools import cache
@@ -18,139 +18,145 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
     random_normal,
 )
-from posenc.inspect.encoding.subject import PropertyGroup, PropertyValue, Subject, inapplicable
+from posenc.inspect.encoding.inspected_encoding import (
+    InspectedEncoding,
+    PropertyGroup,
+    PropertyValue,
+    inapplicable,
+)
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
-SQUARE = 6  # tokens on a side
+GRID_SIZE = 6  # tokens on a side
 SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "axes"
-LONGER = 4  # times the training length
-BATCH = 16
+BATCH_SIZE = 16
 RANDOM_SAMPLES = 4
-WEIGHT = 0.9  # of an effective window
-ROUNDING = 1e-12
+WINDOW_WEIGHT = 0.9  # attention weight within an effective window
+ROUNDING_ERROR = 1e-12
 DISTANCES = (0, 1, 16)
-EQUAL = [f"equal at {n}" for n in DISTANCES] + ["equal at L", "equal at 4L"]
-RANDOM = ["random at L", "random at 4L"]
-WINDOWS = ["narrowest window", "widest window"]
+EQUAL_NAMES = [f"equal at {n}" for n in DISTANCES] + ["equal at L", "equal at 4L"]
+RANDOM_NAMES = ["random at L", "random at 4L"]
+WINDOW_NAMES = ["narrowest window", "widest window"]
 
 
-def shift_errors(subject: Subject) -> list[PropertyValue]:
-    """Measure how much scores, and inner products of vectors, change if all positions shift."""
-    if not subject.along_sequence:
+def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Measure how much scores and inner products of vectors change if all positions shift."""
+    if not inspected.has_1d_positions:
         return inapplicable([SCORE_SHIFT, PRODUCT_SHIFT], "coordinates of nodes have no order")
-    tokens = SHIFTED_TOKENS
-    tokens = min(tokens, (subject.limit or tokens) // 2)
-    pos = subject.positions(tokens)
-    shift = SHIFT if subject.limit is None else min(SHIFT, subject.limit - 1 - int(pos.max()))
-    content = random_content(subject, tokens)
-    scores, shifted = (last_scores(subject.encoding, *content, p) for p in (pos, pos + shift))
+    tokens = min(SHIFTED_TOKENS, (inspected.max_length or SHIFTED_TOKENS) // 2)
+    pos = inspected.positions(tokens)
+    last = int(pos.max())
+    shift = inspected.clamp_length(last + 1 + SHIFT) - 1 - last
+    content = random_content(inspected, tokens)
+    scores, shifted = (last_scores(inspected.encoding, *content, p) for p in (pos, pos + shift))
     description = f"max change of a score if all positions shift by {shift}; scores have variance 1"
     error = (scores - shifted).abs().max().item()
-    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(subject, pos, shift)]
+    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(inspected, pos, shift)]
 
 
-def _product_shift(subject: Subject, pos: Tensor, shift: int) -> PropertyValue:
-    if not subject.encoding.overrides("embed"):
+def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> PropertyValue:
+    if not inspected.encoding.overrides("embed"):
         return PropertyValue(PRODUCT_SHIFT, None, "nothing is added to token embeddings")
-    p, shifted = (position_vectors(subject.encoding, at) for at in (pos, pos + shift))
+    p, shifted = (position_vectors(inspected.encoding, at) for at in (pos, pos + shift))
     assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
     return PropertyValue(PRODUCT_SHIFT, change.item(), description)
 
 
-def axes(subject: Subject) -> list[PropertyValue]:
-    """Test whether positions may have two coordinates, and whether these have an effect."""
-    grid = torch.cartesian_prod(torch.arange(SQUARE), torch.arange(SQUARE))[None].double()
-    content = random_content(subject, SQUARE**2)
+def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Test whether positions may have two coordinates, and whether both have an effect."""
+    grid = torch.cartesian_prod(torch.arange(GRID_SIZE), torch.arange(GRID_SIZE))[None].double()
+    content = random_content(inspected, GRID_SIZE**2)
     try:
         scores, moved, stretched = (
-            last_scores(subject.encoding, *content, points)
+            last_scores(inspected.encoding, *content, points)
             for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
         )
     except ValueError as error:
-        return [PropertyValue(AXES, 1.0, f"two are not supported: {one_line(error)}")]
+        return [PropertyValue(AXES, 1.0, f"two axes are not supported: {one_line(error)}")]
     if (scores - stretched).abs().max() == 0:
-        return [PropertyValue(AXES, 1.0, "two are accepted but have no effect")]
+        return [PropertyValue(AXES, 1.0, "two axes are accepted but have no effect")]
     change = (scores - moved).abs().max().item()
     return [
         PropertyValue(
-            AXES, 2.0, f"if a grid of tokens moves along both, scores change by {change:.1e}"
+            AXES, 2.0, f"if a grid of tokens moves along both axes, scores change by {change:.1e}"
         )
     ]
 
 
-def decay(subject: Subject) -> list[PropertyValue]:
+def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure expected scores of equal and of random content, and effective windows."""
-    length = reach(subject)
-    equal, random = (expected_scores(subject, length, equal=kind) for kind in (True, False))
-    distances = [*DISTANCES, subject.length - 1, length - 1]
+    length = inspected.long_length
+    equal, random = (expected_scores(inspected, length, equal=kind) for kind in (True, False))
+    distances = [*DISTANCES, inspected.train_length - 1, length - 1]
     description = "expected score of a token and an equal one {} tokens back, mean over heads"
     measurements = [
-        _at(equal, name, distance, description)
-        for name, distance in zip(EQUAL, distances, strict=True)
+        _score_at(equal, name, distance, description)
+        for name, distance in zip(EQUAL_NAMES, distances, strict=True)
     ]
     description = "expected score of a token and an independent one {} tokens back, mean over heads"
     measurements += [
-        _at(random, name, distance, description)
-        for name, distance in zip(RANDOM, distances[-2:], strict=True)
+        _score_at(random, name, distance, description)
+        for name, distance in zip(RANDOM_NAMES, distances[-2:], strict=True)
     ]
-    windows = effective_windows(random, subject.encoding.at_layer(0).window())
-    description = f"nearest tokens that get {WEIGHT:.0%} of the weight of {length}, without content"
-    ends = zip(WINDOWS, (min(windows), max(windows)), strict=True)
-    return measurements + [PropertyValue(name, float(size), description) for name, size in ends]
+    windows = effective_windows(random, inspected.encoding.at_layer(0).window())
+    description = (
+        f"number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight in"
+        f" {length} tokens, without content"
+    )
+    sizes = zip(WINDOW_NAMES, (min(windows), max(windows)), strict=True)
+    return measurements + [PropertyValue(name, float(size), description) for name, size in sizes]
 
 
-def _at(scores: Tensor, name: str, distance: int, description: str) -> PropertyValue:
+def _score_at(scores: Tensor, name: str, distance: int, description: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
         return PropertyValue(name, None, f"the longest distance is {scores.shape[-1] - 1}")
     return PropertyValue(name, scores[:, distance].mean().item(), description.format(distance))
 
 
-def reach(subject: Subject) -> int:
-    """Return 4 L, or the maximum sequence length if that is less."""
-    return subject.up_to(LONGER * subject.length)
-
-
 @cache
 @torch.no_grad()
-def expected_scores(subject: Subject, length: int, *, equal: bool) -> Tensor:
-    """Return the expected score [H, N] of the last of `length` tokens by distance.
+def expected_scores(inspected: InspectedEncoding, length: int, *, equal: bool) -> Tensor:
+    """Return the expected scores [H, N] between the last of `length` tokens and each key.
 
-    Either all tokens have equal content, or the query's is independent of the keys'.
+    They are indexed by distance. With `equal`, all tokens have equal content; otherwise the content
+    of the query is independent of that of the keys.
     """
-    geometry, pos = subject.encoding.geometry, subject.positions(length)
-    content = content_samples(subject)
+    geometry, pos = inspected.encoding.geometry, inspected.positions(length)
+    content = content_samples(inspected)
     if not equal:
         content = torch.cat([content[:RANDOM_SAMPLES], -content[:RANDOM_SAMPLES]])
     total = torch.zeros(geometry.heads, length, dtype=torch.float64)
-    for batch in content.split(BATCH):
+    for batch in content.split(BATCH_SIZE):
         x = batch[:, None].expand(-1, length, -1)
         k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
         queries = [k] if equal else [s * random_normal(7, 1, *k.shape[1:]) for s in (1, -1)]
         for q in queries:
-            scores = last_scores(subject.encoding, x, q.expand_as(k), k, pos)
+            scores = last_scores(inspected.encoding, x, q.expand_as(k), k, pos)
             total += scores.sum(0) / len(queries)
     return (total / len(content)).flip(-1)
 
 
-def content_samples(subject: Subject) -> Tensor:
-    """Return token content [S, D] whose second moment per head is exactly the identity."""
-    geometry = subject.encoding.geometry
+def content_samples(inspected: InspectedEncoding) -> Tensor:
+    """Return samples of token content [S, D] whose second moment per head is the identity."""
+    geometry = inspected.encoding.geometry
     width = geometry.head_width
     samples = torch.linalg.qr(random_normal(6, width, width)).Q * width**0.5
     content = samples.repeat(1, geometry.heads)
-    return torch.cat([content, -content]) if subject.encoding.overrides("embed") else content
+    return torch.cat([content, -content]) if inspected.encoding.overrides("embed") else content
 
 
 def effective_windows(bias: Tensor, window: int | None) -> list[int]:
-    """Return for each head how many of the nearest keys get WEIGHT of the softmax of [H, N]."""
-    weights = bias[:, :window].softmax(-1).cumsum(-1)
-    return [int((row < WEIGHT - ROUNDING).sum()) + 1 for row in weights]
+    """Return for each head how many of the nearest keys hold WINDOW_WEIGHT of the attention.
+
+    The attention weights are the softmax of the bias [H, N].
+    """
+    cumulative = bias[:, :window].softmax(-1).cumsum(-1)
+    return [int((row < WINDOW_WEIGHT - ROUNDING_ERROR).sum()) + 1 for row in cumulative]
 
 
 GROUPS = (
-    PropertyGroup("scores", [SCORE_SHIFT, PRODUCT_SHIFT], shift_errors),
-    PropertyGroup("scores", [AXES], axes),
-    PropertyGroup("decay", [*EQUAL, *RANDOM, *WINDOWS], decay),
+    PropertyGroup("scores", [SCORE_SHIFT, PRODUCT_SHIFT], measure_shift_errors),
+    PropertyGroup("scores", [AXES], measure_axes),
+    PropertyGroup("decay", [*EQUAL_NAMES, *RANDOM_NAMES, *WINDOW_NAMES], measure_decay),
 )

@@ -1,1 +1,1 @@
-"""Analysis of a trained run: attention, scores, frequencies, parameters, embeddings."""
+"""Analysis of a trained run: attention, scores, frequencies, parameters and embeddings."""

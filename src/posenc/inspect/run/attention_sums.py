@@ -1,6 +1,6 @@
-"""Attention by distance and by the query's position, in every layer and head.
+"""Attention by distance and by the query's position, for every layer and head.
 
-Sums are in float64. Distances are in tokens, whatever positions the encoding uses.
+Sums are float64. Distances are in tokens, regardless of the positions that the encoding uses.
 """
 
 import itertools
@@ -11,47 +11,47 @@ from torch import Tensor
 
 from posenc.inspect.run.observe import QueryBlock, Row
 
-TINY = 1e-300  # the smallest divisor
-SINGLE_DISTANCES = 32  # with a row of their own; longer distances share rows
+MIN_DIVISOR = 1e-300
+NUM_SINGLE_DISTANCES = 32  # each has its own row; longer distances share rows
 ROWS_PER_OCTAVE = 8
-POSITION_ROWS = 64
+NUM_POSITION_ROWS = 64  # approximately
 MEANS = ("entropy", "first", "distance", "beyond")
 
 
 class AttentionByDistance:
-    """Attention and bias by distance, of queries from index `first` on.
+    """Attention and bias by distance, summed over the queries from index `first_query` on.
 
-    `weights` and `bias` [layers, H, T] are sums over pairs of a query and a key, `pairs`
-    [layers, T] their numbers.
+    `weights` and `bias` [layers, H, T] are sums over pairs of a query and a key, and `pairs`
+    [layers, T] the numbers of these pairs.
     """
 
-    def __init__(self, layers: int, heads: int, length: int, first: int) -> None:
-        self.first, self.queries = first, 0
+    def __init__(self, layers: int, heads: int, length: int, first_query: int) -> None:
+        self.first_query, self.num_queries = first_query, 0
         self.weights = torch.zeros(layers, heads, length, dtype=torch.float64)
         self.bias = torch.zeros_like(self.weights)
         self.pairs = torch.zeros(layers, length, dtype=torch.float64)
 
     def observe(self, block: QueryBlock) -> None:
-        counted = block.mask & (block.query >= self.first)
+        counted = block.mask & (block.query >= self.first_query)
         distance, layer = block.distance[counted].cpu(), block.layer.index
         batch = len(block.layer.q)
         self.weights[layer].index_add_(1, distance, block.weights.sum(0)[:, counted].cpu())
         self.pairs[layer] += batch * distance.bincount(minlength=self.pairs.shape[1])
         if layer == 0:
-            self.queries += batch * int((block.query >= self.first).sum())
+            self.num_queries += batch * int((block.query >= self.first_query).sum())
         if block.bias is not None:
             bias = block.bias.double().expand(batch, -1, -1, -1).sum(0)
             self.bias[layer].index_add_(1, distance, bias[:, counted].cpu())
 
     def fractions(self) -> Tensor:
-        """Return the fraction of a query's attention at each distance [layers, H, T]."""
-        return self.weights / self.queries
+        """Return the mean fraction of a query's attention at each distance [layers, H, T]."""
+        return self.weights / self.num_queries
 
     def rows(self, train_length: int) -> list[Row]:
-        """Return rows for distances `start` to `stop` - 1.
+        """Return rows for ranges of distances, from `start` to `stop` - 1.
 
-        `attention` is the fraction of a query's attention, `per_key` the mean weight of one key,
-        `bias` its mean bias.
+        `attention` is the fraction of a query's attention to all keys in the range, `per_key` the
+        mean weight of one key, and `bias` its mean bias.
         """
         length = self.weights.shape[-1]
         edges = distance_edges(length, train_length)
@@ -65,10 +65,11 @@ class AttentionByDistance:
 
 
 class AttentionByPosition:
-    """Sums over windows by the query's position [layers, H, T].
+    """Sums over windows [layers, H, T], indexed by the query's position.
 
-    `entropy` of the weights in nats, `first` the weight of the window's first token, `distance`
-    the mean distance in tokens, `beyond` the weight of keys at distances of L or more.
+    `entropy` is the entropy of the weights in nats, `first` the weight of the window's first token,
+    `distance` the mean distance in tokens, and `beyond` the weight of keys at distances of L or
+    more.
     """
 
     def __init__(self, layers: int, heads: int, length: int, train_length: int) -> None:
@@ -91,77 +92,77 @@ class AttentionByPosition:
             self.first[layer, :, rows] += weights[..., 0].sum(0).cpu()
 
     def rows(self) -> list[Row]:
-        """Return means over the queries at positions `start` to `stop` - 1."""
+        """Return rows with means over the queries at positions `start` to `stop` - 1."""
         length = self.entropy.shape[-1]
         edges = position_edges(length, self.train_length)
-        queries = torch.tensor(edges).diff() * self.windows
-        means = {name: _bin_sums(getattr(self, name), edges) / queries for name in MEANS}
+        num_queries = torch.tensor(edges).diff() * self.windows
+        means = {name: _bin_sums(getattr(self, name), edges) / num_queries for name in MEANS}
         return list(_bin_rows(length, edges, means))
 
 
 def head_rows(
     distances: AttentionByDistance, positions: AttentionByPosition, at_train_length: Tensor
 ) -> list[Row]:
-    """Return a row for each head: means over the queries that `distances` counts.
+    """Return a row for each head, with means over the queries that `distances` includes.
 
-    `shift` compares the attention to the nearer half of L with the fractions `at_train_length`
-    [layers, H, L].
+    `shift` compares attention at distances below L/2 with `at_train_length` [layers, H, L], the
+    fractions in windows of L.
     """
     fractions = distances.fractions()
     means = {
-        name: getattr(positions, name)[..., distances.first :].mean(-1) / positions.windows
+        name: getattr(positions, name)[..., distances.first_query :].mean(-1) / positions.windows
         for name in MEANS
     }
     shift = total_variation(at_train_length, fractions, max(1, at_train_length.shape[-1] // 2))
     return [
         {"length": fractions.shape[-1], **head}
-        | {name: float(mean[at]) for name, mean in means.items()}
-        | {"self": float(fractions[at][0]), "previous": float(fractions[at][1])}
-        | {"shift": float(shift[at])}
-        for at, head in each_head(fractions)
+        | {name: float(mean[index]) for name, mean in means.items()}
+        | {"self": float(fractions[index][0]), "previous": float(fractions[index][1])}
+        | {"shift": float(shift[index])}
+        for index, head in each_head(fractions)
     ]
 
 
-def total_variation(a: Tensor, b: Tensor, near: int) -> Tensor:
-    """Return the total variation [..] of attention over the first `near` distances, 0 to 1.
+def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
+    """Return the total variation distance [..], 0 to 1, over the first `num_distances` distances.
 
-    The fractions [.., T] and [.., T'] are divided by their sums over these distances, so that
-    attention that is spread evenly over more keys counts as unchanged.
+    The fractions of attention a [.., T] and b [.., T'] are first divided by their sums over these
+    distances, so that attention that is spread evenly over more keys counts as unchanged.
     """
-    first, second = (
-        fractions[..., :near] / fractions[..., :near].sum(-1, keepdim=True).clamp(min=TINY)
-        for fractions in (a, b)
+    a, b = (
+        nearest / nearest.sum(-1, keepdim=True).clamp(min=MIN_DIVISOR)
+        for nearest in (a[..., :num_distances], b[..., :num_distances])
     )
-    return (first - second).abs().sum(-1) / 2
+    return (a - b).abs().sum(-1) / 2
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
-    """Return the first distance of each row, and the end; the training length is an edge."""
-    octaves = range(ROWS_PER_OCTAVE * length.bit_length())
-    wide = {round(SINGLE_DISTANCES * 2 ** (i / ROWS_PER_OCTAVE)) for i in octaves}
-    edges = {*range(SINGLE_DISTANCES), *wide, train_length, length}
+    """Return the first distance of each row, then `length`; the training length is an edge."""
+    steps = range(ROWS_PER_OCTAVE * length.bit_length())
+    shared = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
+    edges = {*range(NUM_SINGLE_DISTANCES), *shared, train_length, length}
     return sorted(edge for edge in edges if edge <= length)
 
 
 def position_edges(length: int, train_length: int) -> list[int]:
-    """Return the same for positions, in rows of about the same size."""
-    step = max(1, length // POSITION_ROWS)
+    """Return the first position of each row, then `length`; most rows have the same size."""
+    step = max(1, length // NUM_POSITION_ROWS)
     return sorted(n for n in {*range(0, length, step), train_length, length} if n <= length)
 
 
 def each_head(values: Tensor) -> Iterator[tuple[tuple[int, int], Row]]:
-    """Yield every layer and head of [layers, H, ..], as an index and as the start of a row."""
+    """Yield (layer, head) of `values` [layers, H, ..], with the row columns that identify them."""
     for layer, head in itertools.product(range(values.shape[0]), range(values.shape[1])):
         yield (layer, head), {"layer": layer, "head": head}
 
 
 def _bin_sums(values: Tensor, edges: Sequence[int]) -> Tensor:
-    """Return the sums of [.., T] from each edge to the next."""
+    """Return the sums of `values` [.., T] between consecutive edges."""
     return torch.stack([values[..., a:b].sum(-1) for a, b in itertools.pairwise(edges)], dim=-1)
 
 
 def _bin_rows(length: int, edges: Sequence[int], values: dict[str, Tensor]) -> Iterator[Row]:
-    for at, head in each_head(next(iter(values.values()))):
+    for index, head in each_head(next(iter(values.values()))):
         for n, (start, stop) in enumerate(itertools.pairwise(edges)):
             row: Row = {"length": length, **head, "start": start, "stop": stop}
-            yield row | {name: float(value[at][n]) for name, value in values.items()}
+            yield row | {name: float(value[index][n]) for name, value in values.items()}

@@ -1,9 +1,12 @@
 """The distance between the hidden states of two equal tokens, layer by layer (Fleetwood 2024).
 
-"The dog chased another dog" has two dogs, which attention without positions and without a mask
-cannot tell apart. Their hidden states are compared in the sentence; where all tokens are that
-token, so that only positions differ (with a causal mask, too: all preceding tokens are equal); and
-for every token of a text and the last equal one before it.
+"The dog chased another dog" mentions two dogs, which attention without positions and without a mask
+cannot tell apart. Hidden states of two equal tokens are compared in three cases:
+
+- the two occurrences of a word in the sentence
+- the same two positions if all tokens are that word, so that only positions differ; even with a
+  causal mask, all preceding tokens are equal
+- every token of a text and the previous occurrence of the same token
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +22,7 @@ from posenc.model.transformer import Decoder
 
 
 class TokenPairs(NamedTuple):
-    """Pairs of tokens by window and two positions [n] each, the later one second."""
+    """Pairs of tokens: the index of their window and their two positions, [n] each."""
 
     window: Tensor
     earlier: Tensor
@@ -27,19 +30,19 @@ class TokenPairs(NamedTuple):
 
 
 def equal_pairs(tokens: Tensor) -> TokenPairs:
-    """Return every token of windows [B, T] with the last equal one before it in its window."""
+    """Pair every token of windows [B, T] with the previous equal token in its window."""
     pairs = []
-    for number, window in enumerate(tokens.cpu().numpy()):
+    for index, window in enumerate(tokens.cpu().numpy()):
         order = np.argsort(window, kind="stable")
-        same = np.flatnonzero(window[order[1:]] == window[order[:-1]])
-        pairs.append(np.stack([np.full(len(same), number), order[same], order[same + 1]]))
+        equal = np.flatnonzero(window[order[1:]] == window[order[:-1]])
+        pairs.append(np.stack([np.full(len(equal), index), order[equal], order[equal + 1]]))
     return TokenPairs(*torch.from_numpy(np.concatenate(pairs, axis=1)))
 
 
 def different_pairs(pairs: TokenPairs, tokens: Tensor) -> TokenPairs:
-    """Return the earlier token of each pair with the later one of the next pair.
+    """Pair the earlier token of each pair with the later token of the next pair.
 
-    Only pairs of different tokens in the same window and in this order are kept.
+    Only pairs of different tokens that are in the same window and in this order are kept.
     """
     later, window = pairs.later.roll(-1), pairs.window.roll(-1)
     differ = tokens[pairs.window, pairs.earlier] != tokens[pairs.window, later]
@@ -76,7 +79,8 @@ def hidden_states(model: Decoder, tokens: Tensor, precision: str = "float32") ->
 def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
     """Return |a - b| / sqrt(|a|^2 + |b|^2) [.., n] for pairs in states [.., B, T, D].
 
-    0 for equal vectors, 1 for orthogonal ones, sqrt(2) for opposite ones of the same norm.
+    It is 0 for equal vectors, 1 for orthogonal ones, and sqrt(2) for opposite vectors of equal
+    norm.
     """
     a = states[..., pairs.window, pairs.earlier, :]
     b = states[..., pairs.window, pairs.later, :]
@@ -84,8 +88,11 @@ def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
 
 
 def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") -> list[Row]:
-    """Return a row for each depth: a repeated token of a sentence [T], and the same positions where
-    every token is that one. Raises ConfigError if no token is repeated."""
+    """Return the rows of a sentence [T]: the distance of two equal tokens at each depth.
+
+    The first rows compare two occurrences of a token in the sentence, the others the same positions
+    in a sentence that repeats only this token. Raises ConfigError if no token is repeated.
+    """
     positions = last_repeated(tokens)
     if positions is None:
         raise ConfigError(
@@ -111,10 +118,10 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
 def text_rows(
     model: Decoder, tokens: Tensor, train_length: int, precision: str = "float32"
 ) -> list[Row]:
-    """Return a row for each depth: the mean distance of equal pairs in windows [n, T].
+    """Return the rows of a text, windows [n, T]: the mean distance of equal tokens at each depth.
 
-    `different` is that of pairs of different tokens. Pairs count as within or beyond the training
-    length by their later token.
+    `different` is the mean distance of different tokens. The later token of a pair determines
+    whether the pair is within or beyond the training length.
     """
     ranges = {"within L": (0, train_length), "beyond L": (train_length, tokens.shape[1])}
     sums = {name: torch.zeros(2, len(model.blocks) + 1, dtype=torch.float64) for name in ranges}
@@ -142,7 +149,7 @@ def text_rows(
 
 
 def last_repeated(tokens: Tensor) -> tuple[int, int] | None:
-    """Return the first and last position of the last token of [T] that occurs twice."""
+    """Return the first and last positions of the last token that occurs more than once, if any."""
     for position in range(len(tokens) - 1, 0, -1):
         positions = (tokens == tokens[position]).nonzero().flatten()
         if len(positions) > 1:

@@ -1,7 +1,7 @@
-"""Observation of a model's attention, one block of query rows of one layer at a time.
+"""Observation of a model's attention, by blocks of the query rows of a layer.
 
-Scores and weights are computed by the reference kernel from the layer's own queries and keys, so
-that memory is O(rows x T) for any window. Shapes as in `encodings.base`.
+The reference kernel computes scores and weights from the layer's queries and keys, so that memory
+is O(rows x T) for any window. Shapes are written as in `encodings.base`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,17 @@ from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.transformer import Decoder
 
-BATCH_TOKENS = 16384  # of a forward pass
+BATCH_TOKENS = 16384  # tokens per forward pass
 Row = dict[str, Any]
 """A row of a result table; layers and heads are numbered from 0."""
 
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """The inputs to the attention of layer `index`: x [B, T, D], q and k [B, H, T, d'] after
-    `rotate`, v [B, H, T, d], pos [T] or [B, T, axes]."""
+    """The inputs to the attention of layer `index`.
+
+    x is [B, T, D], q and k [B, H, T, d'] after `rotate`, v [B, H, T, d], pos [T] or [B, T, axes].
+    """
 
     index: int
     encoding: Encoding
@@ -39,13 +41,14 @@ class LayerInputs:
     pos: Tensor
 
     def blocks(self) -> Iterator["QueryBlock"]:
+        """Yield all query rows, block by block."""
         for rows, keys in row_blocks(self.encoding, self.q):
             yield QueryBlock(self, rows, keys)
 
 
 @dataclass(frozen=True)
 class QueryBlock:
-    """The query `rows` of a layer and the range of `keys` that they attend to."""
+    """A block of query `rows` of a layer, and the range of `keys` that they attend to."""
 
     layer: LayerInputs
     rows: slice
@@ -58,7 +61,7 @@ class QueryBlock:
 
     @cached_property
     def distance(self) -> Tensor:
-        """The distance from each query back to each key, in tokens [R, K]; negative if ahead."""
+        """The distance in tokens from each query back to each key [R, K]; negative if ahead."""
         return self.query - torch.arange(self.keys.start, self.keys.stop, device=self.query.device)
 
     @cached_property
@@ -106,7 +109,7 @@ def observe_attention(
     model.eval()
     try:
         for index, block in enumerate(blocks):
-            block.attention.attend = _observed(index, kernels[index], observers)
+            block.attention.attend = _with_observers(index, kernels[index], observers)
         for batch in tokens.split(max(1, BATCH_TOKENS // tokens.shape[1])):
             with autocast(precision, model.device):
                 model.hidden_states(batch.to(model.device))
@@ -115,8 +118,8 @@ def observe_attention(
             block.attention.attend = attend
 
 
-def _observed(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
-    """Return the kernel, which shows its inputs to the observers first."""
+def _with_observers(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
+    """Return a kernel that first passes its inputs to the observers."""
 
     def attend(
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor

@@ -1,13 +1,13 @@
 """The contribution of each rotary frequency to scores (Barbero et al. 2024, 2410.06205).
 
-q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the products of the channels that g
-rotates; channels that are not rotated have frequency 0. Two fractions for each g:
+q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the contribution of the channels
+that g rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
 
-    norm       the mean of |q_i^g| |k_j^g| over the keys that a query attends to, the Cauchy-Schwarz
-               bound on s_g, divided by its sum over g
-    variation  sum_ij s_g(i, j) c(i, j) / sum_ij c(i, j)^2, where c(i, j) is the whole product minus
-               its mean over the keys of query i, to which the softmax is invariant. It sums to 1
-               over g and is below 0 where a frequency counteracts the others
+    norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| on s_g, averaged over the keys that a query
+               attends to, divided by its sum over all frequencies
+    variation  sum_ij s_g(i, j) c(i, j) / sum_ij c(i, j)^2, where c(i, j) is q_i . k_j / sqrt(d)
+               minus its mean over the keys of query i, which does not affect the softmax. It sums
+               to 1 over all g, and is below 0 if a frequency counteracts the others
 """
 
 import itertools
@@ -24,40 +24,40 @@ from posenc.inspect.run.observe import QueryBlock, Row
 
 
 class RotaryChannels(NamedTuple):
-    """`frequencies` [G] in radians per token, and the index of the frequency of each channel."""
+    """The frequencies [G] of a layer in radians per token, and the frequency index per channel."""
 
     frequencies: Tensor
     group: Tensor
 
 
-def innermost(encoding: Encoding) -> Encoding:
-    """Return the encoding that is active inside any wrappers."""
+def innermost_encoding(encoding: Encoding) -> Encoding:
+    """Return the active encoding inside all wrappers."""
     while isinstance(encoding, Wrapper):
         encoding = encoding.active
     return encoding
 
 
 def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
-    """Return how a layer rotates in windows of `length`; None if it does not."""
-    rotary = innermost(encoding)
+    """Return the rotary channels of a layer in windows of `length`; None if it does not rotate."""
+    rotary = innermost_encoding(encoding)
     if not isinstance(rotary, Rope | Pope):
         return None
     angles, _ = rotary.sinusoids.angles(torch.arange(length))
     frequencies = (angles[-1] - angles[-2])[0].detach()
-    pair = torch.arange(len(frequencies))
+    pairs = torch.arange(len(frequencies))
     if isinstance(rotary, Pope) or rotary.layout == "half":
-        group = pair.repeat(2)
+        group = pairs.repeat(2)
     else:
-        group = pair.repeat_interleave(2)
-    rest = rotary.geometry.head_width - rotary.rotary_dim if isinstance(rotary, Rope) else 0
-    if rest:
-        group = torch.cat([group, torch.full((rest,), len(frequencies))])
+        group = pairs.repeat_interleave(2)
+    unrotated = rotary.geometry.head_width - rotary.rotary_dim if isinstance(rotary, Rope) else 0
+    if unrotated:
+        group = torch.cat([group, torch.full((unrotated,), len(frequencies))])
         frequencies = torch.cat([frequencies, torch.zeros(1)])
     return RotaryChannels(frequencies, group)
 
 
 class FrequencyContributions:
-    """Sums over pairs for each frequency of a layer, `norm` and `variation` [H, G]."""
+    """The sums `norm` and `variation` [H, G] over (query, key) pairs, by frequency, in a layer."""
 
     def __init__(self, layer: int, heads: int, channels: RotaryChannels) -> None:
         self.layer, self.channels = layer, channels
@@ -79,7 +79,7 @@ class FrequencyContributions:
         self.variation.index_add_(1, self.channels.group, by_channel)
 
     def _norms(self, x: Tensor) -> Tensor:
-        """Return the norm of each frequency's channels, [B, H, T, G] of x [B, H, T, d']."""
+        """Return the norm of each frequency's channels [B, H, T, G] for x [B, H, T, d']."""
         squares = x.new_zeros(*x.shape[:-1], len(self.channels.frequencies))
         return squares.index_add_(-1, self.channels.group.to(x.device), x.square()).sqrt()
 
@@ -89,7 +89,7 @@ class FrequencyContributions:
         return norm, variation
 
     def rows(self, length: int) -> list[Row]:
-        """Return a row for each head and frequency; `periods` are those of a window."""
+        """Return a row for each head and frequency; `periods` is the number within a window."""
         norm, variation = self.fractions()
         rows: list[Row] = []
         for head, index in itertools.product(*map(range, norm.shape)):

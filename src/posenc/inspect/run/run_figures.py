@@ -1,4 +1,4 @@
-"""The figures of a run's page: a panel for each layer, a line for each head."""
+"""The figures of a run's report: a panel for each layer and a line for each head."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,36 +12,36 @@ from posenc.report.line_plot import line_figure
 from posenc.report.table import csv_text
 from posenc.report.vega_figure import Figure
 
-MIN_WEIGHT = 1e-6  # of a key that is drawn
-MAX_PARAMETERS = 6  # that are drawn
+MIN_DRAWN_WEIGHT = 1e-6
+MAX_DRAWN_PARAMETERS = 6
 DISTANCE = "Distance (tokens, counted from 1)"
 BIAS_COLUMNS = ("length", "layer", "head", "start", "stop", "bias")
 Coordinate = Callable[[Row], float]
 
 
 def run_figures(rows: dict[str, list[Row]], train_length: int) -> list[Figure]:
-    """Return every figure that there are rows for."""
+    """Return every figure for which there are rows."""
     distances, positions = rows["attention_by_distance"], rows["attention_by_position"]
     charts = [
-        ("attention", _by_distance(distances, train_length)),
-        ("attention", _by_position(positions, train_length)),
+        ("attention", _distance_chart(distances, train_length)),
+        ("attention", _position_chart(positions, train_length)),
     ]
     if any(row["bias"] for row in distances):
-        charts.append(("encoding", _bias(distances, train_length)))
+        charts.append(("encoding", _bias_chart(distances, train_length)))
     if any(row["frequency"] for row in rows.get("frequencies", [])):
-        charts.append(("rotations", _frequencies(rows["frequencies"], train_length)))
+        charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length)))
     if "learned" in rows:
-        charts.append(("encoding", _learned(rows["learned"])))
+        charts.append(("encoding", _parameter_chart(rows["learned"])))
     return [line_figure(section, chart) for section, chart in charts]
 
 
-def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
-    """Draw windows of L on the left, the longest on the right."""
+def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
+    """Draw windows of L on the left and the longest windows on the right."""
     lengths = {row["length"] for row in rows}
     subplots = [
         _subplot(
             f"Layer {layer}, windows of {length} tokens",
-            [row for row in _select(rows, layer, length) if row["per_key"] > MIN_WEIGHT],
+            [row for row in _select(rows, layer, length) if row["per_key"] > MIN_DRAWN_WEIGHT],
             (_middle, lambda row: row["per_key"]),
             f"layer {layer}",
             train_length,
@@ -57,15 +57,15 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
         subplots=tuple(subplots),
         ratio=True,
         reading=(
-            "Queries of the second half of windows of L, and those beyond L in longer windows. The"
-            " dashed line is the training length. A head that does the same at both lengths has the"
-            f" same line. Weights below {MIN_WEIGHT:g} are not drawn."
+            "In windows of L, queries in the second half; in longer windows, queries beyond L. The"
+            " dashed line is the training length. If a head does the same at both lengths, its"
+            f" lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=_csv(rows),
     )
 
 
-def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
+def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
     longest = max(row["length"] for row in rows)
     return Chart(
         file="attention_by_position",
@@ -74,15 +74,15 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
         y_title="Entropy of the weights (nats)",
         subplots=_layer_subplots(rows, "entropy", train_length),
         reading=(
-            "Attention that is spread evenly over n keys has an entropy of ln n. The entropy of a"
-            " head that fails at positions beyond L jumps at the dashed line; that of a head whose"
-            " attention spreads over more keys keeps rising."
+            "Attention that is spread evenly over n keys has an entropy of ln n. If a head fails at"
+            " positions beyond L, its entropy jumps at the dashed line; if its attention spreads"
+            " over more and more keys, its entropy keeps increasing."
         ),
         csv=_csv(rows),
     )
 
 
-def _bias(rows: Sequence[Row], train_length: int) -> Chart:
+def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
     longest = max(row["length"] for row in rows)
     return Chart(
         file="bias_by_distance",
@@ -91,15 +91,15 @@ def _bias(rows: Sequence[Row], train_length: int) -> Chart:
         y_title="Mean bias of the scores",
         subplots=_layer_subplots(rows, "bias", train_length),
         reading=(
-            "The bias of slopes, buckets and tables, and that of gates and relative keys on this"
-            " text; mean over the queries beyond L (in windows of L, of the second half)."
+            "The mean bias over the queries beyond L (or in the second half of windows of L). The"
+            " bias of gates and relative keys depends on this text."
         ),
         csv=_csv([{key: row[key] for key in BIAS_COLUMNS} for row in rows]),
     )
 
 
-def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
-    """Draw the fraction of the norm on the left, that of the variation on the right."""
+def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
+    """Draw fractions of the norm on the left and fractions of the variation on the right."""
     longest = max(row["length"] for row in rows)
     rotating = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
     subplots = [
@@ -121,17 +121,17 @@ def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
         subplots=tuple(subplots),
         reading=(
             "Left: the fraction of |q| |k|, an upper bound on the contribution to the score. Right:"
-            " the fraction of what differs between the keys of a query. Right of the dashed line"
-            " the wavelength exceeds the training length."
+            " the fraction of the differences between the keys of a query. To the right of the"
+            " dashed line the wavelength exceeds the training length."
         ),
         csv=_csv(rows),
     )
 
 
-def _learned(rows: Sequence[Row]) -> Chart:
+def _parameter_chart(rows: Sequence[Row]) -> Chart:
     names = list(dict.fromkeys(row["parameter"] for row in rows))
     subplots = []
-    for name in names[:MAX_PARAMETERS]:
+    for name in names[:MAX_DRAWN_PARAMETERS]:
         values = [row for row in rows if row["parameter"] == name]
         lines = [
             Line(
@@ -142,20 +142,22 @@ def _learned(rows: Sequence[Row]) -> Chart:
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
         ]
         subplots.append(Subplot(f"{name} ({values[0]['quantity']})", tuple(lines), name))
-    omitted = f" First {MAX_PARAMETERS} of {len(names)} parameters." * (len(names) > MAX_PARAMETERS)
+    omitted = ""
+    if len(names) > MAX_DRAWN_PARAMETERS:
+        omitted = f" Only the first {MAX_DRAWN_PARAMETERS} of {len(names)} parameters are drawn."
     return Chart(
         file="learned",
         title="Trained parameters",
         x_title="Index within the parameter",
         y_title="Value or norm",
         subplots=tuple(subplots),
-        reading=f"In the order of the csv, which has the index of each value.{omitted}",
+        reading=f"The order is that of the csv, which has the index of each value.{omitted}",
         csv=_csv(rows),
     )
 
 
 def _layer_subplots(rows: Sequence[Row], column: str, train_length: int) -> tuple[Subplot, ...]:
-    """Return a subplot for each layer in the longest windows, all with the same range of y."""
+    """Return a subplot for each layer in the longest windows, all with the same y range."""
     longest = max(row["length"] for row in rows)
     point = _middle, lambda row: row[column]
     return tuple(
@@ -171,7 +173,7 @@ def _subplot(
     y_group: str,
     train_length: int,
 ) -> Subplot:
-    """Return a line for each head, through the `point` (x, y) of each row."""
+    """Return a subplot with a line for each head; `point` maps a row to its x and its y."""
     x, y = point
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []

@@ -1,4 +1,4 @@
-"""All measurements of a trained run, as rows of tables."""
+"""All measurements of a trained run, as table rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from posenc.model.transformer import Decoder
 
 @dataclass
 class RunMeasurements:
-    """Rows by table, and notes on what does not apply to the run."""
+    """Rows by table, and notes about what does not apply to the run."""
 
     tables: dict[str, list[Row]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, table: str, rows: list[Row], reason: str = "") -> None:
-        """Append rows; if there are none, add the reason to the notes, once."""
+        """Append rows to a table; if there are none, add the reason to the notes once."""
         if rows:
             self.tables.setdefault(table, []).extend(rows)
         elif reason and reason not in self.notes:
@@ -32,30 +32,30 @@ class RunMeasurements:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model, its encoding at initialisation, and the text to run it on.
+    """A trained model, its encoding at initialization, and the text to run it on.
 
-    `windows` are tokens [n, T] by their length T, the training length first; `sentence` are tokens
-    [T], or the reason why there are none.
+    `windows` maps each length T, the training length first, to tokens [n, T]; `sentence` is tokens
+    [T] or the reason why there are none.
     """
 
     model: Decoder
-    initial: Encoding
+    initial_encoding: Encoding
     vocab_size: int
     windows: dict[int, Tensor]
     sentence: Tensor | str
     precision: str
 
 
-def measure_run(run: TrainedRun, report: Callable[[str], None]) -> RunMeasurements:
-    """Return the rows of every table; `report` shows the progress."""
+def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasurements:
+    """Return the rows of every table; `on_progress` is called with the name of each step."""
     results, model = RunMeasurements(), run.model
-    trained, longest = model.encoding.geometry.train_length, max(run.windows)
-    reference: Tensor | None = None
+    train_length, longest = model.encoding.geometry.train_length, max(run.windows)
+    at_train_length: Tensor | None = None
     for length in run.windows:
-        report(f"attention in windows of {length} tokens")
-        fractions = _attention(results, run, length, reference)
-        reference = fractions if reference is None else reference
-    report("embeddings and equal tokens")
+        on_progress(f"attention in windows of {length} tokens")
+        fractions = _measure_attention(results, run, length, at_train_length)
+        at_train_length = fractions if at_train_length is None else at_train_length
+    on_progress("embeddings and equal tokens")
     limit, tokens = model.encoding.max_length(), run.windows[longest]
     if limit is not None:
         results.notes.append(f"The encoding supports at most {limit} positions.")
@@ -67,37 +67,38 @@ def measure_run(run: TrainedRun, report: Callable[[str], None]) -> RunMeasuremen
         results.notes.append(run.sentence)
     else:
         results.add("equal_tokens", sentence_rows(model, run.sentence, run.precision))
-    results.add("equal_tokens", text_rows(model, tokens, trained, run.precision))
-    rows = parameter_rows(run.initial, model.encoding, trained)
+    results.add("equal_tokens", text_rows(model, tokens, train_length, run.precision))
+    rows = parameter_rows(run.initial_encoding, model.encoding, train_length)
     results.add("learned", rows, "The encoding has no trainable parameters.")
     return results
 
 
-def _attention(
-    results: RunMeasurements, run: TrainedRun, length: int, reference: Tensor | None
+def _measure_attention(
+    results: RunMeasurements, run: TrainedRun, length: int, at_train_length: Tensor | None
 ) -> Tensor:
-    """Add the tables of one length; return the attention by distance [layers, H, T].
+    """Add the tables for windows of `length`; return attention by distance [layers, H, T].
 
-    `reference` is that of the training length, None if `length` is it.
+    `at_train_length` is the attention by distance in windows of the training length; None if
+    `length` is the training length.
     """
     encoding = run.model.encoding
     layers, heads = encoding.geometry.layers, encoding.geometry.heads
-    trained = encoding.geometry.train_length
-    distances = AttentionByDistance(
-        layers, heads, length, first=trained if length > trained else length // 2
-    )
-    positions = AttentionByPosition(layers, heads, length, trained)
-    scores = ScoreRegions(layers, heads, trained)
+    train_length = encoding.geometry.train_length
+    first_query = train_length if length > train_length else length // 2
+    distances = AttentionByDistance(layers, heads, length, first_query)
+    positions = AttentionByPosition(layers, heads, length, train_length)
+    scores = ScoreRegions(layers, heads, train_length)
     channels = [(i, rotary_channels(encoding.at_layer(i), length)) for i in range(layers)]
-    rotary = [FrequencyContributions(i, heads, layer) for i, layer in channels if layer]
+    rotary = [FrequencyContributions(i, heads, rotated) for i, rotated in channels if rotated]
     gates = [ForgetGates(i, heads) for i in range(layers)]
     observers = [distances, positions, scores, *rotary, *gates]
     observe_attention(run.model, run.windows[length], observers, run.precision)
     fractions = distances.fractions()
     results.add(
-        "heads", head_rows(distances, positions, fractions if reference is None else reference)
+        "heads",
+        head_rows(distances, positions, fractions if at_train_length is None else at_train_length),
     )
-    results.add("attention_by_distance", distances.rows(trained))
+    results.add("attention_by_distance", distances.rows(train_length))
     results.add("attention_by_position", positions.rows())
     results.add("scores", scores.rows(length))
     frequency_rows = [row for layer in rotary for row in layer.rows(length)]

@@ -1,4 +1,4 @@
-"""The page of a run: its tables, some with means over heads, and its figures."""
+"""The report of a run: its tables, some of them averaged over heads, and its figures."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -21,40 +21,41 @@ SECTIONS = {
 }
 MEANS = ("entropy", "distance", "first", "self", "previous", "beyond", "shift")
 HEADS_NOTE = (
-    "Over the queries of the second half of windows of L, or those beyond L in longer windows."
-    " entropy: of the attention weights, in nats. distance: mean distance of attention, in tokens."
-    " first, self, previous, beyond: the fraction of attention on the window's first token, the"
-    " query's own, the one before it, and those at distances of L or more. shift: the total"
-    " variation (0 to 1) between the attention to the last L/2 tokens here and in windows of L;"
-    " attention that is spread evenly over more keys has not shifted."
+    "In windows of L, over the queries in the second half; in longer windows, over the queries"
+    " beyond L. entropy: the entropy of the attention weights, in nats. distance: the mean distance"
+    " of attention, in tokens. first, self, previous, beyond: the fraction of attention on the"
+    " first token of the window, the query's token, the token before it, and tokens at distances of"
+    " L or more. shift: the total variation distance (0 to 1) between the attention to the last L/2"
+    " tokens here and in windows of L; attention that is spread evenly over more keys has not"
+    " shifted."
 )
 SCORES_NOTE = (
-    "q . k / sqrt(d) plus the encoding's bias. within: queries within L. For queries beyond L, near"
-    " are keys at distances below L, far the others. A change from within to near that is not due"
-    " to the longer distances there shows that the layer fails at positions beyond L; one from near"
-    " to far, that it fails at distances beyond L."
+    "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
+    " keys at distances below L. far: queries beyond L, keys at distances of L or more. A change"
+    " from within to near that is not due to longer distances shows that the layer fails at"
+    " positions beyond L; a change from near to far, that it fails at distances beyond L."
 )
 ROTARY_NOTE = (
     "norm: the fraction of |q_i| |k_j|, an upper bound on the contribution to the score (Barbero et"
-    " al. 2024). variation: the fraction of what differs between the keys of a query, to which the"
-    " softmax responds; below 0, a frequency counteracts the others. Each sums to 1. periods in L:"
-    " below 1, the frequency has never completed a period in training."
+    " al. 2024). variation: the fraction of the differences between the keys of a query, which"
+    " determine the softmax; a negative fraction means that the frequency counteracts the others."
+    " Both sum to 1. periods in L: if below 1, the frequency never completes a period in training."
 )
 EMBEDDINGS_NOTE = (
-    "Norms as they enter the hidden states. diagonal ratio: the mean of the covariance's diagonal"
-    " over the mean absolute value of its other elements; independent: the ratio for as many"
-    " vectors of independent channels; diagonal fraction: the diagonal's part of the sum of squares"
-    " (Su 2021)."
+    "The norms are of the vectors that enter the hidden states. diagonal ratio: the mean of the"
+    " covariance's diagonal over the mean absolute value of its other elements; independent: the"
+    " ratio to expect for as many vectors with independent channels; diagonal fraction: the"
+    " diagonal's fraction of the sum of squares (Su 2021)."
 )
 EQUAL_NOTE = (
     "|a - b| / sqrt(|a|^2 + |b|^2) of the hidden states of two equal tokens, before the first layer"
-    " (0) and after each: 0 if equal, 1 if orthogonal. sentence: the last token that occurs twice."
-    " same token everywhere: the same positions if all tokens are that one. text: every token and"
-    " the last equal one before it. different: pairs of different tokens."
+    " (0) and after each layer: 0 if equal, 1 if orthogonal. sentence: the last token that occurs"
+    " twice. same token everywhere: the same positions if all tokens are that token. text: every"
+    " token and its previous occurrence. different: pairs of different tokens."
 )
 GATES_NOTE = (
-    "ln f of the forget gates: over 1 / |mean| tokens a score falls by 1. below half: the fraction"
-    " of gates below 1/2."
+    "ln f of the forget gates; a score decreases by 1 over 1 / |mean| tokens. below half: the"
+    " fraction of gates below 1/2."
 )
 PARAMETERS_NOTE = "Root mean squares before and after training; learned.csv has every value."
 
@@ -76,53 +77,55 @@ def run_results(name: str, measurements: RunMeasurements, train_length: int) -> 
 
 def run_tables(rows: dict[str, list[Row]], train_length: int) -> list[InspectionTable]:
     tables = [
-        _layers(rows["heads"]),
-        _unchanged("attention", "heads", "Attention by head", rows["heads"], HEADS_NOTE),
-        _regions(rows["scores"]),
-        _unchanged("scores", "scores", "Scores by head", rows["scores"], SCORES_NOTE),
+        _layer_table(rows["heads"]),
+        _raw_table("attention", "heads", "Attention by head", rows["heads"], HEADS_NOTE),
+        _region_table(rows["scores"]),
+        _raw_table("scores", "scores", "Scores by head", rows["scores"], SCORES_NOTE),
     ]
     if "frequencies" in rows:
-        tables.append(_rotary(rows["frequencies"], train_length))
+        tables.append(_rotary_table(rows["frequencies"], train_length))
     if "gates" in rows:
         gates = rows["gates"]
         tables.append(
-            _unchanged("encoding", "gates", "Forget gates", gates, GATES_NOTE, printed=True)
+            _raw_table("encoding", "gates", "Forget gates", gates, GATES_NOTE, printed=True)
         )
     if "learned" in rows:
-        tables.append(_parameters(rows["learned"]))
-    return [*tables, _embeddings(rows["embeddings"]), _equal(rows["equal_tokens"])]
+        tables.append(_parameter_table(rows["learned"]))
+    return [*tables, _embedding_table(rows["embeddings"]), _equal_token_table(rows["equal_tokens"])]
 
 
-def _layers(heads: Sequence[Row]) -> InspectionTable:
+def _layer_table(heads: Sequence[Row]) -> InspectionTable:
     columns = ["length", "layer", *MEANS, "max shift", "in head"]
     lines: list[list[Value]] = []
     for (length, layer), rows in _group(heads, "length", "layer"):
         largest = max(rows, key=lambda row: row["shift"])
         shift = [largest["shift"], largest["head"]] if largest["shift"] else [None, None]
         lines.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
-    table = make_table("Attention by layer, mean over heads", columns, lines, HEADS_NOTE, keys=2)
+    table = make_table(
+        "Attention by layer, mean over heads", columns, lines, HEADS_NOTE, key_columns=2
+    )
     return InspectionTable("attention", "layers", table)
 
 
-def _regions(scores: Sequence[Row]) -> InspectionTable:
-    """Return the scores of each layer in the longest windows, all heads together."""
+def _region_table(scores: Sequence[Row]) -> InspectionTable:
+    """Return the table of scores by layer in the longest windows, pooled over heads."""
     longest = max(row["length"] for row in scores)
     lines: list[list[Value]] = []
     in_longest = [row for row in scores if row["length"] == longest]
     for (layer, region), rows in _group(in_longest, "layer", "region"):
         mean = _mean(rows, "mean")
         squares = sum(row["std"] ** 2 + row["mean"] ** 2 for row in rows) / len(rows)
-        ends = min(row["lowest"] for row in rows), max(row["highest"] for row in rows)
-        lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *ends])
+        extremes = min(row["lowest"] for row in rows), max(row["highest"] for row in rows)
+        lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
     lines.sort(key=lambda line: (line[0], REGIONS.index(str(line[1]))))
     columns = ["layer", "region", "mean", "std", "lowest", "highest"]
     title = f"Scores by layer in windows of {longest} tokens"
     return InspectionTable(
-        "scores", "score_regions", make_table(title, columns, lines, SCORES_NOTE, keys=2)
+        "scores", "score_regions", make_table(title, columns, lines, SCORES_NOTE, key_columns=2)
     )
 
 
-def _rotary(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
+def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     columns = ["length", "index", "frequency", "wavelength", "periods in L", "norm", "variation"]
     lines: list[list[Value]] = []
     for (length, index), rows in _group(frequencies, "length", "index"):
@@ -133,11 +136,11 @@ def _rotary(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
         lines.append([length, index, frequency, wavelength, periods, *fractions])
     title = "Rotary frequencies, mean over layers and heads"
     return InspectionTable(
-        "rotations", "rotary", make_table(title, columns, lines, ROTARY_NOTE, keys=2)
+        "rotations", "rotary", make_table(title, columns, lines, ROTARY_NOTE, key_columns=2)
     )
 
 
-def _parameters(learned: Sequence[Row]) -> InspectionTable:
+def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
     columns = ["parameter", "values", "quantity", "before", "after", "change"]
     lines: list[list[Value]] = [
         [
@@ -154,7 +157,7 @@ def _parameters(learned: Sequence[Row]) -> InspectionTable:
     return InspectionTable("encoding", "parameters", table)
 
 
-def _embeddings(rows: Sequence[Row]) -> InspectionTable:
+def _embedding_table(rows: Sequence[Row]) -> InspectionTable:
     columns = ["vectors", "count", "norm", "std", "diagonal ratio", "independent"]
     columns += ["diagonal fraction"]
     lines = [list(row.values()) for row in rows]
@@ -162,8 +165,8 @@ def _embeddings(rows: Sequence[Row]) -> InspectionTable:
     return InspectionTable("vectors", "embeddings", table)
 
 
-def _equal(rows: Sequence[Row]) -> InspectionTable:
-    """Return a row for each text and a column for each depth."""
+def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
+    """Return the table of distances, with a row for each text and a column for each depth."""
     distances: dict[str, dict[int, Value]] = {}
     for row in rows:
         distances.setdefault(row["text"], {})[row["depth"]] = row["distance"]
@@ -179,16 +182,16 @@ def _equal(rows: Sequence[Row]) -> InspectionTable:
     return InspectionTable("equal", "equal_tokens", table)
 
 
-def _unchanged(
+def _raw_table(
     section: str, file: str, title: str, rows: Sequence[Row], note: str, *, printed: bool = False
 ) -> InspectionTable:
-    """Return a table of the rows as they are."""
+    """Return a table with all rows and columns unchanged."""
     lines = [list(row.values()) for row in rows]
     return InspectionTable(section, file, make_table(title, list(rows[0]), lines, note), printed)
 
 
 def _group(rows: Sequence[Row], *keys: str) -> Iterator[tuple[tuple, list[Row]]]:
-    """Yield the rows that agree in `keys`, in the order of the first of them."""
+    """Yield (values, rows) for each distinct combination of the values of `keys`, in order."""
 
     def key(row: Row) -> tuple:
         return tuple(row[name] for name in keys)

@@ -1,8 +1,8 @@
 """Statistics of scores within and beyond the training length, and of forget gates.
 
-A pair of query i and key j <= i is `within` if i < L. A query beyond L is `near` the key if
-i - j < L, a distance that occurs in training though the positions do not, and `far` otherwise.
-Encodings of absolute positions fail in `near`, those of distances in `far`.
+A pair of a query i and a key j <= i is `within` if i < L. If the query is beyond L, the pair is
+`near` if i - j < L (training covers the distance, but not the position) and `far` otherwise.
+Encodings of absolute positions fail on `near` pairs, encodings of distances on `far` ones.
 """
 
 import torch
@@ -11,13 +11,13 @@ from torch import Tensor
 from posenc.encodings.fox import CumulativeBias
 from posenc.inspect.run.attention_sums import each_head
 from posenc.inspect.run.observe import QueryBlock, Row
-from posenc.inspect.run.rotary_frequencies import innermost
+from posenc.inspect.run.rotary_frequencies import innermost_encoding
 
 REGIONS = ("within", "near", "far")
 
 
 class ScoreRegions:
-    """Number, mean, spread and extremes of the scores of each region, [layers, H, regions]."""
+    """Count, mean, standard deviation and extremes of scores by region, [layers, H, regions]."""
 
     def __init__(self, layers: int, heads: int, train_length: int) -> None:
         self.train_length = train_length
@@ -34,13 +34,13 @@ class ScoreRegions:
         for region, mask in enumerate(masks):
             if not mask.any():
                 continue
-            at = block.layer.index, slice(None), region
+            index = block.layer.index, slice(None), region
             scores = block.scores[..., mask].double().transpose(0, 1).flatten(1).cpu()  # [H, pairs]
-            self.count[at] += scores.shape[1]
-            self.sum[at] += scores.sum(1)
-            self.squares[at] += scores.square().sum(1)
-            self.lowest[at] = torch.minimum(self.lowest[at], scores.amin(1))
-            self.highest[at] = torch.maximum(self.highest[at], scores.amax(1))
+            self.count[index] += scores.shape[1]
+            self.sum[index] += scores.sum(1)
+            self.squares[index] += scores.square().sum(1)
+            self.lowest[index] = torch.minimum(self.lowest[index], scores.amin(1))
+            self.highest[index] = torch.maximum(self.highest[index], scores.amax(1))
 
     def mean(self) -> Tensor:
         """Return the means, NaN for a region without pairs."""
@@ -58,20 +58,20 @@ class ScoreRegions:
                 "length": length,
                 **head,
                 "region": region,
-                "pairs": int(self.count[at][n]),
-                "mean": float(mean[at][n]),
-                "std": float(std[at][n]),
-                "lowest": float(self.lowest[at][n]),
-                "highest": float(self.highest[at][n]),
+                "pairs": int(self.count[index][n]),
+                "mean": float(mean[index][n]),
+                "std": float(std[index][n]),
+                "lowest": float(self.lowest[index][n]),
+                "highest": float(self.highest[index][n]),
             }
-            for at, head in each_head(mean)
+            for index, head in each_head(mean)
             for n, region in enumerate(REGIONS)
-            if self.count[at][n]
+            if self.count[index][n]
         ]
 
 
 class ForgetGates:
-    """Statistics of ln f, at most 0, of the gates of a layer (FoX and CABLE): [H] each.
+    """Statistics [H] of ln f for the forget gates f of one layer (FoX and CABLE).
 
     `below_half` counts the gates below 1/2.
     """
@@ -83,7 +83,7 @@ class ForgetGates:
         )
 
     def observe(self, block: QueryBlock) -> None:
-        encoding, layer = innermost(block.layer.encoding), block.layer
+        encoding, layer = innermost_encoding(block.layer.encoding), block.layer
         if (
             layer.index != self.layer
             or block.rows.start
@@ -98,14 +98,14 @@ class ForgetGates:
         self.below_half += (logs < torch.tensor(0.5).log()).sum((0, 2))
 
     def mean(self) -> Tensor:
-        """Return the mean of ln f [H]: over 1 / |mean| tokens a score falls by 1."""
+        """Return the mean of ln f [H]; a score decreases by 1 over 1 / |mean| tokens."""
         return self.sum / self.count
 
     def std(self) -> Tensor:
         return (self.squares / self.count - self.mean().square()).clamp(min=0).sqrt()
 
     def rows(self, length: int) -> list[Row]:
-        """Return a row for each head; none for an encoding without gates."""
+        """Return a row for each head; an empty list for an encoding without gates."""
         if not self.count:
             return []
         return [

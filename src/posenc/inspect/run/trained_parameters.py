@@ -1,4 +1,4 @@
-"""The encoding's parameters before and after training, and the statistics of embeddings."""
+"""The encoding's parameters before and after training, and statistics of embeddings."""
 
 import math
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from posenc.inspect.run.observe import Row
 from posenc.model.transformer import Decoder
 
 MAX_VALUES = 1024
-"""A larger parameter is summarised by the norms of its vectors along the last axis."""
+"""A larger parameter is summarized by the norms of its vectors along the last axis."""
 
 
 def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Row]:
-    """Return a row for each value, or vector, of each parameter: before and after training.
+    """Return a row for each value (or vector) of each parameter, before and after training.
 
-    Trainable frequencies, which are stored as offsets, have further rows in radians per token in
-    windows of `length`.
+    Trainable frequencies, which are stored as offsets, have additional rows with the frequencies in
+    windows of `length`, in radians per token.
     """
     before = dict(_parameters(initial, length))
     return [
@@ -36,6 +36,7 @@ def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Ro
 
 
 def _parameters(encoding: Encoding, length: int) -> Iterator[tuple[tuple[str, str], Tensor]]:
+    """Yield ((name, quantity), values) for each parameter."""
     for name, parameter in encoding.named_parameters():
         values = parameter.detach().double().cpu()
         if values.numel() > MAX_VALUES and values.ndim > 1:
@@ -50,14 +51,14 @@ def _parameters(encoding: Encoding, length: int) -> Iterator[tuple[tuple[str, st
 
 @torch.no_grad()
 def token_embeddings(model: Decoder, vocab_size: int) -> Tensor:
-    """Return the embedding of each token as it enters the hidden states [V, D], in float64."""
+    """Return the embeddings [V, D] of all tokens in float64, scaled as they enter the model."""
     tokens = torch.arange(vocab_size, device=model.device)
     return model.embedding_scale * model.embedding(tokens[None])[0].double().cpu()
 
 
 @torch.no_grad()
 def position_embeddings(encoding: Encoding, length: int, device: torch.device) -> Tensor | None:
-    """Return what is added to the hidden states at each position [T, D] in float64, if anything."""
+    """Return the float64 vectors [T, D] added to the hidden states, or None if there are none."""
     if not encoding.overrides("embed"):
         return None
     zeros = torch.zeros(1, length, encoding.geometry.width, device=device)
@@ -66,13 +67,13 @@ def position_embeddings(encoding: Encoding, length: int, device: torch.device) -
 
 
 def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) -> Row:
-    """Return norms and covariance of `vectors` [n, D] as a row.
+    """Return a row with statistics of the norms and the covariance of `vectors` [n, D].
 
-    Su (2021, kexue.fm/archives/8231) assumes that positions are small relative to tokens, and that
-    covariances are nearly diagonal. `diagonal_ratio` is the mean of the covariance's diagonal over
-    the mean absolute value of its other elements; n independent normal vectors with independent
-    channels have about sqrt(pi n / 2), `independent` (None if vectors are `repeated`).
-    `diagonal_fraction` is the diagonal's part of the sum of squares.
+    Su (2021, kexue.fm/archives/8231) assumes that position embeddings are small relative to token
+    embeddings, and that covariances are nearly diagonal. `diagonal_ratio` is the mean of the
+    covariance's diagonal over the mean absolute value of its other elements. `independent` is the
+    ratio to expect for n normal vectors with independent channels, about sqrt(pi n / 2), or None if
+    vectors are `repeated`. `diagonal_fraction` is the diagonal's fraction of the sum of squares.
     """
     norms, covariance = vectors.norm(dim=-1), vectors.T.cov()
     diagonal = covariance.diagonal()
@@ -90,14 +91,18 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
 
 
 def embedding_rows(model: Decoder, vocab_size: int, tokens: Tensor, length: int) -> list[Row]:
-    """Return a row for the vocabulary, one for the tokens of a text [n], and one for position
-    embeddings within the training length and one beyond it, if there are any."""
-    embeddings, trained = token_embeddings(model, vocab_size), model.encoding.geometry.train_length
+    """Return embedding statistics of the vocabulary, of a text and of positions.
+
+    The rows for positions, within the training length and beyond it, exist only if the encoding has
+    position embeddings.
+    """
+    embeddings = token_embeddings(model, vocab_size)
+    train_length = model.encoding.geometry.train_length
     text = embedding_statistics("text", embeddings[tokens.flatten()], repeated=True)
     rows = [embedding_statistics("vocabulary", embeddings), text]
     added = position_embeddings(model.encoding, length, model.device)
     if added is not None:
-        rows.append(embedding_statistics("positions within L", added[:trained]))
-        if length > trained + 1:
-            rows.append(embedding_statistics("positions beyond L", added[trained:]))
+        rows.append(embedding_statistics("positions within L", added[:train_length]))
+        if length > train_length + 1:
+            rows.append(embedding_statistics("positions beyond L", added[train_length:]))
     return rows

@@ -9,67 +9,76 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.check.under_test import move_off_zero
+from posenc.check.under_test import perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 from posenc.report.table import Value
 
+LONG_FACTOR = 4
+"""Properties and figures beyond the training length use this multiple of it."""
+
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """An encoding in float64 and evaluation mode; parameters that start at 0 are moved off it."""
+class InspectedEncoding:
+    """An encoding in float64 and evaluation mode, without zero-initialized parameters."""
 
     label: str
     config: DictConfig
 
     @property
-    def length(self) -> int:
+    def train_length(self) -> int:
         """The training length in tokens."""
         return self.config.train_length
 
     @cached_property
     def encoding(self) -> Encoding:
-        """The encoding of the configuration; raises ConfigError if it cannot be built."""
+        """The configured encoding; raises ConfigError if it cannot be built."""
         return self.build({})
 
     @property
-    def limit(self) -> int | None:
-        """The maximum sequence length; None if there is none."""
+    def max_length(self) -> int | None:
+        """The maximum sequence length; None if there is no limit."""
         return self.encoding.max_length()
 
-    def up_to(self, length: int) -> int:
+    def clamp_length(self, length: int) -> int:
         """Return `length`, or the maximum sequence length if that is less."""
-        return length if self.limit is None else min(length, self.limit)
+        return length if self.max_length is None else min(length, self.max_length)
+
+    @property
+    def long_length(self) -> int:
+        """4 L, or the maximum sequence length if that is less."""
+        return self.clamp_length(LONG_FACTOR * self.train_length)
 
     @cached_property
-    def along_sequence(self) -> bool:
-        """Whether positions are numbers along the sequence rather than coordinates."""
+    def has_1d_positions(self) -> bool:
+        """Whether each position is a single number rather than several coordinates."""
         return self.positions(2).ndim == 1
 
-    def with_other_seed(self) -> "Subject":
+    def with_other_seed(self) -> "InspectedEncoding":
+        """Return the same encoding with the next seed."""
         config = copy.deepcopy(self.config)
         config.seed += 1
-        return Subject(self.label, config)
+        return InspectedEncoding(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
-        """Return a new encoding with other values at some keys of the configuration."""
+        """Return a new encoding, with other values for some keys of the configuration."""
         config = copy.deepcopy(self.config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
         encoding = build_encoding(config, list(config.modules)).double().eval()
-        move_off_zero(encoding)
+        perturb_zero_parameters(encoding)
         return encoding
 
     def positions(self, length: int) -> torch.Tensor:
-        """Return the encoding's own positions of `length` tokens; random ones are reproducible."""
+        """Return the encoding's positions of `length` tokens; random ones are reproducible."""
         torch.manual_seed(self.config.seed)
         return self.encoding.positions(length, torch.device("cpu"))
 
 
 @dataclass(frozen=True)
 class PropertyValue:
-    """A value and its description; where a property does not apply, None and the reason."""
+    """A value with its description, or None with the reason why the property does not apply."""
 
     name: str
     value: Value
@@ -78,19 +87,23 @@ class PropertyValue:
 
 @dataclass(frozen=True)
 class PropertyGroup:
-    """Properties that one function measures; `names` are their columns in tables."""
+    """Properties that one function measures; `names` are the column names in tables."""
 
     theme: str
     names: Sequence[str]
-    function: Callable[[Subject], list[PropertyValue]]
+    function: Callable[[InspectedEncoding], list[PropertyValue]]
 
-    def measure(self, subject: Subject) -> list[PropertyValue]:
-        """Return a measurement for each name; an error of the encoding is the reason for None."""
+    def measure(self, inspected: InspectedEncoding) -> list[PropertyValue]:
+        """Return a value for each name.
+
+        If the encoding raises ValueError, every value is None with the error as its reason.
+        """
         try:
-            return self.function(subject)
+            return self.function(inspected)
         except ValueError as error:
             return inapplicable(self.names, f"not supported: {one_line(error)}")
 
 
 def inapplicable(names: Sequence[str], reason: str) -> list[PropertyValue]:
+    """Return None for each name, with the reason."""
     return [PropertyValue(name, None, reason) for name in names]
