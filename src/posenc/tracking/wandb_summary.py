@@ -1,4 +1,4 @@
-"""A run's W&B summary: one value per metric, shown in the run table."""
+"""A run's W&B summary: one value per metric, as shown in the run table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,15 +12,15 @@ from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
 
 MAIN_PROTOCOL = "nonoverlapping"
-COSTS = ("training_tokens_per_second", "training_memory_mb")
+COST_QUANTITIES = ("training_tokens_per_second", "training_memory_mb")
 BENCHMARK_MEASURES = ("tokens_per_second", "peak_memory_mb", "utilisation")
 
 
 def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
     """Return the last training metrics, perplexities by length, training costs and benchmarks.
 
-    Always the whole summary: if a run has several offline run files, W&B keeps the summary of the
-    last one that is uploaded.
+    The summary is always complete because W&B keeps only the summary of the offline run file that
+    is uploaded last.
     """
     last: dict[str, Any] = {}
     for row in directory.metrics():
@@ -34,16 +34,16 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dict[str, float]:
-    """Return the perplexities on the run's own validation text and the `extrapolation_ratio`.
+    """Return perplexities on the validation split of the run's own corpus, and their ratio.
 
-    The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. The ratio is the perplexity at the longest
-    length divided by that at the training length.
+    The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
+    the longest length divided by the perplexity at the training length.
     """
-    own_text = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
+    own_validation = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
         row["length"]: row["perplexity"]
         for row in rows
-        if (row["data"], row["split"], row["swap"], row["protocol"]) == own_text
+        if (row["data"], row["split"], row["swap"], row["protocol"]) == own_validation
     }
     train_length = config.train_length
     summary = {
@@ -56,7 +56,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
 
 
 def length_label(length: int, train_length: int) -> str:
-    """Return a length in terms of the training length L: `L`, `2L`, or `L+50` if not a multiple."""
+    """Return `L`, `2L` and so on for multiples of the training length, `L+50` otherwise."""
     if length % train_length:
         return f"L{length - train_length:+}"
     return "L" if length == train_length else f"{length // train_length}L"
@@ -64,12 +64,12 @@ def length_label(length: int, train_length: int) -> str:
 
 def _costs(directory: RunDirectory) -> dict[str, float]:
     timing = read_lines(directory.timing_file)
-    quantities = [QUANTITIES[name] for name in COSTS] if timing else []
+    quantities = [QUANTITIES[name] for name in COST_QUANTITIES] if timing else []
     return {f"cost/{q.name}": q.in_unit(q.read(timing)) for q in quantities}
 
 
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:
-    """Return the experiment's results of `posenc bench` for this encoding, model and length."""
+    """Return the experiment's `posenc bench` results for the run's encoding, model and length."""
     file = experiment_folder(directory) / "bench" / "bench.json"
     rows = read_json(file)["rows"] if file.exists() else []
     return {

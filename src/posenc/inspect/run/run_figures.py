@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import pi
 
 from posenc.inspect.run.observe import Row
-from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
 from posenc.report.encoding_styles import DASHES, Style, style_at, sweep_styles
 from posenc.report.line_plot import line_figure
@@ -55,8 +55,8 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
         x_title=DISTANCE,
         y_title="Mean weight of a key",
         subplots=tuple(subplots),
-        ratio=True,
-        reading=(
+        multiplicative=True,
+        caption=(
             "Queries of the second half of windows of L, and those beyond L in longer windows. The"
             " dashed line is the training length. A head that does the same at both lengths has the"
             f" same line. Weights below {MIN_WEIGHT:g} are not drawn."
@@ -73,7 +73,7 @@ def _by_position(rows: Sequence[Row], train_length: int) -> Chart:
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
         subplots=_layer_subplots(rows, "entropy", train_length),
-        reading=(
+        caption=(
             "Attention that is spread evenly over n keys has an entropy of ln n. The entropy of a"
             " head that fails at positions beyond L jumps at the dashed line; that of a head whose"
             " attention spreads over more keys keeps rising."
@@ -90,7 +90,7 @@ def _bias(rows: Sequence[Row], train_length: int) -> Chart:
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
         subplots=_layer_subplots(rows, "bias", train_length),
-        reading=(
+        caption=(
             "The bias of slopes, buckets and tables, and that of gates and relative keys on this"
             " text; mean over the queries beyond L (in windows of L, of the second half)."
         ),
@@ -119,7 +119,7 @@ def _frequencies(rows: Sequence[Row], train_length: int) -> Chart:
         x_title="Wavelength (tokens)",
         y_title="Fraction",
         subplots=tuple(subplots),
-        reading=(
+        caption=(
             "Left: the fraction of |q| |k|, an upper bound on the contribution to the score. Right:"
             " the fraction of what differs between the keys of a query. Right of the dashed line"
             " the wavelength exceeds the training length."
@@ -137,7 +137,7 @@ def _learned(rows: Sequence[Row]) -> Chart:
             Line(
                 label,
                 _style(n, 2),
-                tuple(Dot(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
+                tuple(PlotPoint(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
         ]
@@ -149,7 +149,7 @@ def _learned(rows: Sequence[Row]) -> Chart:
         x_title="Index within the parameter",
         y_title="Value or norm",
         subplots=tuple(subplots),
-        reading=f"In the order of the csv, which has the index of each value.{omitted}",
+        caption=f"In the order of the csv, which has the index of each value.{omitted}",
         csv=_csv(rows),
     )
 
@@ -176,7 +176,7 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        dots = tuple(Dot(x(row), exact(y(row))) for row in rows if row["head"] == head)
+        dots = tuple(PlotPoint(x(row), exact(y(row))) for row in rows if row["head"] == head)
         lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
