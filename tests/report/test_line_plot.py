@@ -70,7 +70,7 @@ def test_a_published_line_is_named_as_such_and_has_no_band() -> None:
 def test_a_page_offers_both_scales_of_ratios(
     ratio: bool, lines: tuple[Line, ...], scales: list[str]
 ) -> None:
-    figure = line_figure("s", chart(*lines, multiplicative=ratio))
+    figure = line_figure("s", chart(*lines, log_y=ratio))
     assert figure.scales == scales
     (panel,) = figure.page_data()
     kinds = [

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from posenc.benchmark.bench_results import Row
-from posenc.report.axes import TICK, linear_ticks, log_ticks
+from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import style_at, sweep_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
@@ -46,7 +46,7 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     ticks = log_ticks(low, high) if is_log else linear_ticks(low, high)
     scale_type = "log" if is_log else "linear"
     scale = alt.Scale(type=scale_type, domain=[low, high], nice=False, zero=False)
-    axis = alt.Axis(values=ticks, labelExpr=TICK)
+    axis = alt.Axis(values=ticks, labelExpr=TICK_LABEL)
     baselines = " or ".join(dict.fromkeys(row["ratio_to"] for row in rows))
     x_title = f"Time relative to {baselines} at the same length"
     chart = alt.Chart(alt.NamedData(f"ratios-{pass_}")).encode(

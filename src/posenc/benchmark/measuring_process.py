@@ -133,7 +133,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _raise_recompile_limit(variants: int) -> None:
-    """Raise the number of recompilations after which torch.compile would silently stop."""
+    """Raise the recompilation limit, beyond which torch.compile would silently stop compiling."""
     torch._dynamo.config.recompile_limit *= variants
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 

@@ -90,7 +90,7 @@ def training_memory(
 
 
 def _weights(config: DictConfig, model: Decoder) -> tuple[int, int]:
-    """Return the bytes of weights that a device stores and that it gathers temporarily.
+    """Return two sizes in bytes: the weights a device stores, and those it gathers temporarily.
 
     Each device stores all weights of a replicated model, but only its shard of a sharded model.
     With sharding, the parameters outside the blocks are gathered during the whole step, and the

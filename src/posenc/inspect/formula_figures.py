@@ -42,7 +42,7 @@ def formula_figure(
     ]
     csv = csv_text([["panel", "line", *axes], *points])
     return line_figure(
-        section, Chart(file, title, *axes, tuple(subplots), reading, csv, multiplicative=ratio)
+        section, Chart(file, title, *axes, tuple(subplots), reading, csv, log_y=ratio)
     )
 
 

@@ -4,9 +4,9 @@ from math import ceil, floor, log2, log10
 
 MAX_TICKS = 8
 LINEAR_TICKS_BELOW = 3.0  # ratio of end to start below which a log axis has linear ticks
-TICK = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
+TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
 """Vega expression for the text of a tick: 0.5, 16384, 1e5."""
-MARGIN = 0.06  # on each side, as a fraction of the range
+AXIS_MARGIN = 0.06  # on each side, as a fraction of the range
 
 
 def token_ticks(low: float, high: float, train_length: int) -> list[int]:
@@ -43,5 +43,5 @@ def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
     if log:
         start, end = widen(log10(low), log10(high), log=False)
         return 10**start, 10**end
-    margin = MARGIN * (high - low) or 0.5
+    margin = AXIS_MARGIN * (high - low) or 0.5
     return low - margin, high + margin

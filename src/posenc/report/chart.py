@@ -13,8 +13,8 @@
     )
     figure = line_figure("decay", chart)   # exports PNG, SVG and csv, and can be embedded in a page
 
-The x axis is logarithmic. The y axis is logarithmic if the chart is `multiplicative` and its values
-span more than a factor of LOG_Y_RATIO.
+The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
+than a factor of LOG_Y_RATIO.
 """
 
 from collections.abc import Callable
@@ -86,8 +86,8 @@ class Chart:
     """Subplots under one title; `file` is the stem of the exported file names.
 
     `common_text` describes what all subplots have in common, `caption` explains how to read them,
-    and `csv` lists every point. If the chart is `multiplicative`, its points are geometric means
-    and its y axis may be logarithmic. The y axis always includes the values in `y_bounds`.
+    and `csv` lists every point. With `log_y`, the points are geometric means, and the y axis may be
+    logarithmic. The y axis always includes the values in `y_bounds`.
     """
 
     file: str
@@ -97,7 +97,7 @@ class Chart:
     subplots: tuple[Subplot, ...]
     caption: str
     csv: str
-    multiplicative: bool = False
+    log_y: bool = False
     common_text: str = ""
     y_bounds: tuple[float, ...] = ()
 
@@ -112,7 +112,7 @@ class Chart:
         """What all subplots have in common, and what their points and bands show."""
         lines = (line for subplot in self.subplots for line in subplot.lines if not line.published)
         bands = (point.y for line in lines for point in line.points)
-        description = describe_bands(bands, geometric=self.multiplicative)
+        description = describe_bands(bands, geometric=self.log_y)
         return ". ".join(filter(None, (self.common_text, description)))
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:
@@ -132,10 +132,10 @@ class Chart:
         """Return the y range that all subplots of the same `y_group` share."""
         return widen(*self._extremes(subplot), log=log)
 
-    def log_y(self, subplot: Subplot) -> bool:
-        """Whether the y axis is logarithmic by default."""
+    def defaults_to_log_y(self, subplot: Subplot) -> bool:
+        """Whether the subplot's y axis is logarithmic by default."""
         low, high = self._extremes(subplot)
-        return self.multiplicative and high / low > LOG_Y_RATIO
+        return self.log_y and high / low > LOG_Y_RATIO
 
     def _extremes(self, subplot: Subplot) -> tuple[float, float]:
         group = [other for other in self.subplots if other.y_group == subplot.y_group]

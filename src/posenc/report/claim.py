@@ -14,9 +14,11 @@ from posenc.report.quantities import Quantity
 
 CONFIDENCE = 0.95
 MIN_SEEDS = 3
-"""Fewer seeds than this get no confidence interval and no verdict."""
+"""The minimum number of seeds for a confidence interval and for a verdict on a claim."""
 LONGEST = "longest"
-LENGTH = re.compile(r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<offset>[+-]\d+)?")
+LENGTH_PATTERN = re.compile(
+    r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<offset>[+-]\d+)?"
+)
 COMPARISONS = {
     "below": "is below",
     "above": "is above",
@@ -61,7 +63,7 @@ class Length:
         """
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return cls(str(value), 0.0, value)
-        match = LENGTH.fullmatch(str(value))
+        match = LENGTH_PATTERN.fullmatch(str(value))
         if match is None:
             raise ConfigError(
                 f"{name}: {value!r} is not a length; give tokens (512) or an expression in the"

@@ -22,8 +22,8 @@ def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[
     several = len({curves.measurement for curves in curve_sets}) > 1
     lines = _paragraphs(experiment.about.get("conclude"))
     for curves in curve_sets:
-        where = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
-        lines += [f"{where}: {text}" for text in (*_lowest(curves), *_ratios(curves))]
+        setting = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
+        lines += [f"{setting}: {text}" for text in (*_lowest(curves), *_ratios(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines
 
 

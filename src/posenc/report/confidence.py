@@ -11,7 +11,7 @@ from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TInterval:
     """A mean and its t interval; `low` and `high` are None for a single value."""
 
     mean: float
@@ -41,18 +41,18 @@ class Band:
         return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
 
 
-def estimate(values: Sequence[float], confidence: float) -> Estimate:
+def t_interval(values: Sequence[float], confidence: float) -> TInterval:
     """Return the mean of `values` with Student's t interval (n - 1 degrees of freedom)."""
     mean, count = fmean(values), len(values)
     if count == 1:
-        return Estimate(mean, None, None)
+        return TInterval(mean, None, None)
     half_width = float(t.ppf((1 + confidence) / 2, count - 1)) * stdev(values) / sqrt(count)
-    return Estimate(mean, mean - half_width, mean + half_width)
+    return TInterval(mean, mean - half_width, mean + half_width)
 
 
 def band(values: Sequence[float]) -> Band:
     """Return the mean and band of `values`, one per seed."""
-    interval = estimate(values, CONFIDENCE)
+    interval = t_interval(values, CONFIDENCE)
     if len(values) < MIN_SEEDS or interval.low is None or interval.high is None:
         return Band(interval.mean, min(values), max(values), len(values))
     return Band(interval.mean, interval.low, interval.high, len(values))

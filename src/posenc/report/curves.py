@@ -171,7 +171,7 @@ def _evaluation_key(row: Row) -> EvaluationKey:
 
 
 def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
-    """Yield a sample for each evaluation row that has the quantity (a column name)."""
+    """Yield a sample for each evaluation row that has a value for `quantity`."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
             yield Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])

@@ -26,7 +26,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from posenc.report.axes import TICK, token_ticks
+from posenc.report.axes import TICK_LABEL, token_ticks
 from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
 
 MAX_CELLS = 2_500
@@ -130,7 +130,7 @@ def _axes(heat_map: HeatMap, panel: HeatPanel) -> list[Any]:
     if panel.edges:
         scale["type"] = "log"
         ticks = token_ticks(extent["x"], extent["x2"], panel.tick_unit or 1)
-        axis |= {"values": ticks, "labelExpr": TICK, "labelOverlap": "greedy"}
+        axis |= {"values": ticks, "labelExpr": TICK_LABEL, "labelOverlap": "greedy"}
     x = alt.X("x:Q", title=heat_map.x_title, scale=alt.Scale(**scale), axis=alt.Axis(**axis))
     if _has_named_rows(panel):
         return [x, alt.X2("x2:Q"), alt.Y("row:N", sort=None, title=None)]

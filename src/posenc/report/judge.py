@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from posenc.report.claim import Claim, Clause, Outcome, compare
-from posenc.report.confidence import Estimate, estimate
+from posenc.report.confidence import TInterval, t_interval
 from posenc.report.experiment import Experiment
 from posenc.report.paired_samples import MissingData, paired_samples
 
@@ -30,7 +30,7 @@ class ClauseVerdict:
     seeds: tuple[int, ...] = ()
     left: float | None = None
     right: float | None = None
-    difference: Estimate | None = None
+    difference: TInterval | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
 
 
 def _train_lengths(clause: Clause, experiment: Experiment) -> list[int]:
-    """Return the training lengths a clause lists, or else those of the runs on its left side."""
+    """Return the training lengths at which a clause is judged."""
     return clause.train_lengths.select(
         run.train_length for run in experiment.runs if run.matches(clause.left.selector)
     )
@@ -84,7 +84,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         return ClauseVerdict(clause, reason=pairs.missing)
     quantity = clause.left.quantity
     differences = [a - b for a, b in zip(pairs.left, pairs.right, strict=True)]
-    interval = estimate(differences, clause.confidence)
+    interval = t_interval(differences, clause.confidence)
     ends = (None if x is None else quantity.relative(x) for x in (interval.low, interval.high))
     verdict = ClauseVerdict(
         clause,
@@ -92,7 +92,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         seeds=pairs.seeds,
         left=quantity.in_unit(fmean(pairs.left)),
         right=quantity.in_unit(fmean(pairs.right)),
-        difference=Estimate(quantity.relative(interval.mean), *ends),
+        difference=TInterval(quantity.relative(interval.mean), *ends),
     )
     if pairs.missing or interval.low is None or interval.high is None:
         return verdict

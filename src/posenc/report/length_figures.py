@@ -53,7 +53,7 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
         y_title="Perplexity per token",
         caption=PERPLEXITY_CAPTION,
         csv=losses_csv(curve_sets, "length"),
-        multiplicative=True,
+        log_y=True,
     )
 
 
@@ -80,7 +80,7 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
         y_title="Perplexity relative to L",
         caption=RELATIVE_CAPTION + (PUBLISHED_CAPTION.format(sources) if sources else ""),
         csv=plotted_points_csv(shown, lines, "encoding", "length", "relative_perplexity"),
-        multiplicative=True,
+        log_y=True,
     )
 
 

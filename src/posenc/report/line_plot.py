@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from posenc.report.axes import TICK, linear_ticks, log_ticks
+from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.encoding_styles import PUBLISHED_DASH
 from posenc.report.vega_figure import (
@@ -30,7 +30,7 @@ MAX_MARKERS = 12
 
 
 def line_figure(section: str, chart: Chart) -> Figure:
-    """Return the figure of a chart; on a page, a multiplicative one offers log and linear y."""
+    """Return the figure of a chart; with `log_y`, pages offer a log and a linear y axis."""
     with debug_mode(False):  # debug mode would validate every part again at each step
         panels = [_panel(chart, i) for i in range(len(chart.subplots))]
     legend = [LegendEntry(line.name, line.style, line.published) for line in chart.lines]
@@ -55,9 +55,9 @@ def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[floa
 
 def _panel(chart: Chart, index: int) -> Panel:
     subplot = chart.subplots[index]
-    default = chart.log_y(subplot)
+    default = chart.defaults_to_log_y(subplot)
     charts, data = {}, {}
-    for log_y in (default, not default) if chart.multiplicative else (default,):
+    for log_y in (default, not default) if chart.log_y else (default,):
         plot = _Plot(chart, index, log_y)
         charts["log y" if log_y else "linear y"] = plot.layers()
         data |= plot.data
@@ -98,7 +98,7 @@ class _Plot:
             title=self.chart.x_title,
             scale=alt.Scale(type="log", domain=self.x_range, nice=False),
             axis=alt.Axis(
-                values=self.chart.x_ticks(self.subplot), labelExpr=TICK, labelOverlap="greedy"
+                values=self.chart.x_ticks(self.subplot), labelExpr=TICK_LABEL, labelOverlap="greedy"
             ),
         )
 
@@ -109,7 +109,7 @@ class _Plot:
             f"{field}:Q",
             title=self.chart.y_title,
             scale=alt.Scale(type=kind, domain=self.y_range, nice=False),
-            axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK),
+            axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK_LABEL),
         )
 
     def _by_line(self, channel: Any, attribute: str) -> Any:

@@ -62,7 +62,9 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
         _check_same_tokens(samples)
         complete[seed] = samples
     command = _train_more_seeds(experiment.command, list(complete))
-    missing.append(f"both sides need {MIN_SEEDS} seeds but share {len(complete)}; `{command}`")
+    missing.append(
+        f"both sides have {len(complete)} of the {MIN_SEEDS} required seeds; `{command}`"
+    )
     return Pairs(
         seeds=tuple(complete),
         left=tuple(samples[0].number for samples in complete.values()),

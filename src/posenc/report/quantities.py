@@ -7,7 +7,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, Literal
 
-SPEED = "tokens per second"
+SPEED_UNIT = "tokens per second"
 Row = dict[str, Any]
 
 
@@ -32,7 +32,7 @@ class Quantity:
         return math.exp(mean) if self.compared_as_ratio else mean
 
     def relative(self, difference: float) -> float:
-        """Return a difference of values from `read` as reported: ratio - 1 or the difference."""
+        """Convert a difference of values from `read` to ratio - 1 if it is compared as a ratio."""
         return math.expm1(difference) if self.compared_as_ratio else difference
 
 
@@ -61,9 +61,11 @@ QUANTITIES = {
         Quantity("accuracy", "fraction of answers", False, "row", itemgetter("accuracy"), "tasks"),
         Quantity("exact", "fraction of sequences", False, "row", itemgetter("exact"), "tasks"),
         Quantity("length_of_minimum", "tokens", False, "rows", _length_of_minimum),
-        Quantity("evaluation_tokens_per_second", SPEED, True, "row", _log_of("tokens_per_second")),
+        Quantity(
+            "evaluation_tokens_per_second", SPEED_UNIT, True, "row", _log_of("tokens_per_second")
+        ),
         Quantity("evaluation_memory_mb", "MB", True, "row", _log_of("peak_memory_mb")),
-        Quantity("training_tokens_per_second", SPEED, True, "timing", _training_speed),
+        Quantity("training_tokens_per_second", SPEED_UNIT, True, "timing", _training_speed),
         Quantity("training_memory_mb", "MB", True, "timing", _training_memory),
     )
 }

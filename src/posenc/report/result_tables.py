@@ -26,7 +26,7 @@ def number_text(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Quantity:
+class _TableQuantity:
     """A quantity of a table: how to compute it from a point, format it and choose the best value.
 
     `mean` describes the mean over seeds in tooltips.
@@ -40,7 +40,7 @@ class _Quantity:
     note: str
 
 
-PERPLEXITY = _Quantity(
+PERPLEXITY = _TableQuantity(
     "perplexity",
     value=lambda point: point.perplexity,
     text=number_text,
@@ -49,7 +49,7 @@ PERPLEXITY = _Quantity(
     note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
     " mean of the seeds' perplexities. The lowest value in each column is marked.",
 )
-ACCURACY = _Quantity(
+ACCURACY = _TableQuantity(
     "accuracy",
     value=lambda point: point.mean,
     text="{:.3f}".format,
@@ -123,7 +123,7 @@ def runs_table(experiment: Experiment) -> Table:
 
 
 def _table(
-    quantity: _Quantity,
+    quantity: _TableQuantity,
     curves: CurveSet,
     published: Mapping[str, PublishedCurve],
     notes: Sequence[str],
@@ -153,7 +153,7 @@ def _table(
     return Table(title, columns, rows, [quantity.note, *notes, ratio], key_columns=2)
 
 
-def _cell(point: Point | None, quantity: _Quantity, best: float) -> Cell:
+def _cell(point: Point | None, quantity: _TableQuantity, best: float) -> Cell:
     if point is None:
         return Cell(None)
     text, band = quantity.text(quantity.value(point)), point.band

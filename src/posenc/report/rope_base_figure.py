@@ -1,4 +1,4 @@
-"""Perplexity by RoPE base, with the lower bounds of Men et al. (2024) on the base for L and 2L."""
+"""Perplexity by RoPE base, with the smallest bases for L and 2L by Men et al. (2024)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
         y_title="Perplexity per token",
         caption=CAPTION,
         csv=plotted_points_csv(shown, lines, "length", "base", "perplexity"),
-        multiplicative=True,
+        log_y=True,
     )
 
 
@@ -84,7 +84,7 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
 
 
 def _bounds(head_width: int, train_length: int) -> tuple[VerticalLine, ...]:
-    """Return a line at the smallest base for L and for 2L, unless no base supports that length."""
+    """Return lines at the smallest bases for L and 2L, skipping lengths that no base supports."""
     from posenc.encodings.spectra.base_bound import smallest_base  # imports torch
 
     lines = []

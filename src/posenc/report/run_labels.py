@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
-SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
+LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
+LABELED_SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
 CONSTRUCTOR_KEYS = ("_target_", "_partial_")
 
 
@@ -77,7 +77,7 @@ def format_setting(value: Any) -> str:
 
 
 def _settings(config: dict[str, Any]) -> Iterator[Setting]:
-    for group in GROUPS:
+    for group in LABELED_GROUPS:
         options = _options(config, group)
         if group != "encoding":
             yield Setting(group, config["choices"].get(group), ())
@@ -87,7 +87,7 @@ def _settings(config: dict[str, Any]) -> Iterator[Setting]:
             for path, value in flatten(config.get(group) or {}, group):
                 yield Setting(path, value, tuple(options))
     yield Setting("data.fingerprint", config["frozen"]["fingerprint"][:8], _data_context(config))
-    for name in SETTINGS:
+    for name in LABELED_SETTINGS:
         yield Setting(name, config.get(name), ())
 
 

@@ -17,7 +17,7 @@ from posenc.report.plotted_curves import (
 )
 from posenc.report.quantities import QUANTITIES
 
-SPEED = QUANTITIES["training_tokens_per_second"]
+SPEED_QUANTITY = QUANTITIES["training_tokens_per_second"]
 CAPTION = (
     "Encodings further right train faster; those further down have lower perplexity. A run's speed"
     " is the median over its training steps, on its machine and with whatever else was running"
@@ -45,7 +45,7 @@ def cost_against_quality(
         y_title="Perplexity per token",
         caption=CAPTION,
         csv=plotted_points_csv(shown, lines, "encoding", "tokens_per_second", "perplexity"),
-        multiplicative=True,
+        log_y=True,
     )
 
 
@@ -76,7 +76,7 @@ def _lines(curves: CurveSet, styles: Styles, experiment: Experiment) -> list[Lin
 def _speed(experiment: Experiment, label: str, train_length: int) -> Band | None:
     """Return the mean training speed over seeds in tokens/s, computed on logarithms."""
     speeds = [
-        SPEED.read(run.timing)
+        SPEED_QUANTITY.read(run.timing)
         for run in experiment.evaluated
         if run.timing and run.label == label and run.train_length == train_length
     ]

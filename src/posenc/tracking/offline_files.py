@@ -15,9 +15,9 @@ from posenc.config.errors import RunError, one_line
 if TYPE_CHECKING:
     from wandb import Run
 
-READ_SECONDS = 60
-CLOSE_SECONDS = 30  # timeout for wandb's service to close the file of a killed run
-POLL_SECONDS = 0.1
+READ_TIMEOUT = 60  # seconds for `wandb leet inspect` to read a file
+CLOSE_TIMEOUT = 30  # seconds for wandb's service to close the file of a killed run
+POLL_INTERVAL = 0.1  # seconds
 
 
 def last_logged_step(run: "Run") -> int:
@@ -41,7 +41,7 @@ def last_step(file: Path) -> int:
     A truncated file is read up to its last complete record. Raises RunError if it cannot be read.
     """
     command = [sys.executable, "-m", "wandb", "leet", "inspect", str(file), "--json"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=READ_TIMEOUT)
     if process.returncode:
         raise RunError(f"{file.name} cannot be read: {one_line(process.stderr)}")
     records = [json.loads(line) for line in process.stdout.splitlines() if '"history"' in line]
@@ -54,11 +54,11 @@ def _last_step_once_closed(file: Path) -> int:
 
     The service may outlive a killed run. Raises RunError if it keeps the file open too long.
     """
-    deadline = time.monotonic() + CLOSE_SECONDS
+    deadline = time.monotonic() + CLOSE_TIMEOUT
     while _is_open(file):
         if time.monotonic() > deadline:
             raise RunError(f"another process is still writing {file.name}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(POLL_INTERVAL)
     return last_step(file)
 
 

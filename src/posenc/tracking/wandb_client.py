@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INIT_SECONDS = 15  # timeout for the server to accept a run
-FINISH_SECONDS = 30  # timeout for the server to accept the last rows
-UPLOAD_SECONDS = 600  # the same for `posenc sync`, where waiting delays no training
+INIT_TIMEOUT = 15  # seconds for the server to accept a run
+FINISH_TIMEOUT = 30  # seconds for the server to accept the last rows
+UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, where waiting delays no training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
 # write. wandb's default is 15. This is the only private setting used; runs also work without it.
@@ -36,7 +36,7 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
     """
     with process_state_restored():
         run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None
-        return run or _init("offline", folder, init_kwargs, FINISH_SECONDS)
+        return run or _init("offline", folder, init_kwargs, FINISH_TIMEOUT)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with process_state_restored():
         try:
-            run = _init("online", folder, init_kwargs, UPLOAD_SECONDS)
+            run = _init("online", folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
             _try_to_stop_service()
             raise RunError(f"W&B is not available online: {one_line(error)}") from None
@@ -99,7 +99,7 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     pattern = f"wandb/run-*-{init_kwargs['id']}*"
     existing = set(folder.glob(pattern))
     try:
-        return _init("online", folder, init_kwargs, FINISH_SECONDS)
+        return _init("online", folder, init_kwargs, FINISH_TIMEOUT)
     except Exception as error:
         reason = one_line(error)
     _try_to_stop_service()
@@ -113,7 +113,7 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     return None
 
 
-def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: float) -> "Run":
+def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
     import wandb  # slow: takes a third of a second
 
     settings = wandb.Settings(
@@ -127,8 +127,8 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: 
         save_code=False,
         force=False,
         relogin=False,
-        init_timeout=INIT_SECONDS,
-        finish_timeout=finish_seconds,
+        init_timeout=INIT_TIMEOUT,
+        finish_timeout=finish_timeout,
         finish_timeout_raises=True,
         **PRIVATE_SETTINGS,
     )

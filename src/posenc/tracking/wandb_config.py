@@ -14,7 +14,7 @@ from posenc.config.compose import keys
 from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
-GIT_SECONDS = 5
+GIT_TIMEOUT = 5  # seconds
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
 
@@ -97,7 +97,7 @@ def git_state() -> dict[str, Any]:
 def _git(*arguments: str) -> str | None:
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return process.stdout.strip() if process.returncode == 0 else None

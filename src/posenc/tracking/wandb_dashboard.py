@@ -49,7 +49,7 @@ def build_workspace(
 
 
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
-    """Return the unsaved report; its title, made of the experiment's name, identifies it."""
+    """Return the unsaved report; W&B identifies it by its title, which depends only on the name."""
     title = experiment.about.get("title") or experiment.name
     paragraphs = (experiment.about.get(key) for key in ("question", "conclude", "caution"))
     verdicts = _verdicts_markdown(experiment)

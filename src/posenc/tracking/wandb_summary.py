@@ -5,6 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.report.curves import describe_lengths
 from posenc.report.quantities import QUANTITIES
 from posenc.runs.files import read_json, read_lines
 from posenc.runs.run_directory import RunDirectory
@@ -47,19 +48,13 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     }
     train_length = config.train_length
     summary = {
-        f"ppl@{length_label(length, train_length)}": value for length, value in perplexity.items()
+        f"ppl@{describe_lengths([length], train_length)[0]}": value
+        for length, value in perplexity.items()
     }
     longest = max(perplexity, default=0)
     if train_length in perplexity and longest > train_length:
         summary["extrapolation_ratio"] = perplexity[longest] / perplexity[train_length]
     return summary
-
-
-def length_label(length: int, train_length: int) -> str:
-    """Return `L`, `2L` and so on for multiples of the training length, `L+50` otherwise."""
-    if length % train_length:
-        return f"L{length - train_length:+}"
-    return "L" if length == train_length else f"{length // train_length}L"
 
 
 def _costs(directory: RunDirectory) -> dict[str, float]:

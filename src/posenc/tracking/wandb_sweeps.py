@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
+SWEEP_METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
 Job = Mapping[str, Any]
 """Override key -> value."""
 
@@ -26,7 +26,7 @@ def sweep_definitions(
             "program": "posenc",
             "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
             "method": "grid",
-            "metric": METRIC,
+            "metric": SWEEP_METRIC,
             "parameters": {key: {"values": values} for key, values in grid.items()},
         }
         for i, grid in enumerate(grids, 1)
@@ -42,8 +42,7 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
 
 
 def _split(jobs: list[Job]) -> list[dict[str, list[Any]]]:
-    """Return one grid if the jobs form a full product; otherwise split them by the first key
-    that has several values."""
+    """Return one grid for a full product; otherwise split by the first key with several values."""
     grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]

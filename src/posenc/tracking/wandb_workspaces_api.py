@@ -19,7 +19,7 @@ from posenc.runs.files import write_json
 from posenc.tracking.wandb_client import process_state_restored
 
 ENTITY_PLACEHOLDER = "ENTITY"
-API_SECONDS = 20
+API_TIMEOUT = 20  # seconds
 REMEDY = "add --spec to write the dashboard to a file instead"
 
 
@@ -58,7 +58,7 @@ def default_entity() -> str:
     """Return the default entity of the W&B account; raises RunError if W&B is not available."""
     with process_state_restored():
         try:
-            return wandb.Api(timeout=API_SECONDS).default_entity or ""
+            return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
         except Exception as error:
             reason = one_line(error)
     raise RunError(f"W&B is not available online: {reason}; {REMEDY}")
@@ -75,7 +75,7 @@ def _workspace_id(workspace: ws.Workspace) -> str:
 
 def _report_id(report: wr.Report) -> str:
     """Return the id of the saved report with this title, or "" if there is none."""
-    saved = wandb.Api(timeout=API_SECONDS).reports(f"{report.entity}/{report.project}")
+    saved = wandb.Api(timeout=API_TIMEOUT).reports(f"{report.entity}/{report.project}")
     return next((other.id for other in saved if other.display_name == report.title), "")
 
 

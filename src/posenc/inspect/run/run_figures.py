@@ -55,7 +55,7 @@ def _by_distance(rows: Sequence[Row], train_length: int) -> Chart:
         x_title=DISTANCE,
         y_title="Mean weight of a key",
         subplots=tuple(subplots),
-        multiplicative=True,
+        log_y=True,
         caption=(
             "Queries of the second half of windows of L, and those beyond L in longer windows. The"
             " dashed line is the training length. A head that does the same at both lengths has the"
