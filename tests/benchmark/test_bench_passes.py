@@ -9,18 +9,18 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from posenc.benchmark import measuring_process
-from posenc.benchmark.measuring_process import Model
+from posenc.benchmark.measuring_process import BenchmarkedModel
 from posenc.benchmark.variants import Variant
 from posenc.training.optimizer import adamw
 
 Variants = Callable[..., list[Variant]]
 
 
-def t5_model(variants: Variants, *overrides: str) -> Model:
-    return Model(variants("encoding=t5", "train_length=16", *overrides)[0].config)
+def t5_model(variants: Variants, *overrides: str) -> BenchmarkedModel:
+    return BenchmarkedModel(variants("encoding=t5", "train_length=16", *overrides)[0].config)
 
 
-def weights(model: Model) -> torch.Tensor:
+def weights(model: BenchmarkedModel) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.model.parameters()])
 
 
@@ -70,7 +70,7 @@ def test_every_second_round_runs_in_reverse_and_is_reported_in_order(
             calls.append((self.name, pass_))
             return len(calls)
 
-    monkeypatch.setattr(measuring_process, "Model", FakeModel)
+    monkeypatch.setattr(measuring_process, "BenchmarkedModel", FakeModel)
     pair = variants("encoding=nope,alibi", "passes=[step]", "train_length=16")
     request = {
         "configs": [OmegaConf.to_container(v.config) for v in pair],

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from posenc.report.claim import compare
-from posenc.report.confidence import band, describe_bands, estimate
+from posenc.report.confidence import band, describe_bands, t_interval
 
 BELOW = """
 - statement: a is below b
@@ -19,24 +19,24 @@ BELOW = """
 
 def test_the_t_interval_of_four_numbers() -> None:
     """Mean 2.5, deviation sqrt(5/3); t(0.975, 3) = 3.182446 of any table, over sqrt(4)."""
-    interval = estimate([1.0, 2.0, 3.0, 4.0], 0.95)
+    interval = t_interval([1.0, 2.0, 3.0, 4.0], 0.95)
     assert interval.mean == 2.5
     assert interval.low == pytest.approx(2.5 - 3.182446 * math.sqrt(5 / 3) / 2, abs=1e-6)
     assert interval.high == pytest.approx(2.5 + 3.182446 * math.sqrt(5 / 3) / 2, abs=1e-6)
-    narrower = estimate([1.0, 2.0, 3.0, 4.0], 0.5)  # t(0.75, 3) = 0.764892
+    narrower = t_interval([1.0, 2.0, 3.0, 4.0], 0.5)  # t(0.75, 3) = 0.764892
     assert narrower.high == pytest.approx(2.5 + 0.764892 * math.sqrt(5 / 3) / 2, abs=1e-6)
 
 
 def test_one_number_has_no_interval_and_equal_numbers_one_without_width() -> None:
-    one = estimate([2.0], 0.95)
+    one = t_interval([2.0], 0.95)
     assert (one.mean, one.low, one.high) == (2.0, None, None)
-    equal = estimate([2.0, 2.0, 2.0], 0.95)
+    equal = t_interval([2.0, 2.0, 2.0], 0.95)
     assert (equal.low, equal.high) == (2.0, 2.0)
 
 
 def test_three_seeds_have_students_interval_and_two_their_range() -> None:
     three, two = band([3.0, 3.1, 3.3]), band([3.0, 3.4])
-    interval = estimate([3.0, 3.1, 3.3], 0.95)
+    interval = t_interval([3.0, 3.1, 3.3], 0.95)
     assert (three.low, three.high) == (interval.low, interval.high)
     assert (two.low, two.high) == (3.0, 3.4)
     assert "interval" in three.description and "interval" not in two.description
@@ -98,7 +98,7 @@ def test_pairing_decides_what_seed_variation_would_hide(tools: Any) -> None:
     assert tools.outcomes(BELOW, runs) == {64: "holds"}
     (verdict,) = tools.verdicts(BELOW, runs)
     differences = [alibi[seed] - rope[seed] for seed in alibi]
-    assert verdict.clauses[0].difference == estimate(differences, 0.95)
+    assert verdict.clauses[0].difference == t_interval(differences, 0.95)
 
 
 def test_a_ratio_is_a_mean_of_logarithms(tools: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from posenc.report.curves import position_curves
+from posenc.report.curves import describe_lengths, position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.evaluation_rows import bin_positions
@@ -65,3 +65,8 @@ def test_each_swap_has_the_positions_of_its_own_arrays(
         for curves in position_curves(read_experiment(tmp_path / "swaps"))
     }
     assert means == {(None, 4): {3.0}, ("yarn factor=2.5", 4): {5.0}, ("pi", 2): {7.0}}
+
+
+def test_lengths_are_labeled_in_terms_of_the_training_length() -> None:
+    labels = [describe_lengths([length], 64)[0] for length in (32, 64, 65, 128, 150, 1024)]
+    assert labels == ["L-32", "L", "L+1", "2L", "L+86", "16L"]

@@ -4,7 +4,7 @@ from colorsys import rgb_to_hls
 from pathlib import Path
 
 from posenc.report.encoding_styles import (
-    COLOURS,
+    COLORS,
     ENCODINGS,
     MARKERS,
     Style,
@@ -16,7 +16,7 @@ OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
 
 
 def hue_and_lightness(style: Style) -> tuple[float, float]:
-    parts = [int(style.colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [int(style.color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     hue, lightness, _ = rgb_to_hls(*parts)
     return hue, lightness
 
@@ -34,8 +34,8 @@ def test_every_shipped_encoding_has_a_style_of_its_own() -> None:
 
 
 def test_the_most_compared_encodings_have_solid_lines_in_different_colours() -> None:
-    styles = [encoding_style(name) for name in ENCODINGS[: len(COLOURS)]]
-    assert len({style.colour for style in styles}) == len(COLOURS)
+    styles = [encoding_style(name) for name in ENCODINGS[: len(COLORS)]]
+    assert len({style.color for style in styles}) == len(COLORS)
     assert not any(style.dash for style in styles)
 
 

@@ -210,4 +210,4 @@ def test_accuracy_on_a_task(tools: Any, accuracy: float, outcome: str) -> None:
     assert tools.outcomes(ACCURACY, runs) == {64: outcome}
     (clause,) = tools.verdicts(ACCURACY, runs)[0].clauses
     assert clause.left == pytest.approx(accuracy + 0.002) and clause.right == 0.9
-    assert not clause.clause.left.quantity.ratio
+    assert not clause.clause.left.quantity.compared_as_ratio

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import band
 from posenc.report.encoding_styles import encoding_style
-from posenc.report.line_plot import line_figure, spread
+from posenc.report.line_plot import line_figure, spread_labels
 from posenc.report.vega_figure import Figure, javascript
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def line(name: str, values: dict[int, list[float]], *, published: bool = False) -> Line:
-    dots = tuple(Dot(float(x), band(y), note=f"at {x}") for x, y in values.items())
+    dots = tuple(PlotPoint(float(x), band(y), note=f"at {x}") for x, y in values.items())
     return Line(name, encoding_style(name), dots, published)
 
 
@@ -70,7 +70,7 @@ def test_a_published_line_is_named_as_such_and_has_no_band() -> None:
 def test_a_page_offers_both_scales_of_ratios(
     ratio: bool, lines: tuple[Line, ...], scales: list[str]
 ) -> None:
-    figure = line_figure("s", chart(*lines, ratio=ratio))
+    figure = line_figure("s", chart(*lines, log_y=ratio))
     assert figure.scales == scales
     (panel,) = figure.page_data()
     kinds = [
@@ -102,6 +102,6 @@ def test_the_script_of_a_page_loads_nothing_and_ends_no_script_element() -> None
 
 @given(st.lists(st.floats(0, 300), min_size=1, max_size=20))
 def test_end_labels_never_overlap(heights: list[float]) -> None:
-    placed = spread(sorted(heights), 15, 300)
+    placed = spread_labels(sorted(heights), 15, 300)
     assert all(b - a >= 15 - 1e-9 for a, b in pairwise(placed))
     assert max(placed) <= 300 + 1e-9

@@ -85,9 +85,9 @@ def test_conclusions_and_limitations_are_computed(reported: SimpleNamespace) -> 
     assert "alibi 0.92, rope 1.62, nope 2.23, sinusoidal 3.32" in text
     assert "rope at 64 tokens (35.34)" in text and "alibi at 1024 tokens (34.30)" in text
     assert "early-token curse" in text
-    assert "windows of 64 tokens half of all tokens" in text and "fewer than 32 tokens" in text
+    assert "windows of 64 tokens, half of all tokens" in text and "fewer than 32 tokens" in text
     assert "windows of 1024" in text and "3.1%" in text
-    assert "not a confidence interval" in text
+    assert "not confidence intervals" in text
     assert "full windows" not in text  # 81920 / 1024 = 80 windows are enough
 
 
@@ -98,8 +98,8 @@ def test_one_seed_and_few_windows_are_limitations(
     fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, 1), rows)
     write_report(tmp_path / "one", console)
     text = " ".join(printed(console).split())
-    assert "one seed" in text and "no interval" in text
-    assert "from 16000 tokens on, fewer than 30 full windows" in text
+    assert "single seed" in text and "no interval" in text
+    assert "at 16000 tokens and above, fewer than 30 full windows" in text
     assert "5 windows of 16000" in text
 
 
@@ -111,7 +111,7 @@ def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
         fabricate.run(tmp_path / "two", fabricate.config("alibi", 64, seed), rows)
     write_report(tmp_path / "two", console)
     text = " ".join(printed(console).split())
-    assert "At 128 tokens the runs were not all scored on the same tokens" in text
+    assert "At 128 tokens, the runs were not all scored on the same tokens" in text
 
 
 def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace, read_html: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from posenc.report.run_labels import natural_key, plain, run_labels
+from posenc.report.run_labels import format_setting, natural_key, run_labels
 
 
 def test_an_encoding_alone_is_its_name(fabricate: SimpleNamespace) -> None:
@@ -95,7 +95,7 @@ def test_runs_that_differ_in_no_named_setting_have_their_hashes(
      ([0.9, 1], "[0.9,1]"), ("bf16", "bf16")],
 )  # fmt: skip
 def test_a_setting_is_written_as_it_would_be_typed(value: Any, text: str) -> None:
-    assert plain(value) == text
+    assert format_setting(value) == text
 
 
 def test_labels_are_sorted_by_their_numbers() -> None:

@@ -22,7 +22,7 @@ TABLE = Table(
     ],
     rows=[["alibi", 3, 35.3123, Cell(34.62, best=True)], [HOSTILE, 3, 36.0, None]],
     notes=["Run `posenc report`."],
-    keys=2,
+    key_columns=2,
 )
 
 
@@ -93,7 +93,7 @@ def test_html_is_escaped_and_has_tooltips_links_and_details(read_html: Any) -> N
 def test_a_narrow_terminal_gets_pieces_that_repeat_the_key_columns(width: int) -> None:
     columns = [Column("encoding", align="left"), Column("seeds")]
     columns += [Column(str(64 * 2**i), format=".2f") for i in range(10)]
-    table = Table("Title", columns, [["alibi", 3, *map(float, range(10))]], keys=2)
+    table = Table("Title", columns, [["alibi", 3, *map(float, range(10))]], key_columns=2)
     text = printed(table, width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width

@@ -94,7 +94,7 @@ def test_the_numbers_are_those_of_the_runs(judged: SimpleNamespace) -> None:
     assert float(first["low"]) == pytest.approx(float(first["high"]))
     for name in ("claims.md", "index.html"):
         assert "-1.98% (-1.98% to -1.98%)" in judged.files[name].read_text(), name
-    assert "36.60 against 37.34" in judged.printed.replace("\n", " ")
+    assert "36.60 vs. 37.34" in judged.printed.replace("\n", " ")
     assert "18.73 against 19.73" in judged.printed
 
 

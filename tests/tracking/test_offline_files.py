@@ -75,7 +75,7 @@ def test_a_file_is_read_once_no_process_writes_it(offline_file, run, config):
 
 
 def test_a_file_that_stays_open_is_left_alone(offline_file, monkeypatch, run, config, caplog):
-    monkeypatch.setattr(offline_files, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(offline_files, "CLOSE_TIMEOUT", 0.2)
     with offline_file.open("ab"):
         WandbTracker().start(run, config)
     assert offline_file.name in caplog.text

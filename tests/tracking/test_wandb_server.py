@@ -16,7 +16,7 @@ from posenc.cli import main
 from posenc.runs.evaluation_rows import merge_positions, merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.tracking import wandb_client
-from posenc.tracking.wandb_client import FINISH_SECONDS
+from posenc.tracking.wandb_client import FINISH_TIMEOUT
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -68,7 +68,7 @@ def sync(folder) -> int:
 
 @pytest.fixture(autouse=True)
 def short_finish_timeout(monkeypatch):
-    monkeypatch.setattr(wandb_client, "FINISH_SECONDS", 5)
+    monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 5)
 
 
 def test_a_resumed_online_run_is_one_run_with_every_step_once(
@@ -159,7 +159,7 @@ def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder
 def test_sync_without_a_server_prints_one_error_with_the_progress(
     run, folder, config, rows, monkeypatch, capsys
 ):
-    monkeypatch.setattr(wandb_client, "INIT_SECONDS", 1)
+    monkeypatch.setattr(wandb_client, "INIT_TIMEOUT", 1)
     for name in ("WANDB_BASE_URL", "WANDB_API_KEY"):
         monkeypatch.setenv(name, {"WANDB_BASE_URL": "http://127.0.0.1:9"}.get(name, 40 * "0"))
     track(run, config, rows(1, 3), mode=None)
@@ -216,7 +216,7 @@ def test_a_sweep_trial_keeps_the_id_from_the_agent(server, run, config, monkeypa
 def test_a_run_that_cannot_start_online_is_logged_offline(
     server, run, folder, config, rows, read_offline, monkeypatch, caplog, failure
 ):
-    monkeypatch.setattr(wandb_client, "INIT_SECONDS", 1)
+    monkeypatch.setattr(wandb_client, "INIT_TIMEOUT", 1)
     server.failure = failure
     if failure == "refused":
         monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -246,7 +246,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     caplog,
     failure,
 ):
-    monkeypatch.setattr(wandb_client, "FINISH_SECONDS", 1)
+    monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 1)
     tracker = WandbTracker(mode="online")
     tracker.start(run, config)
     for row in rows(1, 9):
@@ -277,8 +277,8 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
 def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
     server, run, config, rows, monkeypatch, hangs
 ):
-    monkeypatch.setattr(wandb_client, "FINISH_SECONDS", FINISH_SECONDS)
-    assert wandb_client.INIT_SECONDS + wandb_client.FINISH_SECONDS < 60
+    monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", FINISH_TIMEOUT)
+    assert wandb_client.INIT_TIMEOUT + wandb_client.FINISH_TIMEOUT < 60
     start = time.monotonic()
     server.failure = "hang" if hangs == "from the start" else None
     tracker = WandbTracker(mode="online")

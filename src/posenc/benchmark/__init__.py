@@ -1,1 +1,1 @@
-"""What encodings cost: time, memory and utilisation of a forward pass and of a training step."""
+"""Measures and estimates the cost of encodings: time, memory, FLOPs and utilization."""

@@ -1,4 +1,4 @@
-"""The files of a benchmark, and what the terminal shows of it."""
+"""Writes the results of a benchmark to files and prints them to the terminal."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -13,12 +13,13 @@ from posenc.benchmark.cost_figure import cost_figure
 from posenc.report.table import Column, Table, csv_text
 from posenc.runs.files import write_atomic, write_json
 
-READING = (
-    "ms and tokens/s are medians over the rounds. ratio is the time divided by that of the first"
-    " row of the same table, formed within each round: its median and its range. peak MB is the"
-    " extra peak memory of the pass, measured in a separate process, without weights and optimizer"
-    " state. utilisation is model FLOP/s divided by those of a matrix product that is timed in the"
-    " same rounds; docs/benchmarks.md has the convention."
+NOTE = (
+    "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
+    " first row in the same table, computed within each round; the table shows the median and the"
+    " range over the rounds. peak MB is the extra peak memory of the pass, measured in a separate"
+    " process, excluding weights and optimizer state. utilisation is the model's FLOP/s divided by"
+    " the FLOP/s of a matrix product timed in the same rounds; docs/benchmarks.md explains how"
+    " FLOPs are counted."
 )
 PASS_TITLES = {"forward": "forward pass", "step": "training step"}
 
@@ -26,10 +27,10 @@ PASS_TITLES = {"forward": "forward pass", "step": "training step"}
 def write_benchmark(
     folder: Path, rows: Sequence[Row], command: str, texts: Mapping[str, Any]
 ) -> None:
-    """Write bench.json, .csv, .md, .png and .svg, replacing those of an earlier benchmark.
+    """Write bench.json, bench.csv, bench.md, bench.png and bench.svg, overwriting existing files.
 
-    `texts` has the experiment's `title`, possibly `question`, `conclude` and `caution`, and the
-    `source` of published numbers. Nothing is written before all files have been made.
+    `texts` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
+    the `source` of published costs. The contents of all files are created before any is written.
     """
     files = {
         "bench.csv": to_csv(rows),
@@ -42,12 +43,12 @@ def write_benchmark(
 
 
 def print_benchmark(console: Console, rows: Sequence[Row], texts: Mapping[str, Any]) -> None:
-    """Print the tables and how to read them."""
+    """Print the tables, the setup, and how to read the tables."""
     console.print(Text(texts["title"], "bold"))
     for table in [*cost_tables(rows), *published_tables(rows, texts)]:
         console.print()
         console.print(table)
-    for paragraph in [setup(rows), READING, *_paragraphs(texts)]:
+    for paragraph in [setup(rows), NOTE, *_paragraphs(texts)]:
         console.print(Text(f"\n{paragraph}", "dim"))
 
 
@@ -64,12 +65,12 @@ def cost_tables(rows: Sequence[Row]) -> list[Table]:
         Column("utilisation", format=".1%"),
     ]
     return [
-        Table(title, columns, [[row["encoding"], *_cost(row)] for row in group])
+        Table(title, columns, [[row["encoding"], *_cost_cells(row)] for row in group])
         for title, group in _groups(rows)
     ]
 
 
-def _cost(row: Row) -> list[str | float | None]:
+def _cost_cells(row: Row) -> list[str | float | None]:
     requested, used = row["kernel"], row["kernels_used"]
     return [
         requested if requested == used else f"{requested}: {used}",
@@ -83,7 +84,7 @@ def _cost(row: Row) -> list[str | float | None]:
 
 
 def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Table]:
-    """Return the ratios next to published ones, for the rows that have these."""
+    """Return tables that compare measured with published ratios, for rows that have them."""
     columns = [
         Column("encoding", align="left"),
         Column("time", detail="measured ratio", format=".3f"),
@@ -100,13 +101,13 @@ def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Tabl
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Return every row with those of its values that are single numbers or texts."""
+    """Return the rows as csv, without values that are lists or mappings."""
     names = [name for name, value in rows[0].items() if not isinstance(value, list | dict)]
     return csv_text([names, *([row[name] for name in names] for row in rows)])
 
 
 def setup(rows: Sequence[Row]) -> str:
-    """Return what the numbers were measured on and with, as a sentence."""
+    """Describe the machine, the model and the settings of the measurements."""
 
     def values(key: str) -> str:
         return " or ".join(dict.fromkeys(str(row[key]) for row in rows))
@@ -124,7 +125,7 @@ def setup(rows: Sequence[Row]) -> str:
 def _markdown(rows: Sequence[Row], command: str, texts: Mapping[str, Any]) -> str:
     tables = [*cost_tables(rows), *published_tables(rows, texts)]
     parts = [f"# {texts['title']}", f"`{command}`", setup(rows)]
-    parts += [*(table.to_markdown() for table in tables), READING, *_paragraphs(texts)]
+    parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(texts)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -138,7 +139,7 @@ def _figure_files(rows: Sequence[Row], title: str) -> dict[str, str | bytes]:
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Return the rows of each length and pass under their title."""
+    """Group the rows by length and pass; each group has a title."""
     return [
         (f"L = {length}, {PASS_TITLES[pass_]}", list(group))
         for (length, pass_), group in groupby(rows, lambda row: (row["length"], row["pass"]))
@@ -146,5 +147,5 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _milliseconds(value: float) -> str:
-    """Return at least three digits, all of those before the point."""
+    """Format with three significant digits, and with all digits before the decimal point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Result rows: medians, ratios formed within each round, utilisation, published ratios."""
+"""The result rows of a benchmark, and published costs to compare them with."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
 PUBLISHED_SPEED = {"forward": "eval_wps", "step": "train_wps"}
 PublishedCosts = dict[tuple[str, int], Mapping[str, Any]]
-"""(encoding, length) -> tokens per second in training and evaluation, and GB of memory."""
+"""(encoding, length) -> training and evaluation speed in tokens/s, and memory in GB."""
 
 
 def result_rows(
@@ -26,13 +26,13 @@ def result_rows(
 ) -> list[Row]:
     """Return a row for each variant: its settings, the machine and all measurements.
 
-    Ratios of time and of peak memory are to the first variant of the same length and pass. Ratios
-    of time are formed within each round; the row has their median, lowest and highest.
+    Ratios of time and peak memory are relative to the first variant with the same length and pass.
+    Time ratios are computed within each round; the row has their median, minimum and maximum.
     """
-    baselines: dict[tuple[int, str], int] = {}
+    baseline_indices: dict[tuple[int, str], int] = {}
     rows: list[Row] = []
     for i, variant in enumerate(variants):
-        base = baselines.setdefault((variant.length, variant.pass_), i)
+        base = baseline_indices.setdefault((variant.length, variant.pass_), i)
         seconds = [round_["seconds"][i] for round_ in rounds]
         ratios = [round_["seconds"][i] / round_["seconds"][base] for round_ in rounds]
         products = [round_["products"][variant.config.precision] for round_ in rounds]
@@ -76,14 +76,14 @@ def _settings(variant: Variant) -> Row:
 
 
 def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
-    middle = median(seconds)
+    median_seconds = median(seconds)
     peak_flops = product_flops(device_of(variant.config)) / median(products)
     return {
-        "milliseconds": 1e3 * middle,
-        "tokens_per_second": variant.config.batch_tokens / middle,
+        "milliseconds": 1e3 * median_seconds,
+        "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
         "product_flops_per_second": peak_flops,
-        "utilisation": variant.flops / middle / peak_flops,
+        "utilisation": variant.flops / median_seconds / peak_flops,
     }
 
 
@@ -92,15 +92,15 @@ def _ratio(peak: float | None, base: float | None) -> float | None:
 
 
 def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
-    """Return the rows of `published_costs` by encoding and length.
+    """Return the rows of the config key `published_costs` by encoding and length.
 
-    `costs` is {source: text, rows: [{encoding, length, train_wps, eval_wps, memory_gb}]}. Raises
-    ConfigError if it has another form.
+    `costs` must have the form {source: text, rows: [{encoding, length, train_wps, eval_wps,
+    memory_gb}]}. Raises ConfigError if it does not.
     """
     if costs is None:
         return {}
     if set(costs) != {"source", "rows"} or not isinstance(costs["rows"], Sequence):
-        raise ConfigError("published_costs must have source (a text) and rows (a list of mappings)")
+        raise ConfigError("published_costs must have source (text) and rows (a list of mappings)")
     for i, row in enumerate(costs["rows"]):
         numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else []
         if not numbers or set(row) != set(PUBLISHED_KEYS) or not all(map(_is_positive, numbers)):
@@ -116,10 +116,10 @@ def _is_positive(value: object) -> bool:
 
 
 def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:
-    """Return the published ratios of time and memory of a row, to the same encoding as its own.
+    """Return the published time and memory ratios that correspond to those of a row.
 
-    Only ratios can be compared between machines. A ratio is None where either number was not
-    published; published memory is that of training.
+    Only ratios are comparable between machines. A ratio is None if the costs of the encoding or of
+    its baseline were not published; published memory was measured in training.
     """
     cost = published.get((row["encoding"], row["length"]))
     base = published.get((row["ratio_to"], row["length"]))

@@ -1,4 +1,4 @@
-"""The keys of conf/bench.yaml, those shared with training and its own. Imports no torch."""
+"""Validates the keys of conf/bench.yaml. This module does not import torch."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import TYPES, check_settings
 
 PASSES = ("forward", "step")
-SHARED_KEYS = (
+KEYS_SHARED_WITH_TRAINING = (
     "name",
     "train_length",
     "batch_tokens",
@@ -32,8 +32,8 @@ BENCH_KEYS: dict[str, Any] = {
 
 
 def check_bench_settings(config: DictConfig) -> None:
-    """Raise ConfigError for a key that is missing, has the wrong type or is out of range."""
-    check_settings(config, {**{key: TYPES[key] for key in SHARED_KEYS}, **BENCH_KEYS})
+    """Raise ConfigError if a key is missing, has the wrong type or is out of range."""
+    check_settings(config, {**{key: TYPES[key] for key in KEYS_SHARED_WITH_TRAINING}, **BENCH_KEYS})
     for key in ("vocab_size", "threads", "rounds"):
         if config[key] is not None and config[key] < 1:
             raise ConfigError(f"{key}={config[key]} must be 1 or more")

@@ -1,4 +1,4 @@
-"""The figure of a benchmark: ratios of time by encoding, with a marker for each length."""
+"""The figure of a benchmark: time ratios by encoding, with a marker for each length."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,54 +6,54 @@ from typing import Any
 import altair as alt
 
 from posenc.benchmark.bench_results import Row
-from posenc.report.axes import TICK, linear_ticks, log_ticks
+from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import style_at, sweep_styles
-from posenc.report.vega_figure import GREY, WIDTH, Figure, Layers, Panel
+from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
 PANEL_TITLES = {"forward": "Forward pass", "step": "Training step"}
 MARKER_HEIGHT = 15  # pixels
-LOG_FROM = 2.5  # the largest ratio from which the axis is logarithmic
+MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this ratio
 
 
 def cost_figure(rows: Sequence[Row], title: str, subtitle: str) -> Figure:
-    """Return a panel for each pass: ratios with their range, published ratios hollow."""
+    """Return a figure with a panel for each pass; markers of published ratios are hollow."""
     panels = [
         Panel(PANEL_TITLES[pass_], {"": _panel(rows, pass_)}, {f"ratios-{pass_}": points})
         for pass_ in PANEL_TITLES
         if (points := list(_points(rows, pass_)))
     ]
     if any(row["published_ratio"] is not None for row in rows):
-        subtitle += ". Hollow: published ratios"
+        subtitle += ". Hollow markers: published ratios"
     return Figure("", "bench", title, subtitle, "", "", panels)
 
 
 def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
-    """Return the rows of the chart: a measured ratio with its range, or a published one."""
+    """Yield the chart's rows: measured ratios with their ranges, and published ratios."""
     for row in rows:
         if row["pass"] == pass_:
-            place = {"encoding": _name(row, rows), "length": _length(row["length"])}
+            key = {"encoding": _name(row, rows), "length": _length_label(row["length"])}
             ends = {"low": row["ratio_lowest"], "high": row["ratio_highest"]}
-            yield {**place, "ratio": row["ratio"], **ends}
+            yield {**key, "ratio": row["ratio"], **ends}
             if row["published_ratio"] is not None:
-                yield {**place, "ratio": row["published_ratio"], "published": True}
+                yield {**key, "ratio": row["published_ratio"], "published": True}
 
 
 def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     names = list(dict.fromkeys(_name(row, rows) for row in rows))
-    lengths = [_length(number) for number in sorted({row["length"] for row in rows})]
+    lengths = [_length_label(length) for length in sorted({row["length"] for row in rows})]
     low, high = _range(rows)
-    log = high > LOG_FROM
-    ticks = log_ticks(low, high) if log else linear_ticks(low, high)
-    kind = "log" if log else "linear"
-    scale = alt.Scale(type=kind, domain=[low, high], nice=False, zero=False)
-    axis = alt.Axis(values=ticks, labelExpr=TICK)
+    is_log = high > MAX_LINEAR_RATIO
+    ticks = log_ticks(low, high) if is_log else linear_ticks(low, high)
+    scale_type = "log" if is_log else "linear"
+    scale = alt.Scale(type=scale_type, domain=[low, high], nice=False, zero=False)
+    axis = alt.Axis(values=ticks, labelExpr=TICK_LABEL)
     baselines = " or ".join(dict.fromkeys(row["ratio_to"] for row in rows))
     x_title = f"Time relative to {baselines} at the same length"
     chart = alt.Chart(alt.NamedData(f"ratios-{pass_}")).encode(
         x=alt.X("ratio:Q", title=x_title, scale=scale, axis=axis),
         y=alt.Y("encoding:N", sort=names, title=None, axis=alt.Axis(tickBand="extent", grid=True)),
         yOffset=alt.YOffset("length:N", sort=lengths),
-        color=_style_channel(alt.Color, lengths, "colour"),
+        color=_style_channel(alt.Color, lengths, "color"),
     )
     marked = chart.encode(shape=_style_channel(alt.Shape, lengths, "path"))
     ranges = chart.transform_filter("!datum.published").mark_rule(strokeWidth=1.4)
@@ -61,7 +61,7 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     measured = marked.transform_filter("!datum.published")
     baseline = alt.Chart(alt.Data(values=[{"x": 1}])).encode(x=alt.X("x:Q", scale=scale))
     layers = [
-        baseline.mark_rule(color=GREY, strokeDash=[4, 3]),
+        baseline.mark_rule(color=GRAY, strokeDash=[4, 3]),
         ranges.encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
         published.mark_point(filled=False, fill="white", size=60, opacity=1),
         measured.mark_point(filled=True, size=60, opacity=1),
@@ -71,25 +71,25 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
 
 
 def _style_channel(channel: Any, lengths: Sequence[str], attribute: str) -> Any:
-    """Return a channel that tells lengths apart, with a legend if there are several."""
+    """Return a channel that distinguishes lengths, with a legend if there are several."""
     styles = sweep_styles(style_at(0), len(lengths))
     scale = alt.Scale(domain=lengths, range=[getattr(style, attribute) for style in styles])
     legend = alt.Legend(title=None, orient="bottom") if len(lengths) > 1 else None
     return channel("length:N", scale=scale, legend=legend)
 
 
-def _length(number: int) -> str:
-    return f"L = {number}"
+def _length_label(length: int) -> str:
+    return f"L = {length}"
 
 
 def _range(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return a range with all ratios and 1 in it."""
+    """Return a range that includes all ratios and 1."""
     published = [row["published_ratio"] for row in rows if row["published_ratio"] is not None]
     low = min(1, *published, *(row["ratio_lowest"] for row in rows))
     return 0.9 * low, 1.1 * max(1, *published, *(row["ratio_highest"] for row in rows))
 
 
 def _name(row: Row, rows: Sequence[Row]) -> str:
-    """Return the encoding, with its kernel where it is measured with several."""
+    """Return the encoding, with its kernel if it was measured with several kernels."""
     kernels = {other["kernel"] for other in rows if other["encoding"] == row["encoding"]}
     return f"{row['encoding']}, {row['kernel']}" if len(kernels) > 1 else row["encoding"]

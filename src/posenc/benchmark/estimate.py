@@ -1,4 +1,4 @@
-"""The parameters, memory, FLOPs and time of a run, estimated without training."""
+"""Estimates the parameters, memory, FLOPs and time of a run without training."""
 
 import copy
 from dataclasses import dataclass
@@ -23,36 +23,36 @@ from posenc.model.build import build_meta_model
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 
-NOPE = {"_target_": "posenc.encodings.nope.NoPE"}
+NOPE_CONFIG = {"_target_": "posenc.encodings.nope.NoPE"}
 
 
 class Machine(Protocol):
-    """The machine that runs are planned for (config group `machine`)."""
+    """The machine for which runs are planned (config group `machine`)."""
 
     @property
     def gpu(self) -> bool: ...
 
     @property
     def concurrent_runs(self) -> int:
-        """Runs at the same time."""
+        """The number of runs that execute at the same time."""
         ...
 
     @property
     def memory(self) -> float | None:
-        """Bytes of a device, where known."""
+        """Memory of one device in bytes, or None if unknown."""
         ...
 
     def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the FLOP/s of one device."""
+        """Return the achieved FLOP/s of one device."""
         ...
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of one run: bytes, floating-point operations and seconds.
+    """The estimated cost of one run.
 
-    `memory_is_lower_bound` where the encoding's own activations are missing from `memory`,
-    `includes_evaluation` where `flops` has those of the evaluation.
+    `memory_is_lower_bound` means that `memory` excludes the encoding's own activations,
+    `includes_evaluation` that `flops` includes the evaluation.
     """
 
     encoding: str
@@ -76,8 +76,8 @@ class Estimate:
 def estimate(config: DictConfig, machine: Machine) -> Estimate:
     """Return the estimate of a run without training, downloading or preparing anything.
 
-    Evaluation is included if the data have been prepared, so that their length is known. Raises
-    ConfigError for a configuration that cannot run.
+    Evaluation is included only if the data have been prepared, because its cost depends on their
+    length. Raises ConfigError if the configuration cannot run.
     """
     validate(config)
     vocab_size, data = known_vocab_size(config)
@@ -112,23 +112,23 @@ def _memory(
 ) -> tuple[TrainingMemory, bool]:
     """Return the memory and whether it is a lower bound.
 
-    The activations of an encoding that branches on token content cannot be traced without running
-    it; they are left out.
+    If the encoding branches on the values of tensors, its activations cannot be traced without
+    running it, so they are excluded.
     """
     process = 0 if machine.gpu else process_bytes()
     try:
         return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:
         nope = copy.deepcopy(config)
-        nope.encoding = NOPE
+        nope.encoding = NOPE_CONFIG
         return training_memory(nope, model, vocab_size, steps, process), True
 
 
 def known_vocab_size(config: DictConfig) -> tuple[int, Dataset | None]:
-    """Return the size of the vocabulary, and the data if they have been prepared.
+    """Return the vocabulary size, and the data if they have been prepared.
 
-    Without prepared data the size is that of the tokenizer, or the published one of the corpus.
-    Raises ConfigError if it is unknown.
+    Without prepared data, the size comes from the tokenizer or from what is known about the
+    corpus. Raises ConfigError if it is unknown.
     """
     source = data_source(config)
     if isinstance(source, Dataset):
@@ -144,7 +144,7 @@ def known_vocab_size(config: DictConfig) -> tuple[int, Dataset | None]:
     if expected is None:
         raise ConfigError(
             f"the vocabulary size of tokenizer={config.choices.tokenizer} on"
-            f" data={config.choices.data} is unknown until the data are prepared; train on them"
-            f" first, or use tokenizer=bpe"
+            f" data={config.choices.data} is unknown until the data are prepared; start a training"
+            " run on them first, or use tokenizer=bpe"
         )
     return expected, None

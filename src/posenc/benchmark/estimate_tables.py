@@ -1,4 +1,4 @@
-"""Estimates as a table and as JSON."""
+"""Prints estimates as a table, or returns them as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,16 +11,16 @@ from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
-PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+SI_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
-    """Print a row for each run, the totals, and what the numbers leave out."""
+    """Print a row for each run, the totals, and notes on what the numbers exclude."""
     console.print(estimate_table(estimates))
     totals = total_cost(estimates, machine)
     slowest = min(run.rate for run in estimates)
     lines = [
-        _largest_memory(max(estimates, key=lambda run: run.memory.peak())),
+        _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
         f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
         f" device: {totals['device_seconds'] / 3600:.3g} device hours",
         f"time: {format_duration(totals['seconds'])} (concurrent runs:"
@@ -35,8 +35,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     columns = [
         Column("encoding", align="left"),
         *map(Column, ("L", "seed")),
-        Column("parameters", format=_short),
-        Column("in blocks", format=_short),
+        Column("parameters", format=_with_si_prefix),
+        Column("non-embedding", format=_with_si_prefix),
         Column("memory"),
         Column("FLOPs", format=".1e"),
         Column("time", format=format_duration),
@@ -48,17 +48,17 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
             run.seed,
             run.parameters,
             run.without_embeddings,
-            f"{'≥ ' * run.memory_is_lower_bound}{_short(run.memory.peak())}B",
+            f"{'≥ ' * run.memory_is_lower_bound}{_with_si_prefix(run.memory.peak())}B",
             run.flops,
             run.seconds,
         ]
         for run in estimates
     ]
-    return Table("", columns, rows, keys=3)
+    return Table("", columns, rows, key_columns=3)
 
 
 def as_json(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
-    """Return the numbers of every run and the totals."""
+    """Return the estimate of every run and the totals."""
     runs = [
         {**asdict(run), "peak_memory": run.memory.peak(), "seconds": run.seconds}
         for run in estimates
@@ -67,7 +67,7 @@ def as_json(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
 
 
 def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, float]:
-    """Return FLOPs, device seconds, and seconds with the machine's number of concurrent runs."""
+    """Return the total FLOPs, device seconds, and wall-clock seconds on the machine."""
     seconds = sum(run.seconds for run in estimates)
     longest = max(run.seconds for run in estimates)
     return {
@@ -77,30 +77,30 @@ def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, flo
     }
 
 
-def _largest_memory(run: Estimate) -> str:
+def _memory_breakdown(run: Estimate) -> str:
     sizes = {name: getattr(run.memory, name) for name in MEMORY_PARTS}
-    parts = ", ".join(f"{name} {_short(size)}B" for name, size in sizes.items() if size)
-    return f"largest memory ({run.encoding}, L={run.train_length}): {parts}"
+    parts = ", ".join(f"{name} {_with_si_prefix(size)}B" for name, size in sizes.items() if size)
+    return f"highest peak memory ({run.encoding}, L={run.train_length}): {parts}"
 
 
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     notes = []
     if not all(run.includes_evaluation for run in estimates):
-        notes.append("evaluation is not included where the data have not been prepared")
+        notes.append("evaluation is excluded for runs whose data have not been prepared")
     if any(run.memory_is_lower_bound for run in estimates):
-        notes.append("≥: lower bound, without the encoding's own activations")
+        notes.append("≥: lower bound, excluding the encoding's own activations")
     capacity = machine.memory or float("inf")
     if too_large := [run for run in estimates if run.memory.peak() > capacity]:
         notes.append(
-            f"{len(too_large)} runs exceed the {_short(capacity)}B of a device;"
-            f" reduce micro_batch_tokens or increase devices"
+            f"{len(too_large)} runs exceed the device memory of {_with_si_prefix(capacity)}B;"
+            " reduce micro_batch_tokens or increase devices"
         )
     return notes
 
 
-def _short(number: float) -> str:
-    """Return three digits with a prefix, as 247M."""
-    for size, prefix in PREFIXES:
+def _with_si_prefix(number: float) -> str:
+    """Format with three significant digits and an SI prefix, e.g. 247M."""
+    for size, prefix in SI_PREFIXES:
         if number >= size:
             return f"{number / size:.3g}{prefix}"
     return f"{number:.3g}"

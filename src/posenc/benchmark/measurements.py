@@ -1,4 +1,4 @@
-"""Measurements of all variants: peak memory in a process each, then times in one process."""
+"""Measures all variants: peak memory in separate processes, times in a single process."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -16,42 +16,45 @@ from posenc.config.errors import RunError
 from posenc.model.device import device_of
 
 MEASURING_PROCESS = "posenc.benchmark.measuring_process"
-Report = Callable[[str], None]
-"""Shows the progress."""
+ProgressCallback = Callable[[str], None]
+"""Called with a line of text that describes the progress."""
 
 
-def measure_peaks(variants: Sequence[Variant], threads: int, report: Report) -> list[float | None]:
+def measure_peaks(
+    variants: Sequence[Variant], threads: int, on_progress: ProgressCallback
+) -> list[float | None]:
     """Return by how many MB the pass of each variant raises the peak memory of a process.
 
-    None where a CPU compiles, because the compiler runs in the same process and takes more.
+    The value is None if the model is compiled on a CPU, because the compiler runs in the same
+    process and needs more memory than the pass.
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
-        report(f"memory {number}/{len(variants)}: {variant}")
+        on_progress(f"memory {number}/{len(variants)}: {variant}")
         peaks.append(None if _compiles_on_cpu(variant) else _peak(variant, threads))
     return peaks
 
 
 def measure_times(
-    variants: Sequence[Variant], threads: int, report: Report
+    variants: Sequence[Variant], threads: int, on_progress: ProgressCallback
 ) -> list[dict[str, Any]]:
-    """Return the rounds of `measuring_process.time_rounds`, without those of the warm-up."""
+    """Return the rounds of `measuring_process.time_rounds`, excluding warm-up rounds."""
     configs = list({id(variant.config): variant.config for variant in variants}.values())
     index = {id(config): i for i, config in enumerate(configs)}
     count = configs[0].rounds
-    # torch.compile may compile once more at the second call.
+    # torch.compile may recompile at the second call.
     warm_up = 2 if any(config.compile for config in configs) else 1
     request = {
         "configs": [OmegaConf.to_container(config) for config in configs],
         "variants": [(index[id(variant.config)], variant.pass_) for variant in variants],
         "rounds": warm_up + count,
     }
-    report(f"{len(variants)} variants: warm-up")
+    on_progress(f"{len(variants)} variants: warm-up")
     rounds: list[dict[str, Any]] = []
     for answer in call_module(MEASURING_PROCESS, request, threads):
         rounds.append(answer)
         done = max(0, len(rounds) - warm_up)
-        report(f"{len(variants)} variants: {done} of {count} rounds")
+        on_progress(f"{len(variants)} variants: {done} of {count} rounds")
     return rounds[warm_up:]
 
 
@@ -69,7 +72,7 @@ def _compiles_on_cpu(variant: Variant) -> bool:
 
 
 def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
-    """Return the device, threads, versions and date of a measurement."""
+    """Return the device, the number of threads, versions and the date of a measurement."""
     return {
         "device": device_name(device),
         "threads": threads,
@@ -81,7 +84,7 @@ def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the model name of a GPU or CPU, or the architecture where it is unknown."""
+    """Return the model name of a GPU or CPU, or the CPU architecture if that is unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     cpuinfo = Path("/proc/cpuinfo")

@@ -1,11 +1,12 @@
-"""The process that measures: `python -m posenc.benchmark.measuring_process < REQUEST`.
+"""The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
 
-A request with `rounds` asks for times, one without for peak memory. The answers are lines of JSON.
+A request with the key `rounds` asks for times, any other for peak memory. The answers are lines of
+JSON.
 
-All variants are timed in one process, so that they share the machine as it is at the time: each
-once per round, followed by a matrix product in each of their precisions. Every second round runs in
-reverse order, so that a machine that slows down or speeds up favours none of them. Peak memory
-needs a process for each variant, because the peak of a process never falls.
+All variants are timed in the same process and thus under the same conditions: once per round,
+followed by a matrix product in each of their precisions. Every other round runs in reverse order,
+so that a machine that slows down or speeds up favors no variant. Peak memory is measured in a
+separate process for each variant, because the peak of a process never decreases.
 """
 
 import sys
@@ -26,12 +27,12 @@ from posenc.model.device import device_of
 from posenc.runs.environment import peak_megabytes
 
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the matrices whose product gives the device's peak FLOP/s."""
+"""Size of the square matrices whose product is timed to get the device's peak FLOP/s."""
 WARM_UP_TOKENS = 64
 
 
-class Model:
-    """The model and optimizer of `config`, built as in training, with a batch of random tokens."""
+class BenchmarkedModel:
+    """A model and optimizer, built as for training, with a batch of random tokens."""
 
     def __init__(self, config: DictConfig) -> None:
         modules = list(config.modules)
@@ -45,11 +46,11 @@ class Model:
         self.tokens = torch.randint(config.vocab_size, shape, generator=generator).to(self.device)
 
     def run(self, pass_: str, tokens: Tensor) -> None:
-        """Run `forward` or `step` on tokens [B, T], in micro-batches."""
+        """Run the pass "forward" or "step" on tokens [B, T], in micro-batches."""
         self._pass_function(pass_)(tokens)
 
     def seconds(self, pass_: str) -> float:
-        """Return the duration of a pass over the whole batch."""
+        """Return how long a pass over the whole batch takes."""
         run_pass = self._pass_function(pass_)
         return seconds(lambda: run_pass(self.tokens), self.device)
 
@@ -77,7 +78,7 @@ class Model:
 
 
 class MatrixProduct:
-    """A product of square matrices, as a measure of the device's peak FLOP/s."""
+    """A product of square matrices, timed to measure the device's peak FLOP/s."""
 
     def __init__(self, precision: str, device: torch.device) -> None:
         self.device = device
@@ -96,7 +97,7 @@ def product_flops(device: torch.device) -> int:
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the duration of a call, on a GPU until its last kernel has finished."""
+    """Return the duration of a call; on a GPU, includes waiting for its kernels to finish."""
     _synchronize(device)
     start = time.perf_counter()
     call()
@@ -110,7 +111,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield for each round the seconds of every variant, and of a product in each precision.
+    """Yield, for each round, the seconds of every variant and of a product in each precision.
 
     `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
     of `rounds`.
@@ -118,8 +119,8 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     configs = [OmegaConf.create(config) for config in request["configs"]]
     variants = [(index, pass_) for index, pass_ in request["variants"]]
     if any(config.compile for config in configs):
-        _allow_graphs(len(variants))
-    models = [Model(config) for config in configs]
+        _raise_recompile_limit(len(variants))
+    models = [BenchmarkedModel(config) for config in configs]
     precisions = dict.fromkeys(config.precision for config in configs)
     products = {name: MatrixProduct(name, device_of(configs[0])) for name in precisions}
     for round_ in range(request["rounds"]):
@@ -131,19 +132,19 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _allow_graphs(variants: int) -> None:
-    """Raise the limit of torch.compile, past which it silently stops compiling."""
+def _raise_recompile_limit(variants: int) -> None:
+    """Raise the recompilation limit, beyond which torch.compile would silently stop compiling."""
     torch._dynamo.config.recompile_limit *= variants
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
-    """Yield `peak_memory_mb`, the growth of the peak in the `pass` of a `config`.
+    """Yield `peak_memory_mb`: how much a pass raises the peak memory of the process.
 
-    A pass over a few tokens comes first, so that weights, gradients and optimizer state, which are
-    the same for all encodings, are already allocated.
+    `request` has a `config` and a `pass`. A warm-up pass over a few tokens allocates the weights,
+    gradients and optimizer state first, so that they are not counted.
     """
-    model = Model(OmegaConf.create(request["config"]))
+    model = BenchmarkedModel(OmegaConf.create(request["config"]))
     model.run(request["pass"], model.tokens[:1, :WARM_UP_TOKENS])
     if model.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(model.device)

@@ -1,6 +1,6 @@
-"""The memory of a training process without a model.
+"""The memory of a training process, excluding the model.
 
-`python -m posenc.benchmark.process_memory` trains next to nothing and prints its peak in MB.
+`python -m posenc.benchmark.process_memory` trains a tiny model and prints its peak memory in MB.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from posenc.runs.environment import MALLOC_VARIABLES
 
-SMALLEST_RUN = [
+TINY_RUN = [
     "model=tiny",
     "model.width=16",
     "model.feed_forward=16",
@@ -26,7 +26,7 @@ VOCAB_SIZE = 16
 
 @cache
 def process_bytes() -> int:
-    """Return the bytes that Python, torch and Lightning take in the environment of a run."""
+    """Return the bytes that Python, torch and Lightning use in a training process."""
     process = subprocess.run(
         [sys.executable, "-m", "posenc.benchmark.process_memory"],
         env=os.environ | MALLOC_VARIABLES,
@@ -41,7 +41,7 @@ def _train() -> None:
     import torch
     from torch.utils.data import DataLoader
 
-    import posenc.jobs.run_job  # noqa: F401  so that all modules of a run are imported
+    import posenc.jobs.run_job  # noqa: F401  imports all modules that a run uses
     from posenc.config.compose import compose
     from posenc.config.steps import training_steps
     from posenc.runs.environment import peak_megabytes
@@ -49,7 +49,7 @@ def _train() -> None:
     from posenc.training.trainer import build_trainer
 
     torch.set_num_threads(1)
-    config = compose("train", SMALLEST_RUN)
+    config = compose("train", TINY_RUN)
     steps = training_steps(config)
     tokens = torch.zeros(1, config.train_length, dtype=torch.long)
     batches: Any = [(tokens, tokens, tokens.numel())] * steps.total

@@ -1,4 +1,4 @@
-"""Calls to a subprocess: the request is JSON on its stdin, the answers are lines of JSON."""
+"""Calls to a subprocess that reads a JSON request on stdin and answers with lines of JSON."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from posenc.runs.environment import job_environment
 
 
 def call_module(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
-    """Run `python -m module` and yield its answers as they come.
+    """Run `python -m module` and yield its answers as they arrive.
 
     Closing the generator kills the process. Raises RunError with the last line of stderr if the
     process fails.
@@ -43,7 +43,7 @@ def call_module(module: str, request: dict[str, Any], threads: int) -> Generator
 def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
     """Print the answers to the request on stdin and return the exit code.
 
-    Whatever else is printed goes to stderr, so that stdout has nothing but answers.
+    All other output is redirected to stderr, so that stdout contains only answers.
     """
     stdout = sys.stdout
     try:
@@ -58,6 +58,6 @@ def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
 
 def _failure_reason(code: int, stderr: str) -> str:
     if code < 0:
-        return f"the measuring process was killed (signal {-code}), perhaps for lack of memory"
+        return f"the measuring process was killed (signal {-code}), possibly for lack of memory"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return lines[-1] if lines else f"the measuring process ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""Machines to plan for: how many floating-point operations per second a device does."""
+"""Machines to plan for: how many FLOP/s a device achieves."""
 
 import copy
 import time
@@ -13,12 +13,15 @@ from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
 
-TOKENS = 2048  # of a timed pass; at least one sequence
-LAYERS = 2
+PASS_TOKENS = 2048  # tokens per timed pass, but at least one sequence
+MAX_LAYERS = 2  # of the timed model
 
 
 class DataSheetGpu:
-    """A GPU by its data sheet: peak FLOP/s and bytes; `utilisation` is an assumption."""
+    """A GPU described by its data sheet: peak FLOP/s by precision and memory in bytes.
+
+    `utilisation` is the assumed fraction of peak FLOP/s that training achieves.
+    """
 
     gpu = True
 
@@ -40,12 +43,12 @@ class DataSheetGpu:
         self.concurrent_runs = concurrent_runs
 
     def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the FLOP/s of training."""
+        """Return the FLOP/s that training achieves."""
         return self.utilisation * self.peaks[config.precision]
 
 
 class ThisMachine:
-    """This machine: its GPU, or the cores that a run of a sweep gets, timed for `seconds`."""
+    """This machine, timed for `seconds`: one GPU, or the CPU cores that one run of a sweep gets."""
 
     memory = None
 
@@ -55,13 +58,13 @@ class ThisMachine:
         self.concurrent_runs = len(gpus()) or cores()
 
     def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the FLOP/s of forward and backward passes of the model's first layers."""
+        """Return the measured FLOP/s of training passes through at most MAX_LAYERS layers."""
         config = copy.deepcopy(config)
-        config.model.layers = min(LAYERS, config.model.layers)
+        config.model.layers = min(MAX_LAYERS, config.model.layers)
         torch.set_num_threads(max(1, cores() // self.concurrent_runs))
         model = build_model(config, vocab_size).to("cuda" if self.gpu else "cpu")
         length = config.train_length
-        tokens = _zipf_tokens(vocab_size, max(1, TOKENS // length), length).to(model.device)
+        tokens = _zipf_tokens(vocab_size, max(1, PASS_TOKENS // length), length).to(model.device)
         seconds = _seconds_per_pass(model, tokens, config.precision, self.seconds)
         flops = (1 + BACKWARD_FACTOR) * model_flops(model, length) * tokens.numel()
         return flops / seconds
@@ -74,7 +77,7 @@ def _seconds_per_pass(model: Decoder, tokens: Tensor, precision: str, min_second
         with autocast(precision, tokens.device):
             loss = model.losses(tokens, tokens).mean()
         loss.backward()
-        loss.item()  # waits for a GPU
+        loss.item()  # waits until a GPU has finished
 
     run()
     passes, start = 0, time.perf_counter()
@@ -85,7 +88,7 @@ def _seconds_per_pass(model: Decoder, tokens: Tensor, precision: str, min_second
 
 
 def _zipf_tokens(vocab_size: int, sequences: int, length: int) -> Tensor:
-    """Return tokens that are rarer the higher their number, as in a word vocabulary."""
+    """Return random token ids in which higher ids are rarer, as in a word vocabulary."""
     generator = torch.Generator().manual_seed(0)
     uniform = torch.rand(sequences, length, generator=generator)
     return (vocab_size**uniform).long().clamp(max=vocab_size) - 1

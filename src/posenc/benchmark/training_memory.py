@@ -1,4 +1,4 @@
-"""The memory of a training process on one device."""
+"""Estimates the memory of a training process on one device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,21 @@ from posenc.model.build import build_encoding
 from posenc.model.loss import LOGITS_BUDGET
 from posenc.model.transformer import Decoder
 
-FLOAT = 4  # bytes: weights, gradients, optimizer state and losses are float32 in every precision
+FLOAT_BYTES = 4  # weights, gradients, optimizer state and losses are float32 in every precision
 HEAP_FRAGMENTATION = 0.45
-"""What glibc's heap takes beyond the tensors of a step, as a fraction; 0.38 to 0.57 was measured.
+"""Extra memory of glibc's heap, as a fraction of a step's tensors; measured: 0.38 to 0.57.
 
-It includes the copies that oneDNN makes of transposed operands.
+It includes oneDNN's copies of transposed operands.
 """
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """Bytes. `logits` are those of the largest chunk, `process` those of Python and torch."""
+    """Memory in bytes, by purpose.
+
+    `logits` are the logits of the largest chunk, `process` is the memory of Python and torch, and
+    `accumulated` is whether gradients are accumulated over micro-batches.
+    """
 
     weights: int
     gradients: int
@@ -42,22 +46,22 @@ class TrainingMemory:
     process: int
 
     def peak(self) -> int:
-        """Return the peak of training, on a CPU with heap fragmentation.
+        """Return the peak memory of training; on a CPU, includes heap fragmentation.
 
-        The gradients of a step live until the next loss has been computed; accumulated ones stay
-        during the backward pass, too. That pass starts with two more copies of the logits, then
-        needs for each layer about as much as the layer saved. A checkpoint is serialised in main
-        memory, into a buffer that is copied as it grows.
+        The gradients of a step are kept until the next loss has been computed; accumulated
+        gradients are also kept during the backward pass. The backward pass first needs two more
+        copies of the logits, then about as much memory per layer as the layer saved. A checkpoint
+        is serialized in main memory, into a buffer that is copied as it grows.
         """
-        lasting = self.weights + self.optimizer
+        persistent = self.weights + self.optimizer
         forward = self.gradients + self.activations + 2 * self.logits
         temporary = max(3 * self.logits, self.activations // self.layers)
         backward = self.activations + temporary + self.accumulated * self.gradients
         validation = self.gradients + 2 * self.validation_logits
-        step = lasting + max(forward, backward, validation)
+        step = persistent + max(forward, backward, validation)
         if not self.process:
             return step
-        checkpoint = self.gradients + 3 * lasting
+        checkpoint = self.gradients + 3 * persistent
         return max(round(step * (1 + HEAP_FRAGMENTATION)), checkpoint) + self.process
 
 
@@ -66,19 +70,19 @@ def training_memory(
 ) -> TrainingMemory:
     """Return the memory of one device; `model` may be on the meta device.
 
-    `process` is 0 for a GPU, where only the tensors that torch allocates count.
+    `process` is 0 for a GPU, where only tensors allocated by torch count.
     """
     weights, gathered = _weights(config, model)
-    buckets = weights if config.devices > 1 else 0  # of DDP, for gradients to communicate
-    rows, words = steps.micro_sequences * config.train_length, model.head.weight.shape[0]
-    validated = config.evaluation.batch_tokens if config.validation.every_tokens else 0
+    buckets = weights if config.devices > 1 else 0  # DDP's communication buffers for gradients
+    tokens, num_logits = steps.micro_sequences * config.train_length, model.head.weight.shape[0]
+    validation_tokens = config.evaluation.batch_tokens if config.validation.every_tokens else 0
     return TrainingMemory(
         weights=weights + gathered,
         gradients=weights + (gathered or buckets),
         optimizer=weights * optimizer_states(config),
         activations=saved_activations(config, vocab_size, steps.micro_sequences, gpu=not process),
-        logits=_chunk(rows, words),
-        validation_logits=_chunk(validated, words),
+        logits=_logits_chunk(tokens, num_logits),
+        validation_logits=_logits_chunk(validation_tokens, num_logits),
         layers=config.model.layers,
         accumulated=steps.accumulate > 1,
         process=process,
@@ -86,20 +90,21 @@ def training_memory(
 
 
 def _weights(config: DictConfig, model: Decoder) -> tuple[int, int]:
-    """Return the bytes of weights that a device keeps, and those that it gathers temporarily.
+    """Return two sizes in bytes: the weights a device stores, and those it gathers temporarily.
 
-    A replicated model is kept whole. A sharded one is kept in part; the parameters outside the
-    blocks are gathered throughout, those of a block and the next one as they are needed.
+    Each device stores all weights of a replicated model, but only its shard of a sharded model.
+    With sharding, the parameters outside the blocks are gathered during the whole step, and the
+    parameters of the current and the next block as needed.
     """
-    total = FLOAT * model.parameter_count()
+    total = FLOAT_BYTES * model.parameter_count()
     if config.devices == 1 or config.trainer.strategy != "fsdp":
         return total, 0
-    block = FLOAT * sum(parameter.numel() for parameter in model.blocks[0].parameters())
+    block = FLOAT_BYTES * sum(parameter.numel() for parameter in model.blocks[0].parameters())
     return -(-total // config.devices), total - block * len(model.blocks) + 2 * block
 
 
 def optimizer_states(config: DictConfig) -> int:
-    """Return how many numbers the optimizer keeps per weight."""
+    """Return how many values the optimizer stores per weight."""
     layer = nn.Linear(8, 8, bias=False)
     optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))(layer)
     layer.weight.grad = torch.zeros(8, 8)
@@ -108,15 +113,16 @@ def optimizer_states(config: DictConfig) -> int:
     return sum(torch.is_tensor(value) and value.shape == (8, 8) for value in values)
 
 
-def _chunk(rows: int, words: int) -> int:
-    return FLOAT * min(rows, max(1, LOGITS_BUDGET // words)) * words
+def _logits_chunk(tokens: int, num_logits: int) -> int:
+    """Return the bytes of the largest chunk of logits; `num_logits` is the number per token."""
+    return FLOAT_BYTES * min(tokens, max(1, LOGITS_BUDGET // num_logits)) * num_logits
 
 
 def saved_activations(config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool) -> int:
-    """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
+    """Return the bytes that autograd saves in the blocks for a backward pass of `sequences`.
 
-    The model's own code runs on fake tensors, which have shapes but no values. Raises
-    DataDependentOutputException for an encoding that branches on values.
+    Runs the model's code on fake tensors, which have shapes but no values. Raises
+    DataDependentOutputException if the encoding branches on values.
     """
     modules, length = list(config.modules), config.train_length
     encoding = build_encoding(config, modules)
@@ -135,7 +141,7 @@ def saved_activations(config: DictConfig, vocab_size: int, sequences: int, *, gp
 
 
 class _ZeroEmbedding(nn.Module):
-    """An embedding without weights: zeros that require a gradient."""
+    """An embedding without weights that returns zeros that require a gradient."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -146,9 +152,9 @@ class _ZeroEmbedding(nn.Module):
 
 
 class _SavedStorages:
-    """The storages that autograd has saved, each counted once.
+    """The storages of tensors that autograd has saved, each counted once.
 
-    They are kept alive, so that no later storage gets the address of an earlier one.
+    Keeps them alive so that no later storage reuses the address of an earlier one.
     """
 
     def __init__(self) -> None:
@@ -172,9 +178,10 @@ class _SavedStorages:
 
 
 def _attend_with_choices(choices: Sequence[KernelChoice]) -> Kernel:
-    """Return a kernel that takes the choices of the layers one after the other.
+    """Return a kernel that uses the given choice for each layer in turn.
 
-    They were made on real positions, which fake tensors do not have.
+    The choices were made beforehand because they depend on the values of positions, which fake
+    tensors do not have.
     """
     remaining = iter(choices)
 
@@ -182,7 +189,7 @@ def _attend_with_choices(choices: Sequence[KernelChoice]) -> Kernel:
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
     ) -> Tensor:
         choice = next(remaining)
-        if choice.name == "flex":  # runs only on a GPU and saves what causal attention saves
+        if choice.name == "flex":  # needs a GPU; saves the same tensors as causal attention
             return causal_attention(q, k, v, v.shape[-1] ** -0.5)
         return attend_with(choice, encoding, x, q, k, v, pos)
 

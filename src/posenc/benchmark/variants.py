@@ -1,4 +1,4 @@
-"""The variants of a benchmark: each encoding, kernel and length, in a forward pass or a step."""
+"""The variants of a benchmark: combinations of encoding, kernel, length and pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from posenc.model.device import check_accelerator, device_of
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
-"""Keys that have a column of their own in tables and so are not part of a label."""
+"""Keys that have their own column in tables and are therefore not part of a label."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One configuration and pass to measure; the passes of one model share a `config`.
+    """One configuration and pass to measure; the passes of a model share one `config` object.
 
-    `kernels` are the attention kernels that the layers use, `kernel_reason` why.
+    `kernels` names the attention kernels that the layers use; `kernel_reason` explains the choice.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Variant:
 
     @property
     def flops(self) -> int:
-        """Model FLOPs of the whole pass; `flops_per_token` are those of a forward pass."""
+        """Model FLOPs of the whole pass; `flops_per_token` counts the forward pass only."""
         factor = 1 + BACKWARD_FACTOR if self.pass_ == "step" else 1
         return factor * self.config.batch_tokens * self.flops_per_token
 
@@ -51,7 +51,7 @@ class Variant:
 def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Variant]:
     """Return the variants of jobs (overrides, configuration), ordered by length and pass.
 
-    Raises one ConfigError with the errors of all jobs.
+    Raises a single ConfigError listing the errors of all jobs.
     """
     labels = variant_labels(
         [config.choices.encoding for _, config in jobs], [job for job, _ in jobs]
@@ -71,12 +71,15 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
 
 
 def _error_line(message: str, labels: list[str], jobs: int) -> str:
-    """Return the message, with the encodings that it applies to unless it applies to all."""
+    """Return the message, preceded by the encodings it applies to unless it applies to all."""
     return message if len(labels) == jobs else f"{', '.join(dict.fromkeys(labels))}: {message}"
 
 
 def _build(label: str, config: DictConfig) -> list[Variant]:
-    """Build everything but the weights; raises ValueError or ConfigError for what is invalid."""
+    """Return the variants of one job after building its model on the meta device.
+
+    Raises ValueError or ConfigError if the configuration is invalid.
+    """
     sequences_per_step(config)
     check_accelerator(config)
     optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))
@@ -99,9 +102,10 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
 
 
 def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> list[str]:
-    """Return a label for each job: its encoding and the overrides that differ within it.
+    """Return a label for each job: its encoding and the overrides that vary for that encoding.
 
-    `rope spectrum.base=500000` beside `rope spectrum.base=10000`, but `alibi` alone.
+    For example, two RoPE jobs are `rope spectrum.base=10000` and `rope spectrum.base=500000`,
+    while a single ALiBi job is `alibi`.
     """
     overrides = [
         {key: value for key, _, value in (w.partition("=") for w in job) if key not in COLUMN_KEYS}
@@ -113,10 +117,12 @@ def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> l
         return len({values.get(key) for other, values in pairs if other == encoding}) > 1
 
     return [
-        " ".join([name, *(_short(*item) for item in values.items() if varies(name, item[0]))])
+        " ".join(
+            [name, *(_short_override(*item) for item in values.items() if varies(name, item[0]))]
+        )
         for name, values in pairs
     ]
 
 
-def _short(key: str, value: str) -> str:
+def _short_override(key: str, value: str) -> str:
     return f"{key.removeprefix('encoding.').removeprefix('encoding/')}={value.removesuffix('.0')}"

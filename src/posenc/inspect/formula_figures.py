@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from posenc.report.chart import Chart, Dot, Line, Subplot
+from posenc.report.chart import Chart, Line, PlotPoint, Subplot
 from posenc.report.confidence import exact
-from posenc.report.encoding_styles import COLOURS, style_at
+from posenc.report.encoding_styles import COLORS, style_at
 from posenc.report.heat_map import HeatMap, HeatPanel, heat_figure
 from posenc.report.line_plot import line_figure
 from posenc.report.table import csv_text
@@ -19,8 +19,8 @@ def formula_line(
     label: str, points: Iterable[tuple[float, float]], index: int, *, dashed: bool = False
 ) -> Line:
     """Return a line through points (x, y); `index` selects its color and marker."""
-    style = replace(style_at(index % len(COLOURS)), dash=DASHED if dashed else ())
-    return Line(label, style, tuple(Dot(float(x), exact(float(y))) for x, y in points))
+    style = replace(style_at(index % len(COLORS)), dash=DASHED if dashed else ())
+    return Line(label, style, tuple(PlotPoint(float(x), exact(float(y))) for x, y in points))
 
 
 def formula_figure(
@@ -38,14 +38,14 @@ def formula_figure(
     With `log_y` the y axis may be logarithmic, too.
     """
     points = [
-        [subplot.title, line.label, f"{dot.x:.6g}", f"{dot.y.mean:.8g}"]
+        [subplot.title, line.label, f"{point.x:.6g}", f"{point.y.mean:.8g}"]
         for subplot in subplots
         for line in subplot.lines
-        for dot in line.dots
+        for point in line.points
     ]
     csv = csv_text([["panel", "line", *axes], *points])
     return line_figure(
-        section, Chart(file, title, *axes, tuple(subplots), caption, csv, ratio=log_y)
+        section, Chart(file, title, *axes, tuple(subplots), caption, csv, log_y=log_y)
     )
 
 

@@ -1,1 +1,1 @@
-"""The report of an experiment, from the files of its runs: claims, tables, figures and a page."""
+"""Reports of experiments: verdicts on claims, tables, figures and an HTML report."""

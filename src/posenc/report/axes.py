@@ -1,24 +1,24 @@
-"""The range and the ticks of an axis."""
+"""Ranges and ticks of axes."""
 
 from math import ceil, floor, log2, log10
 
 MAX_TICKS = 8
-LINEAR_UP_TO = 3.0  # an axis that ends at this many times its start has the ticks of a linear one
-TICK = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
-"""The text of a tick as a Vega expression: 0.5, 16384, 1e5."""
-MARGIN = 0.06  # of the axis, on either side
+LINEAR_TICKS_BELOW = 3.0  # ratio of end to start below which a log axis has linear ticks
+TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
+"""Vega expression for the text of a tick: 0.5, 16384, 1e5."""
+AXIS_MARGIN = 0.06  # on each side, as a fraction of the range
 
 
 def token_ticks(low: float, high: float, train_length: int) -> list[int]:
-    """Return the training length times powers of two, at most MAX_TICKS of them."""
+    """Return at most MAX_TICKS ticks: the training length times powers of two."""
     first, last = ceil(log2(low / train_length)), floor(log2(high / train_length))
     step = max(1, ceil((last - first + 1) / MAX_TICKS))
     return [round(train_length * 2.0**i) for i in range(first, last + 1) if i % step == 0]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers within the range of a log axis, denser where it spans less."""
-    if high / low < LINEAR_UP_TO:
+    """Return round numbers within the range of a log axis; a narrow range has denser ticks."""
+    if high / low < LINEAR_TICKS_BELOW:
         return linear_ticks(low, high)
     decades = log10(high) - log10(low)
     mantissas = (1, 2, 5) if decades > 1 else (1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -31,7 +31,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def linear_ticks(low: float, high: float) -> list[float]:
-    """Return four to nine multiples of 1, 2 or 5 times a power of ten within a range."""
+    """Return four to nine ticks in a range, multiples of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** floor(log10((high - low) / 4))
     step = next(m * power for m in (5, 2, 1) if m * power <= (high - low) / 4)
     digits = max(0, -floor(log10(step)))
@@ -39,9 +39,9 @@ def linear_ticks(low: float, high: float) -> list[float]:
 
 
 def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
-    """Return a range with a margin on either side, of 1 in all where it would have no width."""
+    """Return the range with a margin on each side; an empty range becomes 1 wide."""
     if log:
         start, end = widen(log10(low), log10(high), log=False)
         return 10**start, 10**end
-    margin = MARGIN * (high - low) or 0.5
+    margin = AXIS_MARGIN * (high - low) or 0.5
     return low - margin, high + margin

@@ -1,4 +1,4 @@
-"""The content of a figure of lines; `line_plot.py` draws it.
+"""The content of a line figure; `line_plot.py` draws it.
 
     chart = Chart(
         file="decay",
@@ -6,14 +6,15 @@
         x_title="Distance (tokens)",
         y_title="Bias",
         subplots=(
-            Subplot("head 0", (Line("alibi", style_at(0), dots),), y_group="bias"),
+            Subplot("head 0", (Line("alibi", style_at(0), points),), y_group="bias"),
         ),
-        reading="How to read the figure.",
+        caption="How to read the figure.",
         csv=csv_text(...),
     )
-    figure = line_figure("decay", chart)   # png, svg, csv, and a place on a page
+    figure = line_figure("decay", chart)   # exports PNG, SVG and csv, and can be embedded in a page
 
-x is logarithmic; y is where `ratio` allows it and the values span more than a factor of 4.
+The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
+than a factor of LOG_Y_RATIO.
 """
 
 from collections.abc import Callable
@@ -23,31 +24,32 @@ from posenc.report.axes import log_ticks, token_ticks, widen
 from posenc.report.confidence import Band, describe_bands
 from posenc.report.encoding_styles import Style
 
-LOG_FROM = 4.0  # a range whose end is this many times its start asks for a log axis
+LOG_Y_RATIO = 4.0
+"""A y axis whose maximum exceeds this many times its minimum is logarithmic."""
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A point of a line, with a band in y and, where x was measured too, one in x."""
+class PlotPoint:
+    """A point of a line, with a band in y and, if x was measured as well, a band in x."""
 
     x: float
     y: Band
     x_band: Band | None = None
     note: str = ""
 
-    def transformed(self, function: Callable[[float], float]) -> "Dot":
-        """Return the dot with y on another scale, as perplexities for losses."""
+    def transformed(self, function: Callable[[float], float]) -> "PlotPoint":
+        """Return the point with `function` applied to y, for example `exp` to get perplexities."""
         mean, low, high = map(function, (self.y.mean, self.y.low, self.y.high))
-        return Dot(self.x, Band(mean, low, high, self.y.seeds), self.x_band, self.note)
+        return PlotPoint(self.x, Band(mean, low, high, self.y.seeds), self.x_band, self.note)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line; a published one has no band and is drawn thin, dashed and with hollow markers."""
+    """One line. A published line has no band and is drawn thin and dashed, with hollow markers."""
 
     label: str
     style: Style
-    dots: tuple[Dot, ...]
+    points: tuple[PlotPoint, ...]
     published: bool = False
 
     @property
@@ -57,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True)
 class VerticalLine:
-    """A vertical line with its text at the upper end, in the `row` of text from the top."""
+    """A vertical line with a label at its upper end; `row` moves the label down by text rows."""
 
     x: float
     text: str
@@ -67,9 +69,9 @@ class VerticalLine:
 
 @dataclass(frozen=True)
 class Subplot:
-    """Lines on one pair of axes. Subplots of one `y_group` share the range of y.
+    """Lines on one pair of axes. Subplots with the same `y_group` share the range of y.
 
-    The ticks of x are `tick_unit` times powers of two; without it they are round numbers.
+    The x ticks are `tick_unit` times powers of two, or round numbers if it is None.
     """
 
     title: str
@@ -81,11 +83,11 @@ class Subplot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Subplots under one title; `file` is the stem of the files that it is written to.
+    """Subplots under one title; `file` is the stem of the exported file names.
 
-    `shared` says what all subplots have in common, `reading` how to read them; `csv` has every
-    point. With `ratio` points are geometric means and y may be logarithmic; `bounds` are values
-    that y includes in any case.
+    `common_text` describes what all subplots have in common, `caption` explains how to read them,
+    and `csv` lists every point. With `log_y`, the points are geometric means, and the y axis may be
+    logarithmic. The y axis always includes the values in `y_bounds`.
     """
 
     file: str
@@ -93,30 +95,31 @@ class Chart:
     x_title: str
     y_title: str
     subplots: tuple[Subplot, ...]
-    reading: str
+    caption: str
     csv: str
-    ratio: bool = False
-    shared: str = ""
-    bounds: tuple[float, ...] = ()
+    log_y: bool = False
+    common_text: str = ""
+    y_bounds: tuple[float, ...] = ()
 
     @property
     def lines(self) -> list[Line]:
-        """Every line once, by its name."""
+        """The lines of all subplots, without repeated names."""
         lines = (line for subplot in self.subplots for line in subplot.lines)
         return list({line.name: line for line in lines}.values())
 
     @property
     def subtitle(self) -> str:
-        """What all subplots have in common, and what a point and its band are."""
+        """What all subplots have in common, and what their points and bands show."""
         lines = (line for subplot in self.subplots for line in subplot.lines if not line.published)
-        dots = (dot.y for line in lines for dot in line.dots)
-        bands = describe_bands(dots, geometric=self.ratio)
-        return ". ".join(text for text in (self.shared, bands) if text)
+        bands = (point.y for line in lines for point in line.points)
+        description = describe_bands(bands, geometric=self.log_y)
+        return ". ".join(filter(None, (self.common_text, description)))
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:
-        dots = [dot for line in subplot.lines for dot in line.dots]
-        ends = [end for dot in dots if dot.x_band for end in (dot.x_band.low, dot.x_band.high)]
-        values = [*(dot.x for dot in dots), *ends, *(line.x for line in subplot.vertical_lines)]
+        points = [point for line in subplot.lines for point in line.points]
+        bands = [point.x_band for point in points if point.x_band]
+        ends = [end for band in bands for end in (band.low, band.high)]
+        values = [*(p.x for p in points), *ends, *(line.x for line in subplot.vertical_lines)]
         return widen(min(values), max(values), log=True)
 
     def x_ticks(self, subplot: Subplot) -> list[float]:
@@ -126,16 +129,16 @@ class Chart:
         return [float(tick) for tick in token_ticks(low, high, subplot.tick_unit)]
 
     def y_range(self, subplot: Subplot, *, log: bool) -> tuple[float, float]:
-        """Return the range of all subplots of the same group, so that they can be compared."""
+        """Return the y range that all subplots of the same `y_group` share."""
         return widen(*self._extremes(subplot), log=log)
 
-    def log_y(self, subplot: Subplot) -> bool:
-        """Whether y is better read on a log axis."""
+    def defaults_to_log_y(self, subplot: Subplot) -> bool:
+        """Whether the subplot's y axis is logarithmic by default."""
         low, high = self._extremes(subplot)
-        return self.ratio and high / low > LOG_FROM
+        return self.log_y and high / low > LOG_Y_RATIO
 
     def _extremes(self, subplot: Subplot) -> tuple[float, float]:
         group = [other for other in self.subplots if other.y_group == subplot.y_group]
-        bands = [dot.y for other in group for line in other.lines for dot in line.dots]
+        bands = [point.y for other in group for line in other.lines for point in line.points]
         ends = [end for band in bands for end in (band.low, band.high)]
-        return min((*ends, *self.bounds)), max((*ends, *self.bounds))
+        return min((*ends, *self.y_bounds)), max((*ends, *self.y_bounds))

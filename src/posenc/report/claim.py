@@ -1,6 +1,6 @@
-"""Claims: statements about measured values that an experiment's YAML makes and the report judges.
+"""Claims: statements about measured values in an experiment's YAML, which the report judges.
 
-A claim is one clause or several. A clause compares a left value with a right one:
+A claim has one or more clauses. Each clause compares a left value with a right value:
 `perplexity of alibi at 2L is below perplexity of alibi at L`.
 """
 
@@ -14,9 +14,11 @@ from posenc.report.quantities import Quantity
 
 CONFIDENCE = 0.95
 MIN_SEEDS = 3
-"""The fewest seeds that have an interval."""
+"""The minimum number of seeds for a confidence interval and for a verdict on a claim."""
 LONGEST = "longest"
-LENGTH = re.compile(r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<plus>[+-]\d+)?")
+LENGTH_PATTERN = re.compile(
+    r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<offset>[+-]\d+)?"
+)
 COMPARISONS = {
     "below": "is below",
     "above": "is above",
@@ -24,14 +26,14 @@ COMPARISONS = {
     "at_least": "is at least",
     "equal": "equals",
 }
-"""How a claim's YAML names each comparison -> how a report prints it."""
+"""Name of a comparison in YAML -> its text in a report."""
 Outcome = Literal["holds", "fails", "undecided"]
 
 
 def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
-    """Return the outcome for an interval of left - right; undecided if it includes the margin.
+    """Return the outcome of a comparison, given the interval [low, high] of left - right.
 
-    `margin` is 0 or more.
+    The outcome is undecided if the interval includes the margin, which must not be negative.
     """
     below, not_below = high < -margin, low >= -margin
     above, not_above = low > margin, high <= margin
@@ -47,35 +49,39 @@ def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
 
 @dataclass(frozen=True)
 class Length:
-    """A length in tokens: `factor` times the training length plus `plus`; `text` as written."""
+    """A length in tokens: `factor` times the training length plus `offset`, written as `text`."""
 
     text: str
     factor: float
-    plus: int
+    offset: int
 
     @classmethod
     def parse(cls, value: Any, name: str) -> "Length":
-        """Return the length of 512, L, 2L, 1.5L, L/2, L+50 or 2L-1; else raise ConfigError."""
+        """Return the length written as `value`: 512, L, 2L, 1.5L, L/2, L+50 or 2L-1.
+
+        Raises ConfigError if `value` has another form; `name` is the key in the message.
+        """
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return cls(str(value), 0.0, value)
-        match = LENGTH.fullmatch(str(value))
+        match = LENGTH_PATTERN.fullmatch(str(value))
         if match is None:
             raise ConfigError(
                 f"{name}: {value!r} is not a length; give tokens (512) or an expression in the"
                 " training length (L, 2L, L/2, L+50)"
             )
         factor = float(match["factor"] or 1) / int(match["divisor"] or 1)
-        return cls(match[0], factor, int(match["plus"] or 0))
+        return cls(match[0], factor, int(match["offset"] or 0))
 
     def tokens(self, train_length: int) -> int:
-        return round(self.factor * train_length) + self.plus
+        return round(self.factor * train_length) + self.offset
 
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity of the runs whose configuration matches `selector`, trained at `train_length`.
+    """A quantity of the runs that match `selector` and were trained at `train_length`.
 
-    `row_keys` select the evaluation rows (protocol, split, ...). `times` multiplies the value.
+    `row_keys` select the evaluation rows (protocol, split, ...). The value is multiplied by
+    `times`.
     """
 
     quantity: Quantity
@@ -86,7 +92,7 @@ class Value:
     times: float = 1.0
 
     def __str__(self) -> str:
-        """As `perplexity of rope base=10000 at 2L, sliding`, without defaults."""
+        """Such as `perplexity of rope base=10000 at 2L, sliding`; defaults are omitted."""
         settings = dict(self.selector)
         encoding = settings.pop("encoding", "the runs")
         names = (key.replace("/", ".").rpartition(".")[2] for key in settings)
@@ -104,7 +110,7 @@ class Value:
 
 @dataclass(frozen=True)
 class TrainLengths:
-    """The training lengths L that a clause is about: those listed, or all within the limits."""
+    """The training lengths L at which a clause is judged: a list, or all lengths within limits."""
 
     listed: tuple[int, ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
@@ -112,17 +118,16 @@ class TrainLengths:
     def select(self, available: Iterable[int]) -> list[int]:
         if self.listed:
             return sorted(self.listed)
-        within = (
-            n
-            for n in set(available)
-            if all(compare(word, n - limit, n - limit, 0) == "holds" for word, limit in self.limits)
-        )
-        return sorted(within)
+        return sorted(n for n in set(available) if self._within_limits(n))
+
+    def _within_limits(self, length: int) -> bool:
+        differences = ((comparison, length - limit) for comparison, limit in self.limits)
+        return all(compare(comparison, d, d, 0) == "holds" for comparison, d in differences)
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One comparison. `right` is a value, a length in tokens, or a number in the left's unit."""
+    """One comparison; `right` is a value, a length, or a number in the unit of `left`."""
 
     left: Value
     comparison: str
@@ -137,14 +142,18 @@ class Clause:
             text = str(right) if right.times == 1 else f"{right.times:g} times {right}"
         else:
             text = right.text if isinstance(right, Length) else f"{right:g}"
-        margin = f"{100 * self.margin:g}%" if self.left.quantity.ratio else f"{self.margin:g}"
+        as_ratio = self.left.quantity.compared_as_ratio
+        margin = f"{100 * self.margin:g}%" if as_ratio else f"{self.margin:g}"
         end = f" (margin {margin})" if self.margin else ""
         return f"{self.left} {COMPARISONS[self.comparison]} {text}{end}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, and the clauses that must all hold for it to hold."""
+    """A statement that holds if all of its clauses hold.
+
+    `published` is the corresponding published result, if the YAML has one.
+    """
 
     statement: str
     clauses: tuple[Clause, ...]

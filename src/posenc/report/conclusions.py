@@ -1,4 +1,4 @@
-"""Conclusions that the numbers of a report allow, and their limitations."""
+"""Conclusions that follow from the results of a report, their limitations, and missing runs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,27 +10,27 @@ from posenc.report.experimental_setup import describe_choice
 from posenc.report.result_tables import number_text
 
 MIN_WINDOWS = 30
-RATIO = (
-    "Ratio above 1: the model gets worse on windows longer than those of training. 1 or below: it"
-    " extrapolates."
+RATIO_TEXT = (
+    "A ratio above 1 means that the model gets worse on windows longer than in training; a ratio of"
+    " 1 or below means that the encoding extrapolates."
 )
 UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences may be noise."
 
 
 def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return the experiment's own text, then the lowest perplexities and the ratios to L."""
+    """Return the experiment's own text, then its lowest perplexities and the ratios to L."""
     several = len({curves.measurement for curves in curve_sets}) > 1
     lines = _paragraphs(experiment.about.get("conclude"))
     for curves in curve_sets:
-        where = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
-        lines += [f"{where}: {text}" for text in (*_lowest(curves), *_ratios(curves))]
-    return [*lines, RATIO] if curve_sets else lines
+        setting = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
+        lines += [f"{setting}: {text}" for text in (*_lowest(curves), *_ratios(curves))]
+    return [*lines, RATIO_TEXT] if curve_sets else lines
 
 
 def limitations(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[str]:
-    """Return the experiment's own text, then what its perplexities and accuracies cannot show."""
+    """Return the experiment's own text, then the limitations of its perplexities and accuracies."""
     lines = _paragraphs(experiment.about.get("caution"))
     lines += [*_seeds([*losses, *accuracies]), *_different_tokens(experiment)]
     if not losses:
@@ -40,33 +40,33 @@ def limitations(
         *_early_tokens(losses),
         *_few_windows(losses),
         "Perplexity is per token of the tokenizer"
-        f" {describe_choice(experiment.evaluated, 'tokenizer')}: comparable within this report, not"
-        " with perplexities per word or of another tokenizer. runs.csv has perplexity per word and"
-        " per byte.",
+        f" {describe_choice(experiment.evaluated, 'tokenizer')}. It can be compared within this"
+        " report, but not with perplexities per word or from another tokenizer. runs.csv has"
+        " perplexity per word and per byte.",
     ]
 
 
 def missing_runs(experiment: Experiment) -> list[str]:
-    """Return how many runs have no results, then a line for each; nothing where all have."""
+    """Return the number of runs without results, then a line for each; empty if there are none."""
     lines = [
         f"{run.name}: {run.state}"
         for run in experiment.runs
         if not run.rows or run.status.state != "finished"
     ]
-    lines += [f"{name}: planned, not started" for name in experiment.absent]
-    total = len(experiment.runs) + len(experiment.absent)
+    lines += [f"{name}: planned, not started" for name in experiment.not_started]
+    total = len(experiment.runs) + len(experiment.not_started)
     return [f"{len(lines)} of {total} runs missing:", *lines] if lines else []
 
 
 def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
-    """Return the paragraphs of an experiment's text: one, several or none."""
+    """Return the paragraphs of a text in an experiment's `about`, which may also be a list."""
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
 
 
 def _lowest(curves: CurveSet) -> list[str]:
     lowest = []
-    for length in dict.fromkeys((curves.train_length, int(curves.places[-1]))):
-        points = [(c.label, point) for c in curves.curves if (point := c.at(length))]
+    for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
+        points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
         if points:
             label, best = min(points, key=lambda pair: pair[1].mean)
             lowest.append(f"{label} at {length} tokens ({number_text(best.perplexity)})")
@@ -74,9 +74,12 @@ def _lowest(curves: CurveSet) -> list[str]:
 
 
 def _ratios(curves: CurveSet) -> list[str]:
-    longest, length = int(curves.places[-1]), curves.train_length
-    pairs = ((curve.label, curve.at(longest), curve.at(length)) for curve in curves.curves)
-    ratios = sorted((far.perplexity / near.perplexity, c) for c, far, near in pairs if far and near)
+    longest, length = int(curves.x_values[-1]), curves.train_length
+    ratios = sorted(
+        (at_longest.perplexity / at_train_length.perplexity, curve.label)
+        for curve in curves.curves
+        if (at_longest := curve.point_at(longest)) and (at_train_length := curve.point_at(length))
+    )
     if longest == length or not ratios:
         return []
     listed = ", ".join(f"{label} {number_text(ratio)}" for ratio, label in ratios)
@@ -85,28 +88,28 @@ def _ratios(curves: CurveSet) -> list[str]:
 
 def _seeds(curve_sets: Sequence[CurveSet]) -> list[str]:
     seeds = {p.seeds for curves in curve_sets for c in curves.curves for p in c.points}
-    counts = {len(group) for group in seeds}
+    counts = {len(seeds_of_point) for seeds_of_point in seeds}
     lines = []
     if 1 in counts:
-        where = "There is one seed" if counts == {1} else "Some numbers come from one seed"
-        lines += [f"{where}, so there is no interval: {UNKNOWN_VARIATION}"]
+        which = "All numbers come" if counts == {1} else "Some numbers come"
+        lines += [f"{which} from a single seed and have no interval: {UNKNOWN_VARIATION}"]
     if any(1 < count < MIN_SEEDS for count in counts):
         lines += [
-            f"With fewer than {MIN_SEEDS} seeds a band runs from the lowest to the highest seed; it"
-            " is not a confidence interval. Differences smaller than the band are not meaningful."
+            f"With fewer than {MIN_SEEDS} seeds, bands run from the lowest to the highest seed and"
+            " are not confidence intervals. Differences smaller than the band are not meaningful."
         ]
     if max(counts) >= MIN_SEEDS:
         lines += [
-            "Each interval is for one mean. Two intervals may overlap although their paired"
-            " difference, which the claims use, is significant."
+            "Each interval is for a single mean. Two intervals may overlap even if the paired"
+            " difference, on which claims are judged, is significant."
         ]
     if len(seeds) > 1:
-        lines += ["The numbers have different seeds, so not all comparisons are paired."]
+        lines += ["Not all numbers come from the same seeds, so not all comparisons are paired."]
     return lines
 
 
 def _different_tokens(experiment: Experiment) -> list[str]:
-    """Return the lengths at which runs were scored on different tokens under one protocol."""
+    """Return a warning if a protocol scored different tokens in different runs."""
     hashes = defaultdict(set)
     for run in experiment.evaluated:
         for row in run.rows:
@@ -116,42 +119,43 @@ def _different_tokens(experiment: Experiment) -> list[str]:
     if not lengths:
         return []
     return [
-        f"At {', '.join(map(str, lengths))} tokens the runs were not all scored on the same tokens"
-        " (tokens_hash in runs.csv), as when a budget cut one of them short: these numbers are not"
-        " comparable."
+        f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
+        " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
+        " numbers are not comparable."
     ]
 
 
 def _early_tokens(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return the early-token curse in numbers (Press et al. 2022, appendix B)."""
-    blocks = (c for c in curve_sets if c.measurement.protocol == "nonoverlapping")
-    curves = next(blocks, None)
-    if curves is None or curves.places[-1] <= curves.train_length:
+    """Return how much of the early-token curse the windows have (Press et al. 2022, app. B)."""
+    nonoverlapping = (c for c in curve_sets if c.measurement.protocol == "nonoverlapping")
+    curves = next(nonoverlapping, None)
+    if curves is None or curves.x_values[-1] <= curves.train_length:
         return []
-    half, longest = curves.train_length // 2, curves.places[-1]
+    half, longest = curves.train_length // 2, curves.x_values[-1]
     return [
-        "Part of a gain at longer windows is not use of longer context but fewer early tokens (the"
-        " early-token curse: Press et al. 2022, appendix B). In non-overlapping windows of"
-        f" {curves.train_length} tokens half of all tokens have fewer than {half} tokens of"
-        f" context; in windows of {longest:.0f} it is {100 * half / longest:.1f}%."
+        "Part of the gain on longer windows comes not from using longer context but from having"
+        " fewer early tokens (the early-token curse: Press et al. 2022, appendix B). In"
+        f" non-overlapping windows of {curves.train_length} tokens, half of all tokens have fewer"
+        f" than {half} tokens of context; in windows of {longest:.0f} tokens,"
+        f" {100 * half / longest:.1f}% do."
     ]
 
 
 def _few_windows(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return, for each measurement, the length from which too few windows fit into the text."""
+    """Return a warning for each measurement with lengths at which too few windows fit the text."""
     counts: dict[str, dict[float, int]] = {}
     for curves in curve_sets:
         for curve in curves.curves:
             scored = counts.setdefault(str(curves.measurement), {})
-            scored.update({point.at: point.tokens for point in curve.points})
+            scored.update({point.x: point.tokens for point in curve.points})
     lines = []
     for name, tokens in counts.items():
         few = sorted(length for length in tokens if tokens[length] // length < MIN_WINDOWS)
         if few:
             count = tokens[few[-1]]
             lines.append(
-                f"{name}: from {few[0]:.0f} tokens on, fewer than {MIN_WINDOWS} full windows fit"
-                f" into the {count:,} scored tokens ({count // few[-1]:.0f} windows of"
-                f" {few[-1]:.0f}), so that a few passages decide the number."
+                f"{name}: at {few[0]:.0f} tokens and above, fewer than {MIN_WINDOWS} full windows"
+                f" fit into the {count:,} scored tokens ({count // few[-1]:.0f} windows of"
+                f" {few[-1]:.0f}), so a few passages determine the result."
             )
     return lines

@@ -1,4 +1,4 @@
-"""Means over seeds and their intervals."""
+"""Means over seeds with their confidence intervals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean and its t interval, which a single number does not have."""
+class TInterval:
+    """A mean and its t interval; `low` and `high` are None for a single value."""
 
     mean: float
     low: float | None
@@ -21,9 +21,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Band:
-    """A mean with its t interval, or with its lowest and highest value where seeds are too few.
+    """A mean with its t interval, or with the minimum and maximum if there are too few seeds.
 
-    A number that follows from a formula has no seeds.
+    `seeds` is 0 for a number computed from a formula.
     """
 
     mean: float
@@ -33,7 +33,7 @@ class Band:
 
     @property
     def description(self) -> str:
-        """What `low` and `high` are; empty where they are the mean."""
+        """What `low` and `high` are; empty if both equal the mean."""
         if self.seeds <= 1:
             return ""
         if self.seeds < MIN_SEEDS:
@@ -41,30 +41,30 @@ class Band:
         return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
 
 
-def estimate(values: Sequence[float], confidence: float) -> Estimate:
-    """Return the mean of `values` with Student's t interval, n - 1 degrees of freedom."""
+def t_interval(values: Sequence[float], confidence: float) -> TInterval:
+    """Return the mean of `values` with Student's t interval (n - 1 degrees of freedom)."""
     mean, count = fmean(values), len(values)
     if count == 1:
-        return Estimate(mean, None, None)
-    half = float(t.ppf((1 + confidence) / 2, count - 1)) * stdev(values) / sqrt(count)
-    return Estimate(mean, mean - half, mean + half)
+        return TInterval(mean, None, None)
+    half_width = float(t.ppf((1 + confidence) / 2, count - 1)) * stdev(values) / sqrt(count)
+    return TInterval(mean, mean - half_width, mean + half_width)
 
 
 def band(values: Sequence[float]) -> Band:
-    """Return the mean of one value per seed with its band."""
-    interval = estimate(values, CONFIDENCE)
+    """Return the mean and band of `values`, one per seed."""
+    interval = t_interval(values, CONFIDENCE)
     if len(values) < MIN_SEEDS or interval.low is None or interval.high is None:
         return Band(interval.mean, min(values), max(values), len(values))
     return Band(interval.mean, interval.low, interval.high, len(values))
 
 
 def exact(value: float) -> Band:
-    """Return the band of a number that follows from a formula."""
+    """Return the band of a number computed from a formula."""
     return Band(value, value, value, 0)
 
 
 def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
-    """Return what the points of a figure are and what its bands are, as part of a caption."""
+    """Return the part of a caption that describes the points and bands of a figure."""
     counts = {band.seeds for band in bands}
     if counts == {0}:
         return ""
@@ -74,10 +74,10 @@ def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
     mean = f"{'Geometric mean' if geometric else 'Mean'} of {seeds} seeds"
     interval = f"its {CONFIDENCE:.0%} t interval"
     if max(counts) < MIN_SEEDS:
-        return f"{mean}; the band runs from the lowest to the highest"
+        return f"{mean}; the band runs from the lowest to the highest seed"
     if min(counts - {1}) >= MIN_SEEDS:
         return f"{mean}; the band is {interval}"
     return (
-        f"{mean}; the band is {interval} for {MIN_SEEDS} seeds or more, else from the lowest to the"
-        " highest"
+        f"{mean}; the band is {interval} for {MIN_SEEDS} seeds or more, and runs from the lowest to"
+        " the highest seed otherwise"
     )

@@ -1,7 +1,7 @@
-"""Curves over evaluation length or position: one point for each place, averaged over seeds.
+"""Curves by evaluation length or position; each point averages the values of several seeds.
 
-The runs' evaluation rows become `Sample`s, and all samples of one measurement and one training
-length become a `CurveSet`.
+Each evaluation row of a run becomes a `Sample`. The samples that share a measurement and a training
+length form a `CurveSet`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,25 +19,25 @@ from posenc.runs.evaluation_rows import bin_positions, positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"
-TASK_DATA = "task_"
-"""The beginning of the names of data on which only accuracy is meaningful."""
+TASK_DATA_PREFIX = "task_"
+"""Data names with this prefix are tasks, for which only accuracy is meaningful."""
 
 
 class Sample(NamedTuple):
-    """A run's loss in nats per token, or its accuracy, at a length or position in tokens."""
+    """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position."""
 
     run: Run
     measurement: EvaluationKey
-    at: float
+    x: float
     value: float
     tokens: int
 
 
 @dataclass(frozen=True)
 class Point:
-    """The values of several seeds at one place; `tokens` were scored for each of them."""
+    """The values of several seeds at one `x`; each value averages over `tokens` scored tokens."""
 
-    at: float
+    x: float
     values: tuple[float, ...]
     seeds: tuple[int, ...]
     tokens: int
@@ -58,28 +58,28 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve; curves of one `encoding` differ in a setting only."""
+    """One curve; curves with the same `encoding` differ in other settings."""
 
     label: str
     encoding: str
     points: tuple[Point, ...]
 
-    def at(self, place: float) -> Point | None:
-        return next((point for point in self.points if point.at == place), None)
+    def point_at(self, x: float) -> Point | None:
+        return next((point for point in self.points if point.x == x), None)
 
     @property
     def seeds(self) -> str:
-        """How many seeds the points have: 3, or 1-3."""
+        """The number of seeds per point as text: "3", or "1-3" if it varies."""
         counts = {len(point.seeds) for point in self.points}
         return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
 
 
 @dataclass(frozen=True)
 class CurveSet:
-    """The curves that can be compared: one measurement, one training length.
+    """Comparable curves: they share one measurement and one training length.
 
-    `published` has curves of the literature, each with the label of the curve that it belongs to.
-    `window` is the length of the windows, where the curves run over positions.
+    `published` has pairs of a measured curve's label and a published curve to compare it with.
+    `window` is the window length if the curves are by position.
     """
 
     measurement: EvaluationKey
@@ -89,19 +89,19 @@ class CurveSet:
     window: int | None = None
 
     @property
-    def places(self) -> list[float]:
-        return sorted({point.at for curve in self.curves for point in curve.points})
+    def x_values(self) -> list[float]:
+        """The evaluation lengths, or the positions, at which any curve has a point."""
+        return sorted({point.x for curve in self.curves for point in curve.points})
 
     @property
     def key(self) -> dict[str, object]:
-        """What identifies the set, as the first columns of csv files."""
-        of = self.measurement
+        """What identifies the set: the first columns of csv files."""
         return {
-            "data": of.data_name,
-            "split": of.split,
-            "protocol": of.protocol,
-            "stride": of.stride,
-            "swap": of.swap,
+            "data": self.measurement.data_name,
+            "split": self.measurement.split,
+            "protocol": self.measurement.protocol,
+            "stride": self.measurement.stride,
+            "swap": self.measurement.swap,
             "train_length": self.train_length,
         }
 
@@ -110,29 +110,29 @@ class CurveSet:
 
 
 def loss_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by evaluation length; from rows by position only where there are no others.
+    """Return loss by evaluation length, from by_position rows only if there are no other rows.
 
-    Tasks are left out: there the loss measures how confident a model is in wrong answers.
+    Tasks are excluded because their loss mostly measures how confident a model is in wrong answers.
     """
     samples = [
         sample
         for sample in _samples(experiment, "loss")
         if sample.measurement.protocol != TASKS
-        and not sample.measurement.data_name.startswith(TASK_DATA)
+        and not sample.measurement.data_name.startswith(TASK_DATA_PREFIX)
     ]
-    whole = [sample for sample in samples if sample.measurement.protocol != BY_POSITION]
-    return _curve_sets(experiment, whole or samples)
+    by_length = [sample for sample in samples if sample.measurement.protocol != BY_POSITION]
+    return _curve_sets(experiment, by_length or samples)
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return accuracy by evaluation length, a set for each task and training length."""
+    """Return accuracy by evaluation length, one curve set for each task and training length."""
     samples = _samples(experiment, "accuracy")
-    answers = (sample for sample in samples if sample.measurement.protocol == TASKS)
-    return [_without_shared_settings(curves) for curves in _curve_sets(experiment, answers)]
+    tasks = (sample for sample in samples if sample.measurement.protocol == TASKS)
+    return [_without_shared_settings(curves) for curves in _curve_sets(experiment, tasks)]
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by position in bins, at the longest window of each training length."""
+    """Return loss by binned position in the longest windows evaluated for each training length."""
     windows: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in _rows(experiment):
         name = positions_name(row)
@@ -154,7 +154,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
-    """Return lengths relative to the training length: all as multiples of L, or all as L+k."""
+    """Return lengths relative to the training length L: all as kL, or all as L+k."""
     lengths = [int(length) for length in lengths]
     if all(length % train_length == 0 for length in lengths):
         return ["L" if n == train_length else f"{n // train_length}L" for n in lengths]
@@ -171,26 +171,26 @@ def _evaluation_key(row: Row) -> EvaluationKey:
 
 
 def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
-    """Yield a sample for each evaluation row that has the quantity."""
+    """Yield a sample for each evaluation row that has a value for `quantity`."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
             yield Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
 
 
 def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[CurveSet]:
-    """Return all sets, those on the data that the runs were trained on first."""
+    """Return all curve sets; sets measured on the training corpus come first."""
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, Sample]]]] = {}
     for sample in samples:
         curves = sets.setdefault((sample.measurement, sample.run.train_length), {})
         points = curves.setdefault(sample.run.label, {})
-        points.setdefault(sample.at, {})[sample.run.seed] = sample
+        points.setdefault(sample.x, {})[sample.run.seed] = sample
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
-        of, train_length = key
-        names = (of.data_name, of.split, of.protocol, of.stride or 0, of.swap or "", of.data)
-        return (of.data not in train_data, *names, train_length)
+        m, train_length = key
+        names = (m.data_name, m.split, m.protocol, m.stride or 0, m.swap or "", m.data)
+        return (m.data not in train_data, *names, train_length)
 
     return [
         CurveSet(
@@ -206,16 +206,16 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
 
 
 def _point(item: tuple[float, dict[int, Sample]]) -> Point:
-    place, samples = item
+    x, samples = item
     seeds = tuple(sorted(samples))
     tokens = max(sample.tokens for sample in samples.values())
-    return Point(place, tuple(samples[seed].value for seed in seeds), seeds, tokens)
+    return Point(x, tuple(samples[seed].value for seed in seeds), seeds, tokens)
 
 
 def _published(
     experiment: Experiment, measurement: EvaluationKey, train_length: int, labels: Iterable[str]
 ) -> tuple[tuple[str, PublishedCurve], ...]:
-    """Return the published curves for some labels, under the measurement's protocol and data."""
+    """Return the published curves that match a measurement, with the labels they belong to."""
     keys = {**vars(measurement), "corpus": measurement.data_name}
     return tuple(
         (run.label, curve)
@@ -228,7 +228,7 @@ def _published(
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:
-    """Return curves whose labels leave out the settings that all of them share."""
+    """Return the curve set with the settings that all curves share removed from the labels."""
     words = {curve.label: curve.label.split(" ") for curve in curves.curves}
     shared = set.intersection(*(set(settings) for _, *settings in words.values()))
     labels = {

@@ -1,7 +1,7 @@
-"""The colour, marker and dash of each encoding: the same in every figure and on every page.
+"""The color, marker and dash of each encoding, the same in every figure and report.
 
-The settings of one encoding in a sweep share its hue, from light to dark, and differ in marker.
-Encodings that are not listed here get a style that follows from their name.
+In a sweep over the settings of one encoding, the lines share its hue, from light to dark, and
+differ in their markers. Encodings not listed here get a style derived from their name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-COLOURS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark grey
+COLORS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark grey
     *("#0072B2", "#D55E00", "#009E73", "#808080", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#7A5CC4", "#9C6B3C"),
 )
-MARKERS = {  # SVG paths from -1 to 1, for Vega and for the legend of a page
+MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
     "circle": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
     "square": "M-.85,-.85L.85,-.85L.85,.85L-.85,.85Z",
     "triangle": "M0,-1L1,.75L-1,.75Z",
@@ -26,22 +26,22 @@ MARKERS = {  # SVG paths from -1 to 1, for Vega and for the legend of a page
 }
 DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
-ENCODINGS = (  # those that are compared most come first and have solid lines
+ENCODINGS = (  # the most frequently compared come first and have solid lines
     *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
     *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
     *("window", "rnope", "rnope_swa", "drope", "longrope", "randomized", "log_n", "untied"),
     *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
 )
-LIGHTEST, DARKEST = 0.63, 0.24
-HUE_RANGE, VIVID = 0.09, 0.85  # of the hue from light to dark, and of the saturation
+LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
+HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation
 
 
 @dataclass(frozen=True)
 class Style:
-    """A colour, the name of a marker, and a dash pattern in pixels."""
+    """A color, the name of a marker, and a dash pattern in pixels."""
 
-    colour: str
+    color: str
     marker: str
     dash: tuple[int, ...] = ()
 
@@ -51,21 +51,21 @@ class Style:
 
 
 def style_at(index: int) -> Style:
-    """Return the style with a number from 0; the first nine differ in colour."""
+    """Return style number `index`, counted from 0; the first nine differ in color."""
     names = list(MARKERS)
-    dash = DASHES[index // len(COLOURS) % len(DASHES)]
-    return Style(COLOURS[index % len(COLOURS)], names[index % len(names)], dash)
+    dash = DASHES[index // len(COLORS) % len(DASHES)]
+    return Style(COLORS[index % len(COLORS)], names[index % len(names)], dash)
 
 
 def encoding_style(encoding: str) -> Style:
-    """Return the style of an encoding, whatever it is compared with."""
+    """Return the style of an encoding, which is the same in every comparison."""
     if encoding in ENCODINGS:
         return style_at(ENCODINGS.index(encoding))
-    return style_at(len(COLOURS) + crc32(encoding.encode()) % (9 * len(COLOURS)))
+    return style_at(len(COLORS) + crc32(encoding.encode()) % (9 * len(COLORS)))
 
 
 def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
-    """Return a style for each label, given the encoding that it belongs to."""
+    """Return a style for each label, given the mapping from labels to encodings."""
     styles = {}
     for encoding in dict.fromkeys(encodings.values()):
         labels = [label for label in encodings if encodings[label] == encoding]
@@ -81,15 +81,16 @@ def sweep_styles(style: Style, count: int) -> Sequence[Style]:
     names = list(MARKERS)
     first = names.index(style.marker)
     return [
-        replace(style, colour=_shade(style.colour, i / (count - 1)), marker=names[(first + i) % 8])
+        replace(style, color=_shade(style.color, i / (count - 1)), marker=names[(first + i) % 8])
         for i in range(count)
     ]
 
 
-def _shade(colour: str, position: float) -> str:
-    """Return a shade of a colour, light at position 0 and dark at 1."""
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+def _shade(color: str, position: float) -> str:
+    """Return a shade of a color, from light at `position` 0 to dark at 1."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, saturation = rgb_to_hls(red, green, blue)
     lightness = LIGHTEST + (DARKEST - LIGHTEST) * position
-    shade = hls_to_rgb((hue + HUE_RANGE * (0.5 - position)) % 1, lightness, saturation * VIVID)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in shade)
+    shifted_hue = (hue + HUE_RANGE * (0.5 - position)) % 1
+    shade = hls_to_rgb(shifted_hue, lightness, saturation * SATURATION_FACTOR)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in shade)

@@ -1,4 +1,4 @@
-"""What an evaluation row measures, and how a report names and describes it."""
+"""The key of an evaluation row, and the report's texts for protocols and swaps."""
 
 from dataclasses import dataclass
 
@@ -10,43 +10,43 @@ PROTOCOL_TEXTS = {
     ),
     "by_position": (
         "by position",
-        "as non-overlapping windows, averaged at each position in the window",
+        "non-overlapping windows, with losses averaged at each position in the window",
     ),
     "sliding": (
         "sliding window",
-        "a window of the evaluation length advances by the stride and scores its last stride tokens"
-        " (the first window scores all of them); every token is scored once",
+        "a window of the evaluation length advances by `stride` tokens and scores its last `stride`"
+        " tokens (the first window scores all of its tokens); every token is scored once",
     ),
     "last_k": (
-        "last tokens of a window",
-        "the text is cut into consecutive windows of the evaluation length; the last stride tokens"
-        " of each window are scored",
+        "last tokens of each window",
+        "the text is cut into consecutive windows of the evaluation length; the last `stride`"
+        " tokens of each window are scored",
     ),
     "fixed_target": (
         "fixed targets",
-        "the same tokens at every length: spans of stride tokens, each at the end of a window",
+        "the same tokens at every length: spans of `stride` tokens, each at the end of a window",
     ),
     "tasks": (
-        "answers of a task",
-        "sequences of the largest size that fits into the evaluation length; their answers are"
-        " scored, each given the answers before it",
+        "task answers",
+        "sequences of the largest size that fits into the evaluation length; each answer token is"
+        " scored, given the correct preceding answer tokens",
     ),
 }
 """Protocol -> its name and its description."""
-SWAPS = {
+SWAP_NAMES = {
     "pi": "position interpolation (PI)",
     "ntk": "NTK-aware scaling",
     "yarn": "YaRN",
     "dynamic_ntk": "dynamic NTK",
     "llama3": "Llama 3 scaling",
     "log_n": "log-n scaling",
-    "window": "a window",
+    "window": "an attention window",
 }
 
 
 @dataclass(frozen=True)
 class EvaluationKey:
-    """The key of an evaluation row without its length."""
+    """What identifies an evaluation row, apart from its length."""
 
     data: str
     data_name: str
@@ -59,5 +59,5 @@ class EvaluationKey:
         protocol, _ = PROTOCOL_TEXTS.get(self.protocol, (self.protocol, ""))
         stride = f", stride {self.stride}" if self.stride is not None else ""
         name, *settings = (self.swap or "").split(" ")
-        swap = f", with {' '.join([SWAPS.get(name, name), *settings])}" if self.swap else ""
+        swap = f", with {' '.join([SWAP_NAMES.get(name, name), *settings])}" if self.swap else ""
         return f"{self.data_name} {self.split}, {protocol}{stride}{swap}"

@@ -1,4 +1,4 @@
-"""An experiment's folder as plain values: its runs, its plan and its claims."""
+"""Reads an experiment's folder: its runs, its plan and its claims."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """One run: `rows` and `positions` are what `posenc.evaluation.evaluate` wrote.
+    """One run: its evaluation `rows` and losses by position, both empty until training is done.
 
-    Both are empty until its training is over. `metrics` has the last logged value of each metric,
-    `timing` the lines of timing.jsonl, `files` the names of its files.
+    `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `files`
+    the names of the run's files.
     """
 
     name: str
@@ -55,19 +55,19 @@ class Run:
 
     @property
     def state(self) -> str:
-        """The state with the error, if there is one."""
+        """The state, followed by the error if there is one."""
         error = self.status.error
         return f"{self.status.state}: {error}" if error else self.status.state
 
     def matches(self, selector: Mapping[str, Any]) -> bool:
-        """Whether the configuration has every value of a selector."""
+        """Whether the configuration has all values in `selector`."""
         return all(self._has(key, value) for key, value in selector.items())
 
     def select_rows(self, row_keys: Mapping[str, Any]) -> list[Row]:
-        """Return the rows with the values of `row_keys`, at every length.
+        """Return the rows, at all lengths, that have the values in `row_keys`.
 
-        The default corpus is the run's own data, the default split the one that its evaluation
-        was configured for.
+        The default corpus is the run's own data; the default split is the one that the run's
+        evaluation was configured for.
         """
         keys = {"split": self.config["evaluation"]["split"], **row_keys}
         corpus = keys.pop("corpus", None)
@@ -87,17 +87,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The runs of a folder in the order of its plan, and the plan's other contents.
+    """The runs in a folder, in the order of its plan, and the other contents of the plan.
 
-    `command` planned the runs, `absent` are planned runs without a directory, `about` has the
-    experiment's own texts.
+    `command` is the command that planned the runs, `not_started` names planned runs without a
+    directory, and `about` has the experiment's own texts.
     """
 
     name: str
     folder: str
     command: str
     runs: Sequence[Run]
-    absent: Sequence[str] = ()
+    not_started: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     published: Sequence[PublishedCurve] = ()
@@ -110,7 +110,7 @@ class Experiment:
 def read_experiment(folder: Path) -> Experiment:
     """Read an experiment's folder.
 
-    Raises ConfigError where it holds no runs, RunError where none has been evaluated.
+    Raises ConfigError if it contains no runs, RunError if no run has been evaluated.
     """
     directories = list_runs(folder)
     if not directories:
@@ -129,7 +129,7 @@ def read_experiment(folder: Path) -> Experiment:
         folder=_portable(str(folder)),
         command=_portable(plan.get("command") or ""),
         runs=runs,
-        absent=[name for name in order if name not in {run.name for run in runs}],
+        not_started=[name for name in order if name not in {run.name for run in runs}],
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),
         published=parse_published(plan.get("published")),
@@ -156,14 +156,14 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
 
 
 def _portable(text: str) -> str:
-    """Return `text` without the paths of this machine."""
+    """Return `text` with paths relative to the working directory or to the home directory."""
     return text.replace(f"{Path.cwd()}/", "").replace(str(Path.home()), "~")
 
 
 def _no_runs(folder: Path) -> str:
     others = sorted({file.parent.parent.name for file in folder.parent.glob("*/*/config.yaml")})
-    problem = "holds no runs" if folder.is_dir() else "does not exist"
-    remedy = f"available: {', '.join(others)}" if others else "`posenc train` makes runs"
+    problem = "contains no runs" if folder.is_dir() else "does not exist"
+    remedy = f"available: {', '.join(others)}" if others else "create runs with `posenc train`"
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 

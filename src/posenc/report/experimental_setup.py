@@ -1,4 +1,4 @@
-"""The experimental setup: everything that the numbers of a report depend on."""
+"""The experimental setup: everything that the results in a report depend on."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -6,51 +6,53 @@ from datetime import UTC, datetime
 from posenc.report.curves import CurveSet
 from posenc.report.evaluation_key import PROTOCOL_TEXTS
 from posenc.report.experiment import Experiment, Run
-from posenc.report.run_labels import flatten, plain
+from posenc.report.run_labels import flatten, format_setting
 
-RESOLVED = ("device", "threads")
+MACHINE_KEYS = ("device", "threads")
 
 
 def experimental_setup(
     experiment: Experiment, curve_sets: Sequence[CurveSet]
 ) -> list[tuple[str, str]]:
-    """Return (term, description) pairs."""
+    """Return the setup as (term, description) pairs."""
     runs = experiment.evaluated
-    model = f"{describe_choice(runs, 'model')}; {_unique(map(_parameters, runs))} parameters"
+    lengths = _join_distinct((str(run.train_length) for run in runs), ", ")
+    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
+    model = f"{describe_choice(runs, 'model')}; {_join_distinct(map(_parameters, runs))} parameters"
     optimizer = f"{describe_choice(runs, 'optimizer')}; {describe_choice(runs, 'schedule')}"
     return [
-        ("Encodings", _unique((run.label for run in runs), ", ")),
+        ("Encodings", _join_distinct((run.label for run in runs), ", ")),
         ("Model", model),
-        ("Training length", f"{_unique((str(run.train_length) for run in runs), ', ')} tokens"),
-        ("Training", _unique(map(_budget, runs))),
-        ("Training data", _unique(map(_corpus, runs))),
+        ("Training length", f"{lengths} tokens"),
+        ("Training", _join_distinct(map(_budget, runs))),
+        ("Training data", _join_distinct(map(_corpus, runs))),
         ("Tokenizer", describe_choice(runs, "tokenizer")),
         ("Optimizer", optimizer),
         *(("Evaluation", text) for text in _evaluations(curve_sets)),
-        ("Seeds", _unique((plain(seed) for seed in sorted({run.seed for run in runs})), ", ")),
-        ("Precision", _unique(run.config["precision"] for run in runs)),
-        ("Machine", _unique(map(_machine, runs))),
-        ("Attention kernels", _unique(map(_kernel, runs))),
+        ("Seeds", seeds),
+        ("Precision", _join_distinct(run.config["precision"] for run in runs)),
+        ("Machine", _join_distinct(map(_machine, runs))),
+        ("Attention kernels", _join_distinct(map(_kernel, runs))),
         ("Dates", _dates(runs)),
         ("posenc", posenc_versions(runs)),
     ]
 
 
 def describe_choice(runs: Sequence[Run], group: str) -> str:
-    """Return the options chosen in a config group, each with its parameters."""
-    return _unique(_choice(run, group) for run in runs)
+    """Return the options that the runs choose in a config group, with their parameters."""
+    return _join_distinct(_choice(run, group) for run in runs)
 
 
 def posenc_versions(runs: Sequence[Run]) -> str:
-    return _unique(plain(run.config["frozen"]["posenc"]) for run in runs)
+    return _join_distinct(format_setting(run.config["frozen"]["posenc"]) for run in runs)
 
 
 def data_fingerprints(runs: Sequence[Run]) -> str:
-    return _unique(run.config["frozen"]["fingerprint"] for run in runs)
+    return _join_distinct(run.config["frozen"]["fingerprint"] for run in runs)
 
 
 def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return, for each measurement, the data, how many tokens were scored, and how."""
+    """Describe each measurement: its data, the number of scored tokens and the protocol."""
     lines = []
     for measurement in dict.fromkeys(curves.measurement for curves in curve_sets):
         counts = {
@@ -60,7 +62,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
             for curve in curves.curves
             for point in curve.points
         }
-        tokens = _unique(f"{count:,}" for count in sorted(counts))
+        tokens = _join_distinct(f"{count:,}" for count in sorted(counts))
         line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
         _, description = PROTOCOL_TEXTS.get(measurement.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
@@ -68,8 +70,9 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _choice(run: Run, group: str) -> str:
-    options = [f"{path} {plain(value)}" for path, value in flatten(run.config.get(group) or {})]
-    name = plain(run.config["choices"].get(group))
+    settings = flatten(run.config.get(group) or {})
+    options = [f"{path} {format_setting(value)}" for path, value in settings]
+    name = format_setting(run.config["choices"].get(group))
     return f"{name} ({', '.join(options)})" if options else name
 
 
@@ -83,27 +86,30 @@ def _budget(run: Run) -> str:
 
 
 def _corpus(run: Run) -> str:
-    frozen, name = run.config["frozen"], plain(run.config["choices"].get("data"))
+    frozen, name = run.config["frozen"], format_setting(run.config["choices"].get("data"))
     return f"{name} (data {frozen['fingerprint'][:8]})"
 
 
 def _machine(run: Run) -> str:
     resolved = run.status.resolved
-    return ", ".join(f"{name} {plain(resolved[name])}" for name in RESOLVED if name in resolved)
+    return ", ".join(
+        f"{name} {format_setting(resolved[name])}" for name in MACHINE_KEYS if name in resolved
+    )
 
 
 def _kernel(run: Run) -> str:
-    return f"{run.label}: {plain(run.status.resolved.get('kernel'))}"
+    return f"{run.label}: {format_setting(run.status.resolved.get('kernel'))}"
 
 
 def _dates(runs: Sequence[Run]) -> str:
-    moments = [t for run in runs for t in (run.status.started, run.status.updated) if t]
-    if not moments:
+    timestamps = [t for run in runs for t in (run.status.started, run.status.updated) if t]
+    if not timestamps:
         return "unknown"
-    days = (datetime.fromtimestamp(t, UTC).date().isoformat() for t in (min(moments), max(moments)))
-    return " to ".join(dict.fromkeys(days))
+    ends = (min(timestamps), max(timestamps))
+    days = (datetime.fromtimestamp(timestamp, UTC).date().isoformat() for timestamp in ends)
+    return _join_distinct(days, " to ")
 
 
-def _unique(items: Iterable[str], separator: str = "; ") -> str:
-    """Return every different item once."""
+def _join_distinct(items: Iterable[str], separator: str = "; ") -> str:
+    """Join the distinct items in order of first appearance."""
     return separator.join(dict.fromkeys(items))

@@ -1,4 +1,4 @@
-"""Verdicts on claims: holds, fails or undecided, from differences paired by seed."""
+"""Verdicts on claims (holds, fails or undecided), based on differences paired by seed."""
 
 import math
 from collections.abc import Sequence
@@ -6,21 +6,22 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from posenc.report.claim import Claim, Clause, Outcome, compare
-from posenc.report.confidence import Estimate, estimate
+from posenc.report.confidence import TInterval, t_interval
 from posenc.report.experiment import Experiment
 from posenc.report.paired_samples import MissingData, paired_samples
 
-INCLUDES_MARGIN = "the interval includes the margin; more seeds narrow it"
-NO_TRAIN_LENGTH = "no run of the experiment has a training length that the claim is about"
+INCLUDES_MARGIN = "the interval includes the margin; more seeds would narrow it"
+NO_TRAIN_LENGTH = "no run in the experiment has a training length that the claim covers"
 
 
 @dataclass(frozen=True)
 class ClauseVerdict:
-    """The outcome of one comparison and its numbers.
+    """The outcome of one comparison, with its numbers.
 
-    `left` and `right` are means over `seeds` in the unit of the quantity (geometric means of
-    ratios), the right one with its factor. `difference` is left / right - 1 for ratios, else
-    left - right. `reason` says why an outcome is undecided.
+    `left` and `right` are means over `seeds` in the unit of the quantity; `right` includes the
+    factor `times`. For quantities compared as ratios, they are geometric means and `difference` is
+    left / right - 1; otherwise `difference` is left - right. `reason` explains why the outcome is
+    undecided.
     """
 
     clause: Clause
@@ -29,12 +30,12 @@ class ClauseVerdict:
     seeds: tuple[int, ...] = ()
     left: float | None = None
     right: float | None = None
-    difference: Estimate | None = None
+    difference: TInterval | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim at one training length; `train_length` is None where no run has one it is about."""
+    """A claim judged at one training length, which is None if no run has one that it covers."""
 
     claim: Claim
     train_length: int | None
@@ -42,7 +43,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """Fails where one clause fails, holds where all hold."""
+        """The claim fails if any clause fails, and holds if all clauses hold."""
         outcomes = {clause.outcome for clause in self.clauses}
         if "fails" in outcomes:
             return "fails"
@@ -50,15 +51,15 @@ class Verdict:
 
 
 def judge(claims: Sequence[Claim], experiment: Experiment) -> list[Verdict]:
-    """Return a verdict for every claim at every training length that it is about."""
+    """Return a verdict for each claim at each training length that it covers."""
     return [verdict for claim in claims for verdict in _verdicts(claim, experiment)]
 
 
 def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
-    lengths_of = [(clause, _train_lengths(clause, experiment)) for clause in claim.clauses]
+    lengths_by_clause = [(clause, _train_lengths(clause, experiment)) for clause in claim.clauses]
     verdicts = []
-    for length in sorted({length for _, lengths in lengths_of for length in lengths}):
-        clauses = [clause for clause, lengths in lengths_of if length in lengths]
+    for length in sorted({length for _, lengths in lengths_by_clause for length in lengths}):
+        clauses = [clause for clause, lengths in lengths_by_clause if length in lengths]
         judged = tuple(_judge_clause(clause, length, experiment) for clause in clauses)
         verdicts.append(Verdict(claim, length, judged))
     if verdicts:
@@ -68,7 +69,7 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
 
 
 def _train_lengths(clause: Clause, experiment: Experiment) -> list[int]:
-    """Return every L that a clause names, or that runs of its left side were trained at."""
+    """Return the training lengths at which a clause is judged."""
     return clause.train_lengths.select(
         run.train_length for run in experiment.runs if run.matches(clause.left.selector)
     )
@@ -83,7 +84,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         return ClauseVerdict(clause, reason=pairs.missing)
     quantity = clause.left.quantity
     differences = [a - b for a, b in zip(pairs.left, pairs.right, strict=True)]
-    interval = estimate(differences, clause.confidence)
+    interval = t_interval(differences, clause.confidence)
     ends = (None if x is None else quantity.relative(x) for x in (interval.low, interval.high))
     verdict = ClauseVerdict(
         clause,
@@ -91,11 +92,11 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         seeds=pairs.seeds,
         left=quantity.in_unit(fmean(pairs.left)),
         right=quantity.in_unit(fmean(pairs.right)),
-        difference=Estimate(quantity.relative(interval.mean), *ends),
+        difference=TInterval(quantity.relative(interval.mean), *ends),
     )
     if pairs.missing or interval.low is None or interval.high is None:
         return verdict
-    margin = math.log1p(clause.margin) if quantity.ratio else clause.margin
+    margin = math.log1p(clause.margin) if quantity.compared_as_ratio else clause.margin
     outcome = compare(clause.comparison, interval.low, interval.high, margin)
     reason = INCLUDES_MARGIN if outcome == "undecided" else None
     return replace(verdict, outcome=outcome, reason=reason)

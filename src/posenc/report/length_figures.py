@@ -1,45 +1,46 @@
-"""Figures over evaluation length: perplexity, perplexity relative to L, accuracy of tasks."""
+"""Figures by evaluation length: perplexity, perplexity relative to L, and task accuracy."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 
-from posenc.report.chart import Chart, Dot, Line
+from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band
 from posenc.report.curves import Curve, CurveSet
 from posenc.report.plotted_curves import (
     Styles,
     curve_chart,
     curve_lines,
-    dots_csv,
-    points_csv,
+    losses_csv,
+    plotted_points_csv,
     published_line,
 )
 
 X_TITLE = "Evaluation length (tokens)"
-PERPLEXITY = (
-    "Perplexity is the exponential of the loss averaged over seeds. Lower is better. Right of the"
-    " dashed line windows are longer than any in training: a flat or falling line extrapolates, a"
-    " rising one does not."
+PERPLEXITY_CAPTION = (
+    "Perplexity is the exponential of the mean loss over seeds. Lower is better. To the right of"
+    " the dashed line, windows are longer than in training: a line that stays flat or decreases"
+    " means that the encoding extrapolates; an increasing line means that it does not."
 )
-RELATIVE = (
-    "Perplexity at each length divided by that at the training length L, for each seed: 1 is as"
-    " good as at L, below 1 is better."
+RELATIVE_CAPTION = (
+    "Perplexity at each length divided by the perplexity at the training length L, for each seed."
+    " Values below 1 are better than at L, values above 1 are worse."
 )
-RELATIVE_PUBLISHED = (
-    " Dashed with hollow markers: published values of other models on other data, divided by their"
-    " own value at L ({}). Only the shapes are comparable."
+PUBLISHED_CAPTION = (
+    " Dashed lines with hollow markers are published values from other models on other data, each"
+    " divided by its value at L ({}). Only the shapes are comparable."
 )
-ACCURACY = (
-    "Higher is better: the fraction of answers that the model ranks first, each given the answers"
-    " before it. Right of the dashed line sequences are longer than any in training."
+ACCURACY_CAPTION = (
+    "Higher is better: the fraction of answer tokens that the model ranks first, given the correct"
+    " preceding answer tokens. To the right of the dashed line, sequences are longer than in"
+    " training."
 )
 
 
 def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return the extrapolation curves, a subplot for each measurement and training length.
+    """Return perplexity by length, with one subplot for each measurement and training length.
 
-    Intervals are taken over losses.
+    Confidence intervals are computed on losses.
     """
     if not curve_sets:
         return None
@@ -50,26 +51,26 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
         title="Perplexity by evaluation length",
         x_title=X_TITLE,
         y_title="Perplexity per token",
-        reading=PERPLEXITY,
-        csv=points_csv(curve_sets, "length"),
-        ratio=True,
+        caption=PERPLEXITY_CAPTION,
+        csv=losses_csv(curve_sets, "length"),
+        log_y=True,
     )
 
 
 def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return perplexity relative to its value at L, with published curves over it.
+    """Return perplexity relative to its value at L, with published curves overlaid.
 
-    Perplexities of different corpora and tokenizers are not comparable, but how they change with
-    length is. None where no encoding was evaluated both at L and elsewhere.
+    Perplexities on different corpora or with different tokenizers are not comparable, but how they
+    change with length is. Returns None if no encoding was evaluated at L and at another length.
     """
-    measured = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.places) > 1]
+    measured = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.x_values) > 1]
     measured = [(curves, lines) for curves, lines in measured if lines]
     if not measured:
         return None
     shown = [curves for curves, _ in measured]
     lines = [[*lines, *_relative_published_lines(c, styles)] for c, lines in measured]
-    published = (line for drawn in lines for line in drawn if line.published)
-    sources = "; ".join(dict.fromkeys(line.dots[0].note for line in published))
+    published = (line for subplot_lines in lines for line in subplot_lines if line.published)
+    sources = "; ".join(dict.fromkeys(line.points[0].note for line in published))
     return curve_chart(
         shown,
         lines,
@@ -77,14 +78,14 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
         title="Perplexity relative to its value at the training length",
         x_title=X_TITLE,
         y_title="Perplexity relative to L",
-        reading=RELATIVE + (RELATIVE_PUBLISHED.format(sources) if sources else ""),
-        csv=dots_csv(shown, lines, "encoding", "length", "relative_perplexity"),
-        ratio=True,
+        caption=RELATIVE_CAPTION + (PUBLISHED_CAPTION.format(sources) if sources else ""),
+        csv=plotted_points_csv(shown, lines, "encoding", "length", "relative_perplexity"),
+        log_y=True,
     )
 
 
 def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a subplot for each task and training length, published accuracies over it."""
+    """Return a subplot for each task and training length, with published accuracies overlaid."""
     if not curve_sets:
         return None
     lines = [
@@ -105,33 +106,33 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
         title="Accuracy by evaluation length",
         x_title=X_TITLE,
         y_title="Accuracy",
-        reading=ACCURACY,
-        csv=dots_csv(curve_sets, lines, "encoding", "length", "accuracy"),
-        bounds=(0.0, 1.0),
+        caption=ACCURACY_CAPTION,
+        csv=plotted_points_csv(curve_sets, lines, "encoding", "length", "accuracy"),
+        y_bounds=(0.0, 1.0),
     )
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:
-    dots = {curve.label: _relative_dots(curve, curves.train_length) for curve in curves.curves}
-    return [Line(label, styles[label], points) for label, points in dots.items() if points]
+    by_label = {c.label: _relative_points(c, curves.train_length) for c in curves.curves}
+    return [Line(label, styles[label], points) for label, points in by_label.items() if points]
 
 
-def _relative_dots(curve: Curve, train_length: int) -> tuple[Dot, ...]:
-    """Return ratios paired by seed; none for a curve that has no point at the training length."""
-    if (near := curve.at(train_length)) is None:
+def _relative_points(curve: Curve, train_length: int) -> tuple[PlotPoint, ...]:
+    """Return ratios paired by seed; empty for a curve that has no point at the training length."""
+    if (reference := curve.point_at(train_length)) is None:
         return ()
-    at_length = dict(zip(near.seeds, near.values, strict=True))
-    dots = []
+    reference_loss = dict(zip(reference.seeds, reference.values, strict=True))
+    points = []
     for point in curve.points:
         pairs = zip(point.seeds, point.values, strict=True)
-        changes = [loss - at_length[seed] for seed, loss in pairs if seed in at_length]
+        changes = [loss - reference_loss[seed] for seed, loss in pairs if seed in reference_loss]
         if changes:
-            dots.append(Dot(point.at, band(changes)).transformed(exp))
-    return tuple(dots)
+            points.append(PlotPoint(point.x, band(changes)).transformed(exp))
+    return tuple(points)
 
 
 def _relative_published_lines(curves: CurveSet, styles: Styles) -> list[Line]:
-    """Return published losses and perplexities that have a value at the training length."""
+    """Return the published curves that have a value at the training length, divided by it."""
     length, lines = curves.train_length, []
     for label, curve in curves.published_in("perplexity", "loss").items():
         if length in curve.values:

@@ -1,4 +1,4 @@
-"""Figures of lines: bands over seeds, markers, vertical lines, and labels where lines end."""
+"""Line figures: bands over seeds, markers, vertical lines, and labels at the ends of lines."""
 
 from collections.abc import Iterator, Sequence
 from math import exp, log
@@ -7,12 +7,12 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from posenc.report.axes import TICK, linear_ticks, log_ticks
+from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.encoding_styles import PUBLISHED_DASH
 from posenc.report.vega_figure import (
     END_LABELS,
-    GREY,
+    GRAY,
     HEIGHT,
     HIDDEN,
     WIDTH,
@@ -23,23 +23,26 @@ from posenc.report.vega_figure import (
     rounded,
 )
 
-LABEL_GAP = 15  # pixels from the label of one line to that of the next
+LABEL_GAP = 15  # minimum vertical distance between end labels, in pixels
 LABEL_X = WIDTH + 28  # pixels from the left end of the x axis
-MAX_MARKERS = 12  # of a line
+MAX_MARKERS = 12
+"""A line with more points than this has markers at evenly spaced points only."""
 
 
 def line_figure(section: str, chart: Chart) -> Figure:
-    """Return the figure of a chart; a page offers both scales of y where y may be logarithmic."""
-    with debug_mode(False):  # which validates each part again at every step
+    """Return the figure of a chart; with `log_y`, pages offer a log and a linear y axis."""
+    with debug_mode(False):  # debug mode would validate every part again at each step
         panels = [_panel(chart, i) for i in range(len(chart.subplots))]
     legend = [LegendEntry(line.name, line.style, line.published) for line in chart.lines]
-    texts = (chart.title, chart.subtitle, chart.reading, chart.csv)
+    texts = (chart.title, chart.subtitle, chart.caption, chart.csv)
     return Figure(section, chart.file, *texts, panels, legend)
 
 
-def spread(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """Return ascending heights moved apart to at least `gap`, downwards where they would pass
-    `top`."""
+def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
+    """Return ascending label heights moved apart to at least `gap`.
+
+    Labels move up first; those that would exceed `top` move down instead.
+    """
     placed: list[float] = []
     for height in heights:
         placed.append(max(height, placed[-1] + gap) if placed else height)
@@ -52,9 +55,9 @@ def spread(heights: Sequence[float], gap: float, top: float) -> list[float]:
 
 def _panel(chart: Chart, index: int) -> Panel:
     subplot = chart.subplots[index]
-    first = chart.log_y(subplot)
+    default = chart.defaults_to_log_y(subplot)
     charts, data = {}, {}
-    for log_y in (first, not first) if chart.ratio else (first,):
+    for log_y in (default, not default) if chart.log_y else (default,):
         plot = _Plot(chart, index, log_y)
         charts["log y" if log_y else "linear y"] = plot.layers()
         data |= plot.data
@@ -62,7 +65,7 @@ def _panel(chart: Chart, index: int) -> Panel:
 
 
 class _Plot:
-    """One subplot of a chart, with y on a log axis or a linear one."""
+    """One subplot of a chart, with a logarithmic or a linear y axis."""
 
     def __init__(self, chart: Chart, index: int, log_y: bool) -> None:
         self.chart, self.subplot, self.log_y = chart, chart.subplots[index], log_y
@@ -75,10 +78,10 @@ class _Plot:
             f"lines-{index}": [row for line in subplot.lines for row in _rows(line)],
             f"labels-{index}-{'log' if log_y else 'linear'}": list(self._end_label_rows()),
         }
-        self.lines, self.labels = map(self._of_lines, self.data)
+        self.lines, self.labels = map(self._line_chart, self.data)
 
     def layers(self) -> Layers:
-        """Return all layers, those at the back first."""
+        """Return all layers, from back to front."""
         layers = [
             *self._vertical_lines(),
             *self._intervals(),
@@ -95,7 +98,7 @@ class _Plot:
             title=self.chart.x_title,
             scale=alt.Scale(type="log", domain=self.x_range, nice=False),
             axis=alt.Axis(
-                values=self.chart.x_ticks(self.subplot), labelExpr=TICK, labelOverlap="greedy"
+                values=self.chart.x_ticks(self.subplot), labelExpr=TICK_LABEL, labelOverlap="greedy"
             ),
         )
 
@@ -106,52 +109,51 @@ class _Plot:
             f"{field}:Q",
             title=self.chart.y_title,
             scale=alt.Scale(type=kind, domain=self.y_range, nice=False),
-            axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK),
+            axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK_LABEL),
         )
 
     def _by_line(self, channel: Any, attribute: str) -> Any:
-        """Return a channel that shows an attribute of each line's style."""
+        """Return a channel that encodes one attribute of each line's style."""
         values: list[Any] = [getattr(line.style, attribute) for line in self.chart.lines]
         values = [list(value) if isinstance(value, tuple) else value for value in values]
         names = [line.name for line in self.chart.lines]
         return channel("line:N", scale=alt.Scale(domain=names, range=values), legend=None)
 
-    def _of_lines(self, data: str) -> alt.Chart:
-        """Return a chart of rows that name a line, each in the colour of its line."""
+    def _line_chart(self, data: str) -> alt.Chart:
+        """Return a chart of the data set `data`, each row in the color of its line."""
         chart = alt.Chart(alt.NamedData(data))
         chart = chart.transform_filter(f"indexof({HIDDEN}, datum.line) < 0")
-        return chart.encode(x=self.x, y=self.y, color=self._by_line(alt.Color, "colour"))
+        return chart.encode(x=self.x, y=self.y, color=self._by_line(alt.Color, "color"))
 
     def _vertical_lines(self) -> Iterator[alt.Chart]:
         for line in self.subplot.vertical_lines:
-            rule = self._vertical(line).mark_rule(color=GREY)
+            rule = self._vertical(line).mark_rule(color=GRAY)
             yield rule.encode(strokeDash=alt.value([1, 3] if line.dotted else [5, 4]))
 
     def _vertical_line_texts(self) -> Iterator[alt.Chart]:
-        """Texts beside the upper ends of vertical lines, with a white outline."""
+        """Yield the labels at the upper ends of vertical lines, with a white outline."""
         for line in self.subplot.vertical_lines:
             text = self._vertical(line).encode(y=alt.value(0), text="text:N")
             left, right = self.x_range
-            on_the_left = log(line.x / left) < 0.6 * log(right / left)
-            place: dict[str, Any] = {"align": "left", "dx": 5}
-            if not on_the_left:
-                place = {"align": "right", "dx": -5}
-            place.update(dy=8 + 13 * line.row, lineBreak="\n")
-            yield text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", **place)
-            yield text.mark_text(color=GREY, **place)
+            options: dict[str, Any] = {"align": "left", "dx": 5}
+            if log(line.x / left) >= 0.6 * log(right / left):
+                options = {"align": "right", "dx": -5}
+            options.update(dy=8 + 13 * line.row, lineBreak="\n")
+            yield text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", **options)
+            yield text.mark_text(color=GRAY, **options)
 
     def _vertical(self, line: VerticalLine) -> alt.Chart:
         data = alt.Data(values=[{"x": line.x, "text": line.text}])
         return alt.Chart(data).encode(x=self.x)
 
     def _intervals(self) -> Iterator[alt.Chart]:
-        """Bands of lines; bars of lines that are a single dot."""
+        """Yield the bands of lines, and error bars for lines with a single point."""
         banded = self.lines.transform_filter("isValid(datum.low)")
         banded = banded.encode(y=self._y("low"), y2="high:Q")
-        if any(len(line.dots) > 1 for line in self.subplot.lines):
-            yield banded.transform_filter("!datum.alone").mark_area(opacity=0.16)
-        if any(len(line.dots) == 1 for line in self.subplot.lines):
-            yield banded.transform_filter("datum.alone").mark_rule(strokeWidth=1.5)
+        if any(len(line.points) > 1 for line in self.subplot.lines):
+            yield banded.transform_filter("!datum.single").mark_area(opacity=0.16)
+        if any(len(line.points) == 1 for line in self.subplot.lines):
+            yield banded.transform_filter("datum.single").mark_rule(strokeWidth=1.5)
             across = self.lines.transform_filter("isValid(datum.x_low)")
             yield across.mark_rule(strokeWidth=1.5).encode(x=self._x("x_low"), x2="x_high:Q")
 
@@ -162,14 +164,14 @@ class _Plot:
         yield published.mark_line(strokeWidth=1.3, strokeDash=list(PUBLISHED_DASH))
 
     def _markers(self) -> Iterator[alt.Chart]:
-        """Markers, hollow where published; on a page every dot answers to the pointer."""
+        """Yield the markers, hollow for published lines, and the tooltip target of every point."""
         shaped = self.lines.encode(shape=self._by_line(alt.Shape, "path"))
         measured = shaped.transform_filter("datum.marker && !datum.published")
         yield measured.mark_point(filled=True, size=60, stroke="white", strokeWidth=0.7, opacity=1)
         published = shaped.transform_filter("datum.marker && datum.published")
         yield published.mark_point(filled=False, size=50, fill="white", strokeWidth=1.2, opacity=1)
         tooltip = [
-            alt.Tooltip("line:N", title="title"),  # which Vega shows as a heading
+            alt.Tooltip("line:N", title="title"),  # Vega shows this field as a heading
             alt.Tooltip("x:Q", title=self.chart.x_title, format=".6~r"),
             alt.Tooltip("y:Q", title=self.chart.y_title, format=".5~r"),
             alt.Tooltip("details:N", title="details"),
@@ -178,36 +180,38 @@ class _Plot:
         yield targets.encode(tooltip=tooltip)
 
     def _end_labels(self) -> Iterator[alt.Chart]:
-        """The name of each line right of the plot, with a leader from the line's end."""
+        """Yield the name of each line to the right of the plot and a leader from the line's end."""
         labels = self.labels.transform_filter(END_LABELS)
         leaders = labels.mark_rule(strokeWidth=0.7, xOffset=5, x2Offset=-4)
-        yield leaders.encode(x2=alt.value(LABEL_X), y2="at:Q")
+        yield leaders.encode(x2=alt.value(LABEL_X), y2="label_y:Q")
         names = labels.mark_text(align="left", fontSize=11)
-        yield names.encode(x=alt.value(LABEL_X), y=self._y("at"), text="line:N")
+        yield names.encode(x=alt.value(LABEL_X), y=self._y("label_y"), text="line:N")
 
     def _end_label_rows(self) -> Iterator[dict[str, Any]]:
-        """Where each line ends, and the y at which its label keeps clear of the others."""
+        """Yield the end point of each line and the y at which its label overlaps no other label."""
         low, high = map(log, self.y_range) if self.log_y else self.y_range
         scale = (high - low) / self.height
-        ends = [(line.dots[-1].y.mean, line.dots[-1].x, line.name) for line in self.subplot.lines]
-        pixels = [((log(y) if self.log_y else y) - low) / scale for y, _, _ in sorted(ends)]
-        places = spread(pixels, LABEL_GAP, self.height)
-        for (y, x, name), place in zip(sorted(ends), places, strict=True):
-            at = low + place * scale
-            yield rounded({"line": name, "x": x, "y": y, "at": exp(at) if self.log_y else at})
+        last_points = [(line.points[-1], line.name) for line in self.subplot.lines]
+        ends = sorted((point.y.mean, point.x, name) for point, name in last_points)
+        pixels = [((log(y) if self.log_y else y) - low) / scale for y, _, _ in ends]
+        heights = spread_labels(pixels, LABEL_GAP, self.height)
+        for (y, x, name), height in zip(ends, heights, strict=True):
+            label_y = low + height * scale
+            label_y = exp(label_y) if self.log_y else label_y
+            yield rounded({"line": name, "x": x, "y": y, "label_y": label_y})
 
 
 def _rows(line: Line) -> Iterator[dict[str, Any]]:
-    """Return a row for each dot; a dot without an interval has no keys for its ends."""
-    step, alone = max(1, len(line.dots) // MAX_MARKERS), len(line.dots) == 1
-    banded = not line.published and any(dot.y.seeds > 1 for dot in line.dots)
-    for i, dot in enumerate(line.dots):
-        row: dict[str, Any] = {"line": line.name, "x": dot.x, "y": dot.y.mean}
+    """Yield a row for each point; a point without an interval has no keys for its ends."""
+    step, single = max(1, len(line.points) // MAX_MARKERS), len(line.points) == 1
+    banded = not line.published and any(point.y.seeds > 1 for point in line.points)
+    for i, point in enumerate(line.points):
+        row: dict[str, Any] = {"line": line.name, "x": point.x, "y": point.y.mean}
         row |= {"published": True} if line.published else {}
         row |= {"marker": True} if i % step == 0 else {}
-        row |= {"low": dot.y.low, "high": dot.y.high} if banded else {}
-        row |= {"alone": True} if alone else {}
-        row |= {"x_low": dot.x_band.low, "x_high": dot.x_band.high} if dot.x_band else {}
-        interval = f"{dot.y.low:.6g} to {dot.y.high:.6g}, {dot.y.description}"
-        details = ". ".join(filter(None, (dot.y.description and interval, dot.note)))
+        row |= {"low": point.y.low, "high": point.y.high} if banded else {}
+        row |= {"single": True} if single else {}
+        row |= {"x_low": point.x_band.low, "x_high": point.x_band.high} if point.x_band else {}
+        interval = f"{point.y.low:.6g} to {point.y.high:.6g}, {point.y.description}"
+        details = ". ".join(filter(None, (point.y.description and interval, point.note)))
         yield rounded(row | ({"details": details} if details else {}))

@@ -1,4 +1,4 @@
-"""A page: one HTML file with tables and interactive figures that needs no network.
+"""Self-contained HTML pages with tables and interactive figures.
 
     page = Page(
         title="Benchmark",
@@ -7,8 +7,8 @@
     )
     page.html()
 
-Its parts are a `Table`, a `Figure` or one of the classes below. `templates/` has their HTML, in
-which every value is escaped and text between backticks is shown as code.
+A block of a section is a `Table`, a `Figure` or one of the classes below. The templates in
+`templates/` escape every value and show text between backticks as code.
 """
 
 import re
@@ -36,7 +36,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Links:
-    """A list of (name, address, description)."""
+    """A list of (name, URL, description)."""
 
     items: Sequence[tuple[str, str, str]]
 
@@ -58,7 +58,10 @@ Block = Table | Figure | Paragraph | Bullets | Links | Definitions | Commands
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; `id` ends its address, `link` is its name in the navigation."""
+    """Blocks under a heading; `id` is its URL fragment and `link` its text in the navigation bar.
+
+    If `columns`, the blocks stand side by side.
+    """
 
     id: str
     heading: str
@@ -69,7 +72,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """Sections that have blocks, in order; the first line of `notice` introduces the others."""
+    """A title, a question and sections; the first line of `notice` introduces its other lines."""
 
     title: str
     question: str
@@ -78,7 +81,7 @@ class Page:
 
     @property
     def has_figures(self) -> bool:
-        return any(isinstance(block, Figure) for part in self.sections for block in part.blocks)
+        return any(isinstance(block, Figure) for s in self.sections for block in s.blocks)
 
     def html(self) -> str:
         vega = Markup(javascript()) if self.has_figures else ""
@@ -87,13 +90,13 @@ class Page:
 
 
 def render_block(block: Block) -> Markup:
-    """Return a part of a page by the macro of blocks.html.j2 that has the name of its class."""
+    """Return the HTML of a block; its macro in blocks.html.j2 is named after its class."""
     macros = ENVIRONMENT.get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block))
 
 
 def _code(text: str) -> Markup:
-    """Return `text` as HTML in which what stands between backticks is code."""
+    """Return `text` as HTML, with text between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 

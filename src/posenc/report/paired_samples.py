@@ -1,7 +1,7 @@
-"""Both sides of a clause, paired by seed.
+"""The two sides of a clause, paired by seed.
 
-For one seed every encoding is trained on the same tokens in the same order and scored on the same
-tokens, so that the effect of the seed on both sides cancels in their difference.
+With the same seed, every encoding is trained on the same tokens in the same order and scored on the
+same tokens, so the effect of the seed cancels in the difference of the two sides.
 """
 
 import math
@@ -19,12 +19,12 @@ TOKEN_KEYS = ("count", "tokens_hash")
 
 
 class MissingData(Exception):
-    """A claim cannot be judged; the message has the reason and, where one helps, a command."""
+    """A clause cannot be judged; the message has the reason and often a command that helps."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One run's number on the scale of comparison, and the evaluation row it comes from."""
+    """One run's number, as returned by `Quantity.read`, and the evaluation row it comes from."""
 
     run: Run
     number: float
@@ -33,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Numbers on the scale of comparison by seed; `missing` says why they are too few, if so."""
+    """Both sides' numbers by seed; `missing` is the reason if there are too few seeds."""
 
     seeds: tuple[int, ...]
     left: tuple[float, ...]
@@ -42,9 +42,9 @@ class Pairs:
 
 
 def paired_samples(clause: Clause, train_length: int, experiment: Experiment) -> Pairs:
-    """Return both sides for the seeds that have them.
+    """Return the numbers of both sides for every seed that has both.
 
-    Raises MissingData where there is none, or where the sides are not comparable.
+    Raises MissingData if a side has no runs or the sides are not comparable.
     """
     values = [side for side in (clause.left, clause.right) if isinstance(side, Value)]
     runs = [_runs_by_seed(value, train_length, experiment) for value in values]
@@ -62,7 +62,9 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
         _check_same_tokens(samples)
         complete[seed] = samples
     command = _train_more_seeds(experiment.command, list(complete))
-    missing.append(f"{len(complete)} of {MIN_SEEDS} seeds that both sides need; `{command}`")
+    missing.append(
+        f"both sides have {len(complete)} of the {MIN_SEEDS} required seeds; `{command}`"
+    )
     return Pairs(
         seeds=tuple(complete),
         left=tuple(samples[0].number for samples in complete.values()),
@@ -72,7 +74,10 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
 
 
 def _runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dict[int, Run]:
-    """Return the runs of a value; MissingData where there are none, or several of one seed."""
+    """Return the runs of a value by seed.
+
+    Raises MissingData if there are none or if several have the same seed.
+    """
     trained = value.train_length.tokens(train_length)
     runs = [
         run
@@ -81,21 +86,21 @@ def _runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> di
     ]
     if not runs:
         seeds = sorted({run.seed for run in experiment.runs})
-        overrides = {**value.selector, "train_length": trained, "seed": _listed(seeds)}
+        overrides = {**value.selector, "train_length": trained, "seed": _comma_separated(seeds)}
         command = _train(experiment.command, overrides)
         raise MissingData(f"no run for {value}: `{command}`")
     by_seed = {run.seed: run for run in runs}
     if len(by_seed) < len(runs):
         names = ", ".join(run.name for run in runs)
         raise MissingData(
-            f"{value}: several runs have the same seed ({names}); add the setting in which they"
-            " differ to the claim"
+            f"{value}: several runs have the same seed ({names}); add a setting that tells them"
+            " apart to the claim"
         )
     return by_seed
 
 
 def _longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
-    """Return the longest length at which every measured run of all sides was evaluated."""
+    """Return the longest length at which all evaluated runs of both sides were evaluated."""
     lengths = [
         {row["length"] for row in run.select_rows(value.row_keys)}
         for value, by_seed in sides
@@ -106,14 +111,14 @@ def _longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | N
 
 
 def _evaluation_length(value: Value, train_length: int, longest: int | None) -> int | None:
-    """Return the evaluation length of a value in tokens, None for a value that has none."""
+    """Return the evaluation length of a value in tokens, or None if it has none."""
     if isinstance(value.length, Length):
         return value.length.tokens(train_length)
     return longest if value.length == LONGEST else None
 
 
 def _sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
-    """Return a run's number at an evaluation length; MissingData where it was not measured."""
+    """Return a run's number at an evaluation length; raises MissingData if it was not measured."""
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
         raise MissingData(f"{run.name} is not finished: `{experiment.command}`")
@@ -123,69 +128,68 @@ def _sample(value: Value, run: Run, length: int | None, experiment: Experiment) 
     if not rows:
         command = _evaluate(f"{experiment.folder}/{run.name}", value, length)
         raise MissingData(
-            f"{run.name} has no such evaluation: `{command}`, and likewise for the other seeds"
+            f"{run.name} has no such evaluation: run `{command}` for it and for the other seeds"
         )
     if quantity.source == "rows":
         return Sample(run, quantity.read(rows), rows[0])
     if len(rows) > 1:
-        raise MissingData(f"{run.name} has several such rows; add the stride to the claim")
+        raise MissingData(f"{run.name} has several matching rows; add the stride to the claim")
     return Sample(run, quantity.read(rows[0]), rows[0])
 
 
 def _check_same_tokens(samples: Sequence[Sample]) -> None:
-    """Raise MissingData where samples differ in corpus, or in the tokens that were scored.
+    """Raise MissingData if the samples differ in their corpus or in the tokens scored.
 
-    Two lengths of one run may score different tokens, as where only the end of a window counts,
-    unless a budget cut one of them short.
+    Two lengths of the same run may score different tokens, because some protocols score only the
+    end of each window, but not if an evaluation budget ran out at one of them.
     """
     if len(samples) < 2:
         return
     left, right = samples
     if left.run is not right.run:
-        one, other = (sample.run.config["frozen"]["fingerprint"][:8] for sample in samples)
-        if one != other:
-            raise MissingData(f"the two sides were trained on different data ({one} and {other})")
+        a, b = (sample.run.config["frozen"]["fingerprint"][:8] for sample in samples)
+        if a != b:
+            raise MissingData(f"the two sides were trained on different data ({a} and {b})")
     if left.row is None or right.row is None:
         return
-    same_run = left.run is right.run and not (_cut_short(left.row) or _cut_short(right.row))
-    for key in CORPUS_KEYS if same_run else (*CORPUS_KEYS, *TOKEN_KEYS):
-        one, other = left.row.get(key), right.row.get(key)
-        if one != other:
-            raise MissingData(
-                f"the two sides were scored on different tokens ({key} {one} and {other})"
-            )
+    complete = not (_budget_ran_out(left.row) or _budget_ran_out(right.row))
+    tokens_may_differ = left.run is right.run and complete
+    for key in CORPUS_KEYS if tokens_may_differ else (*CORPUS_KEYS, *TOKEN_KEYS):
+        a, b = left.row.get(key), right.row.get(key)
+        if a != b:
+            raise MissingData(f"the two sides were scored on different tokens ({key} {a} and {b})")
 
 
-def _cut_short(row: Mapping[str, Any]) -> bool:
+def _budget_ran_out(row: Mapping[str, Any]) -> bool:
     return row["count"] != row.get("full_count", row["count"])
 
 
 def _right_number(clause: Clause, samples: Sequence[Sample], train_length: int) -> float:
-    right, ratio = clause.right, clause.left.quantity.ratio
+    right, as_ratio = clause.right, clause.left.quantity.compared_as_ratio
     if isinstance(right, Value):
         number = samples[1].number
-        return number + math.log(right.times) if ratio else number * right.times
+        return number + math.log(right.times) if as_ratio else number * right.times
     if isinstance(right, Length):
         return float(right.tokens(train_length))
-    return math.log(right) if ratio else right
+    return math.log(right) if as_ratio else right
 
 
 def _train_more_seeds(command: str, seeds: Sequence[int]) -> str:
-    """Return the sweep's command with the fewest seeds that allow an interval, `seeds` included."""
-    new = (seed for seed in range(1, MIN_SEEDS + len(seeds) + 1) if seed not in seeds)
-    added = [next(new) for _ in range(MIN_SEEDS - len(seeds))]
-    return _train(command, {"seed": _listed(sorted([*seeds, *added]))})
+    """Return the sweep's command with `seeds` and the fewest new ones that allow an interval."""
+    unused = [seed for seed in range(1, MIN_SEEDS + len(seeds) + 1) if seed not in seeds]
+    added = unused[: MIN_SEEDS - len(seeds)]
+    return _train(command, {"seed": _comma_separated(sorted([*seeds, *added]))})
 
 
 def _train(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return the sweep's command with some of its overrides replaced or added."""
+    """Return the sweep's command with `overrides` replaced or added."""
     words = shlex.split(command) or ["posenc", "train"]
     kept = [word for word in words if word.partition("=")[0] not in overrides]
     return shlex.join([*kept, *(f"{key}={value}" for key, value in overrides.items())])
 
 
 def _evaluate(run: str, value: Value, length: int | None) -> str:
-    """Return the command that evaluates a run for a value."""
+    """Return the command that evaluates the run directory `run` as a value requires."""
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
     settings = {
         "run": run,
@@ -199,5 +203,5 @@ def _evaluate(run: str, value: Value, length: int | None) -> str:
     return shlex.join(["posenc", "evaluate", *overrides])
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def _comma_separated(seeds: Sequence[int]) -> str:
     return ",".join(map(str, seeds))

@@ -1,4 +1,4 @@
-"""Figures over the position in the window: loss as lines, and as a heat map of encodings."""
+"""Figures of loss by position in the window: a line figure and a heat map."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,27 +14,26 @@ from posenc.report.plotted_curves import (
     Styles,
     curve_chart,
     curve_lines,
-    points_csv,
+    losses_csv,
     shared_measurement,
     subplot_title,
 )
 from posenc.report.table import records_csv
 
 X_TITLE = "Position in the window (tokens)"
-LINES = (
-    "Lower is better. Each point is the mean loss over neighbouring positions, in the longest"
-    " windows that were evaluated. Right of the dashed line are positions that the model never saw"
-    " in training."
+UNSEEN = "Positions to the right of the dashed line did not occur in training."
+LINE_CAPTION = (
+    "Lower is better. Each point is the mean loss over neighboring positions in the longest windows"
+    f" that were evaluated. {UNSEEN}"
 )
-HEAT = (
-    "The loss of each encoding minus that of the best one at the same positions: in each column the"
-    " lightest encoding is the best. Right of the dashed line are positions that the model never"
-    " saw in training."
+HEAT_MAP_CAPTION = (
+    "The loss of each encoding minus the loss of the best encoding at the same positions: in each"
+    f" column, the lightest encoding is the best. {UNSEEN}"
 )
 
 
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a subplot for each measurement and training length."""
+    """Return a chart with a subplot for each measurement and training length."""
     if not curve_sets:
         return None
     return curve_chart(
@@ -44,13 +43,16 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
         title="Loss by position in the window",
         x_title=X_TITLE,
         y_title="Loss (nats per token)",
-        reading=LINES,
-        csv=points_csv(curve_sets, "position"),
+        caption=LINE_CAPTION,
+        csv=losses_csv(curve_sets, "position"),
     )
 
 
 def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
-    """Return a panel for each curve set of two encodings or more; None where there is none."""
+    """Return a heat map with a panel for each curve set that has several encodings.
+
+    Returns None if no curve set has several.
+    """
     shown = [curves for curves in curve_sets if len(curves.curves) > 1]
     if not shown:
         return None
@@ -64,34 +66,35 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
         y_title="",
         value_title="Nats per token above the best",
         panels=panels,
-        reading=HEAT,
+        caption=HEAT_MAP_CAPTION,
         csv=_csv(shown, panels),
         subtitle=". ".join(filter(None, (shared_measurement(shown), seeds))),
     )
 
 
 def _panel(curves: CurveSet, title: str) -> HeatPanel:
-    places = curves.places
-    losses = [[p.mean if (p := c.at(at)) else np.nan for at in places] for c in curves.curves]
-    loss = np.array(losses)
+    positions = curves.x_values
+    loss = np.array(
+        [[p.mean if (p := c.point_at(x)) else np.nan for x in positions] for c in curves.curves]
+    )
     return HeatPanel(
         title,
         values=loss - np.nanmin(loss, axis=0),
         rows=[curve.label for curve in curves.curves],
-        columns=places,
-        edges=_edges(places),
+        columns=positions,
+        edges=_bin_edges(positions),
         tick_unit=curves.train_length,
         vertical_line=curves.train_length,
-        others={"loss": loss},
+        tooltip_values={"loss": loss},
     )
 
 
-def _edges(places: Sequence[float]) -> tuple[float, ...]:
-    """Return edges halfway between neighbours on a log axis, and as far again at either end."""
-    if len(places) == 1:
-        return (places[0] / 2, places[0] * 2)
-    inner = [sqrt(a * b) for a, b in pairwise(places)]
-    return (places[0] ** 2 / inner[0], *inner, places[-1] ** 2 / inner[-1])
+def _bin_edges(positions: Sequence[float]) -> tuple[float, ...]:
+    """Return edges halfway between positions on a log axis; the outer bins are symmetric."""
+    if len(positions) == 1:
+        return (positions[0] / 2, positions[0] * 2)
+    inner = [sqrt(a * b) for a, b in pairwise(positions)]
+    return (positions[0] ** 2 / inner[0], *inner, positions[-1] ** 2 / inner[-1])
 
 
 def _csv(curve_sets: Sequence[CurveSet], panels: Sequence[HeatPanel]) -> str:
@@ -101,7 +104,7 @@ def _csv(curve_sets: Sequence[CurveSet], panels: Sequence[HeatPanel]) -> str:
                 **curves.key,
                 "encoding": panel.rows[i],
                 "position": f"{panel.columns[j]:.6g}",
-                "loss": f"{panel.others['loss'][i, j]:.6f}",
+                "loss": f"{panel.tooltip_values['loss'][i, j]:.6f}",
                 "above_best": f"{panel.values[i, j]:.6f}",
             }
             for curves, panel in zip(curve_sets, panels, strict=True)

@@ -1,5 +1,6 @@
-"""Published curves of an experiment's YAML: perplexity, loss or accuracy by evaluation length."""
+"""Published curves in an experiment's YAML: perplexity, loss or accuracy by evaluation length."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,10 @@ UNITS = ("perplexity", "loss", "accuracy")
 
 @dataclass(frozen=True)
 class PublishedCurve:
-    """A curve of the literature for the runs whose configuration matches `selector`.
+    """A curve from the literature, to be compared with the runs that match `selector`.
 
-    `values` are by evaluation length in tokens; `row_keys` select the evaluation rows that they
-    are shown beside.
+    `values` maps evaluation lengths in tokens to values; `row_keys` select the evaluation rows to
+    compare them with.
     """
 
     selector: Mapping[str, Any]
@@ -29,7 +30,7 @@ class PublishedCurve:
 
 
 def parse_published(value: Any) -> list[PublishedCurve]:
-    """Return the curves under `published`; raise ConfigError for what is not a curve."""
+    """Return the curves under `published`; raises ConfigError if an item is not a curve."""
     if not isinstance(value, list | None):
         raise ConfigError(f"published: {value!r} must be a list of curves; see docs/claims.md")
     return [_curve(item, f"published[{i}]") for i, item in enumerate(value or [])]
@@ -38,7 +39,7 @@ def parse_published(value: Any) -> list[PublishedCurve]:
 def _curve(item: Any, name: str) -> PublishedCurve:
     if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
         keys = ", ".join((*CURVE_KEYS, "train_length"))
-        raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and a selector")
+        raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selection keys")
     if item["unit"] not in UNITS:
         hint = did_you_mean(str(item["unit"]), UNITS)
         raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")
@@ -57,11 +58,11 @@ def _curve(item: Any, name: str) -> PublishedCurve:
 
 
 def _values(value: Any, name: str) -> dict[int, float]:
-    """Return numbers by length; the lengths are texts where they were read from JSON."""
+    """Return the values by length; lengths read from JSON are strings."""
     if not isinstance(value, Mapping) or not value:
-        raise ConfigError(f"{name}: {value!r} must be numbers by evaluation length")
+        raise ConfigError(f"{name}: {value!r} must map evaluation lengths to numbers")
     values = {}
     for key, number in value.items():
         length = require_tokens(int(key) if str(key).isdigit() else key, name)
-        values[length] = require_number(number, 0, float("inf"), f"{name}.{key}")
+        values[length] = require_number(number, 0, math.inf, f"{name}.{key}")
     return values

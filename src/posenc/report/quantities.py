@@ -1,4 +1,4 @@
-"""The quantities that claims compare: where each is measured and on which scale."""
+"""The quantities that claims compare: where each is measured and on which scale it is compared."""
 
 import math
 from collections.abc import Callable
@@ -7,33 +7,33 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, Literal
 
-SPEED = "tokens per second"
+SPEED_UNIT = "tokens per second"
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of one run.
+    """A number measured for each run.
 
-    `source` says what `read` takes: the evaluation row at one length, the rows at all lengths, or
-    the lines of timing.jsonl. `protocol` is the protocol of the rows where a claim names none. A
-    `ratio` is read as its logarithm, so that differences are ratios.
+    `source` is the argument of `read`: the evaluation row at one length ("row"), the rows at all
+    lengths ("rows"), or the lines of timing.jsonl ("timing"). If a quantity is
+    `compared_as_ratio`, `read` returns its logarithm. `protocol` is the default protocol.
     """
 
     name: str
     unit: str
-    ratio: bool
+    compared_as_ratio: bool
     source: Literal["row", "rows", "timing"]
     read: Callable[[Any], float]
     protocol: str = "nonoverlapping"
 
     def in_unit(self, mean: float) -> float:
-        """Return a mean on the scale of comparison in the quantity's own unit."""
-        return math.exp(mean) if self.ratio else mean
+        """Convert a mean of values returned by `read` to `unit`."""
+        return math.exp(mean) if self.compared_as_ratio else mean
 
     def relative(self, difference: float) -> float:
-        """Return a mean difference as it is reported: for a ratio, the ratio minus 1."""
-        return math.expm1(difference) if self.ratio else difference
+        """Convert a difference of values from `read` to ratio - 1 if it is compared as a ratio."""
+        return math.expm1(difference) if self.compared_as_ratio else difference
 
 
 def _log_of(key: str) -> Callable[[Row], float]:
@@ -45,7 +45,7 @@ def _length_of_minimum(rows: list[Row]) -> float:
 
 
 def _training_speed(lines: list[Row]) -> float:
-    """Return the log of the median over the timed intervals, which a pause hardly changes."""
+    """Return the log of the median speed; unlike the mean, it is robust to pauses."""
     return math.log(median(line["tokens_per_second"] for line in lines))
 
 
@@ -61,9 +61,11 @@ QUANTITIES = {
         Quantity("accuracy", "fraction of answers", False, "row", itemgetter("accuracy"), "tasks"),
         Quantity("exact", "fraction of sequences", False, "row", itemgetter("exact"), "tasks"),
         Quantity("length_of_minimum", "tokens", False, "rows", _length_of_minimum),
-        Quantity("evaluation_tokens_per_second", SPEED, True, "row", _log_of("tokens_per_second")),
+        Quantity(
+            "evaluation_tokens_per_second", SPEED_UNIT, True, "row", _log_of("tokens_per_second")
+        ),
         Quantity("evaluation_memory_mb", "MB", True, "row", _log_of("peak_memory_mb")),
-        Quantity("training_tokens_per_second", SPEED, True, "timing", _training_speed),
+        Quantity("training_tokens_per_second", SPEED_UNIT, True, "timing", _training_speed),
         Quantity("training_memory_mb", "MB", True, "timing", _training_memory),
     )
 }

@@ -1,4 +1,4 @@
-"""The page of an experiment."""
+"""The HTML report of an experiment."""
 
 from collections.abc import Iterable, Iterator
 
@@ -23,38 +23,39 @@ from posenc.report.result_tables import runs_table
 from posenc.report.verdict_table import summary, verdict_table
 
 QUESTION = (
-    "What does a positional encoding do to a Transformer language model, at the length that it was"
-    " trained on and beyond it?"
+    "How does the positional encoding affect a Transformer language model, at its training length"
+    " and beyond?"
 )
 NO_POSITIONS = (
     "Loss by position was not evaluated. To add it, evaluate with"
     " `evaluation.protocols='[nonoverlapping, by_position]'`."
 )
-RUNS = (
-    "Each name opens the run's folder. Every number on this page was computed from the files listed"
-    " beside it."
+RUNS_TEXT = (
+    "Each run name links to the run's folder. All numbers in this report were computed from the"
+    " files linked in the last column."
 )
-NO_COMMAND = "There is no plan.json for these runs; their settings are in each run's config.yaml."
-COMMANDS = (
-    "Finished runs are kept and missing ones are run. The second command writes this report again."
+NO_COMMAND_TEXT = "These runs have no plan.json; the settings of each run are in its config.yaml."
+COMMANDS_TEXT = (
+    "The first command trains the runs that are missing and keeps finished ones; the second writes"
+    " this report again."
 )
-TABLES = {
+TABLE_DESCRIPTIONS = {
     "claims": "verdicts",
-    "accuracy": "tables of accuracy",
-    "extrapolation": "tables of perplexity",
+    "accuracy": "accuracy tables",
+    "extrapolation": "perplexity tables",
     "runs": "every evaluation of every run, unrounded, with perplexity per word and per byte",
 }
-FORMATS = {
+FORMAT_DESCRIPTIONS = {
     "csv": "as numbers",
     "md": "as Markdown",
-    "tex": "as LaTeX, for booktabs",
+    "tex": "as LaTeX (uses booktabs)",
     "png": "for screens",
     "svg": "for print",
 }
 
 
 def report_page(results: Results, files: Iterable[str]) -> Page:
-    """Return the page; `files` are the names of the other files of the report."""
+    """Return the HTML report; `files` are the names of its other files."""
     experiment = results.experiment
     sections = (section for section in _sections(results, files) if section.blocks)
     return Page(
@@ -76,21 +77,21 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
     perplexity = [*results.perplexity_tables, *figures.get("results", [])]
     yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
-    yield Section("bases", "Perplexity by RoPE's base", figures.get("bases", []), "RoPE's base")
-    reading = {
+    yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
+    texts = {
         "Conclusions": conclusions(experiment, results.losses),
         "Limitations": limitations(experiment, results.losses, results.accuracies),
     }
-    lists = [Bullets(items, heading) for heading, items in reading.items() if items]
+    lists = [Bullets(items, heading) for heading, items in texts.items() if items]
     heading = "Conclusions and limitations"
     yield Section("conclusions", heading, lists, "Conclusions", columns=True)
-    missing = [Paragraph(NO_POSITIONS)] if results.losses else []
-    positions = figures.get("positions", missing)
+    instead = [Paragraph(NO_POSITIONS)] if results.losses else []
+    positions = figures.get("positions", instead)
     yield Section("positions", "Loss by position in the window", positions, "Loss by position")
     yield Section("cost", "Cost against quality", figures.get("cost", []), "Cost")
     setup = experimental_setup(experiment, [*results.losses, *results.accuracies])
     yield Section("setup", "Experimental setup", [Definitions(setup)])
-    yield Section("runs", "Runs", [Paragraph(RUNS), runs_table(experiment)])
+    yield Section("runs", "Runs", [Paragraph(RUNS_TEXT), runs_table(experiment)])
     yield Section("reproduction", "Reproduction", _reproduction(results))
     links = Links([(name, name, _describe_file(name, results)) for name in files])
     yield Section("files", "Files", [links])
@@ -99,18 +100,18 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
 def _reproduction(results: Results) -> list[Block]:
     experiment = results.experiment
     if not experiment.command:
-        return [Paragraph(NO_COMMAND)]
+        return [Paragraph(NO_COMMAND_TEXT)]
     identity = (
-        f"Made with posenc {posenc_versions(experiment.runs)} from data"
-        f" {data_fingerprints(experiment.runs)}. A run's name ends in the hash of everything that"
-        " determines its result; its config.yaml has all of it. The same hash means the same run on"
-        " every machine."
+        f"Created with posenc {posenc_versions(experiment.runs)} from data"
+        f" {data_fingerprints(experiment.runs)}. A run's name ends with a hash of all settings that"
+        " affect its result; its config.yaml lists them. The same hash means the same run on every"
+        " machine."
     )
     commands = Commands([experiment.command, f"posenc report name={experiment.name}"])
-    return [Paragraph(COMMANDS), commands, Paragraph(identity)]
+    return [Paragraph(COMMANDS_TEXT), commands, Paragraph(identity)]
 
 
 def _describe_file(name: str, results: Results) -> str:
     stem, _, suffix = name.partition(".")
     figures = {figure.file: f"figure “{figure.title}”" for figure in results.figures}
-    return f"{(TABLES | figures)[stem]}, {FORMATS[suffix]}"
+    return f"{(TABLE_DESCRIPTIONS | figures)[stem]}, {FORMAT_DESCRIPTIONS[suffix]}"

@@ -1,4 +1,4 @@
-"""The results of an experiment, computed once for files, page and terminal."""
+"""The results of an experiment, computed once for the files, the HTML report and the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from posenc.report.vega_figure import Figure
 
 @dataclass(frozen=True)
 class Results:
-    """Curves of losses, accuracies and losses by position, with their tables and figures."""
+    """An experiment's curves, with the verdicts, tables and figures computed from them."""
 
     experiment: Experiment
     losses: Sequence[CurveSet]
@@ -47,7 +47,7 @@ class Results:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """The figures that the curves allow, each with the section of the page it belongs to."""
+        """All figures for which there is data, each assigned to a section of the report."""
         curve_sets = [*self.losses, *self.accuracies, *self.positions]
         curves = [curve for curve_set in curve_sets for curve in curve_set.curves]
         styles = line_styles({curve.label: curve.encoding for curve in curves})
@@ -65,7 +65,7 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """Read the runs in a folder; ConfigError or RunError where it has no results."""
+    """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
     experiment = read_experiment(folder)
     return Results(
         experiment,

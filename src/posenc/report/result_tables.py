@@ -1,4 +1,4 @@
-"""The tables of results: perplexity or accuracy of every encoding at every evaluation length."""
+"""Result tables: perplexity or accuracy of every encoding at every evaluation length."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +11,26 @@ from posenc.report.table import MISSING, Cell, Column, Table, records_csv
 
 ROW_KEYS = (
     *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),
-    *("accuracy", "exact"),  # of tasks
+    *("accuracy", "exact"),  # tasks only
     *("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second"),
-    *("coverage", "tokens_hash"),  # the tokens that were scored
+    *("coverage", "tokens_hash"),  # identify the scored tokens
 )
 TableRow = list[Cell | str]
 
 
 def number_text(value: float) -> str:
-    """Return two decimals as in the literature, fewer where they would not be significant."""
+    """Return a number with two decimals; large numbers get fewer digits."""
     if value < 1000:
         return f"{value:.2f}"
     return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
 
 
 @dataclass(frozen=True)
-class _Quantity:
-    """A number of a point: how it is computed, shown and described, and which one is the best."""
+class _TableQuantity:
+    """A quantity of a table: how to compute it from a point, format it and choose the best value.
+
+    `mean` describes the mean over seeds in tooltips.
+    """
 
     name: str
     value: Callable[[Point], float]
@@ -37,49 +40,49 @@ class _Quantity:
     note: str
 
 
-PERPLEXITY = _Quantity(
+PERPLEXITY = _TableQuantity(
     "perplexity",
     value=lambda point: point.perplexity,
     text=number_text,
     best=min,
     mean="loss in nats per token",
-    note="Perplexity per token: the exponential of the loss averaged over seeds, which is the"
-    " geometric mean of the seeds' perplexities. The lowest of each column is marked.",
+    note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
+    " mean of the seeds' perplexities. The lowest value in each column is marked.",
 )
-ACCURACY = _Quantity(
+ACCURACY = _TableQuantity(
     "accuracy",
     value=lambda point: point.mean,
     text="{:.3f}".format,
     best=max,
     mean="accuracy",
-    note="Fraction of answers that the model ranks first, averaged over seeds. The highest of each"
-    " column is marked.",
+    note="Fraction of answer tokens that the model ranks first, given the correct preceding answer"
+    " tokens; mean over seeds. The highest value in each column is marked.",
 )
 
 
 def perplexity_table(curves: CurveSet) -> Table:
-    """Return the perplexities of a curve set, with published curves below their encodings."""
-    lengths = set(curves.places)
+    """Return the perplexity table of a curve set, with published values below their encodings."""
+    lengths = set(curves.x_values)
     published = curves.published_in("perplexity").items()
     shown = {label: curve for label, curve in published if lengths & curve.values.keys()}
     sources = "; ".join(dict.fromkeys(curve.source for curve in shown.values()))
-    notes = [f"Published rows are other models on other data: {sources}."] if sources else []
+    notes = [f"Published rows are from other models on other data: {sources}."] if sources else []
     return _table(PERPLEXITY, curves, shown, notes)
 
 
 def accuracy_table(curves: CurveSet) -> Table:
-    """Return the accuracies of a task."""
+    """Return the accuracy table of a task."""
     return _table(ACCURACY, curves, {}, [])
 
 
 def tables_csv(tables: Sequence[tuple[CurveSet, Table]]) -> str:
-    """Return all tables as one: the measurement, the encoding, then a column for each length."""
-    lengths = sorted({place for curves, _ in tables for place in curves.places})
+    """Return all tables as a single csv with a column for each evaluation length."""
+    lengths = sorted({length for curves, _ in tables for length in curves.x_values})
     records = []
     for curves, table in tables:
         for row in table.grid:
             label, seeds, *values, ratio = (cell.value for _, cell in row)
-            by_length = dict(zip(curves.places, values, strict=True))
+            by_length = dict(zip(curves.x_values, values, strict=True))
             numbers = {str(length): by_length.get(length) for length in lengths}
             key = {**curves.key, "encoding": label, "seeds": seeds}
             records.append({**key, **numbers, "longest_over_train_length": ratio})
@@ -87,7 +90,7 @@ def tables_csv(tables: Sequence[tuple[CurveSet, Table]]) -> str:
 
 
 def runs_csv(experiment: Experiment) -> str:
-    """Return every evaluation row of every run, unrounded; a run without rows has a line too."""
+    """Return a csv line for every evaluation row, unrounded, or one for a run without rows."""
     return records_csv(
         [
             {
@@ -105,7 +108,7 @@ def runs_csv(experiment: Experiment) -> str:
 
 
 def runs_table(experiment: Experiment) -> Table:
-    """Return the runs with links to their folders and files, as from `report/` beside them."""
+    """Return a table of the runs; its links to their files are relative to `report/`."""
     columns = [
         Column("run", align="left"),
         Column("encoding", align="left"),
@@ -120,23 +123,23 @@ def runs_table(experiment: Experiment) -> Table:
 
 
 def _table(
-    quantity: _Quantity,
+    quantity: _TableQuantity,
     curves: CurveSet,
     published: Mapping[str, PublishedCurve],
     notes: Sequence[str],
 ) -> Table:
-    """Return a row for each curve, and one below it for the published curve with its label."""
-    lengths, length = [int(place) for place in curves.places], curves.train_length
+    """Return a row for each curve, followed by a row for the published curve of its label."""
+    lengths, length = [int(n) for n in curves.x_values], curves.train_length
     relative = describe_lengths(lengths, length)
-    values = {c.label: {p.at: quantity.value(p) for p in c.points} for c in curves.curves}
+    values = {c.label: {p.x: quantity.value(p) for p in c.points} for c in curves.curves}
     best = {n: quantity.best(v[n] for v in values.values() if n in v) for n in lengths}
     rows: list[TableRow] = []
     for curve in curves.curves:
-        cells = [_cell(curve.at(n), quantity, best[n]) for n in lengths]
+        cells = [_cell(curve.point_at(n), quantity, best[n]) for n in lengths]
         rows.append([curve.label, curve.seeds, *cells, _ratio(values[curve.label], curves)])
         if curve.label in published:
             numbers = published[curve.label].values
-            rows.append(_reference_row(f"{curve.label}, published", numbers, curves))
+            rows.append(_published_row(f"{curve.label}, published", numbers, curves))
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),
@@ -147,10 +150,10 @@ def _table(
         f"{relative[-1]} / L: {quantity.name} at {lengths[-1]} tokens divided by that at {length}."
     )
     title = f"{quantity.name.capitalize()}, trained at L = {length}: {curves.measurement}"
-    return Table(title, columns, rows, [quantity.note, *notes, ratio], keys=2)
+    return Table(title, columns, rows, [quantity.note, *notes, ratio], key_columns=2)
 
 
-def _cell(point: Point | None, quantity: _Quantity, best: float) -> Cell:
+def _cell(point: Point | None, quantity: _TableQuantity, best: float) -> Cell:
     if point is None:
         return Cell(None)
     text, band = quantity.text(quantity.value(point)), point.band
@@ -160,17 +163,17 @@ def _cell(point: Point | None, quantity: _Quantity, best: float) -> Cell:
     return Cell(text, best=text == quantity.text(best), tooltip=tooltip)
 
 
-def _reference_row(name: str, values: Mapping[int, float], curves: CurveSet) -> TableRow:
-    """Return a row of numbers that are not of the experiment's runs, in grey."""
-    numbers = (values.get(int(place)) for place in curves.places)
+def _published_row(name: str, values: Mapping[int, float], curves: CurveSet) -> TableRow:
+    """Return a row of published values, in gray."""
+    numbers = (values.get(int(length)) for length in curves.x_values)
     texts = [None if number is None else number_text(number) for number in numbers]
     return [Cell(text, tone="quiet") for text in (name, None, *texts, _ratio(values, curves))]
 
 
 def _ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
     """Return the value at the longest length divided by that at the training length."""
-    far, near = values.get(curves.places[-1]), values.get(curves.train_length)
-    return number_text(far / near) if near and far is not None else MISSING
+    longest, reference = values.get(curves.x_values[-1]), values.get(curves.train_length)
+    return number_text(longest / reference) if reference and longest is not None else MISSING
 
 
 def _run_cells(run: Run) -> list[Cell | str | float | None]:

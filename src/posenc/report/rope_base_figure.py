@@ -1,4 +1,4 @@
-"""Perplexity by RoPE's base, with the smallest base of Men et al. (2024) for L and 2L."""
+"""Perplexity by RoPE base, with the smallest bases for L and 2L by Men et al. (2024)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,23 +10,30 @@ from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.encoding_styles import style_at, sweep_styles
 from posenc.report.experiment import Experiment, Run
-from posenc.report.plotted_curves import curve_chart, dot, dots_csv, first_measurement
+from posenc.report.plotted_curves import (
+    curve_chart,
+    first_measurement,
+    plot_point,
+    plotted_points_csv,
+)
 
 MAX_LINES = 8
-"""Of a subplot, the shortest and the longest length included."""
-READING = (
-    "Lower is better; one line for each evaluation length. Dotted: the smallest base at which a"
-    " rotary key equal to the query is favoured at every distance up to L, and up to 2L, for this"
-    " head width (Men et al. 2024, 2405.14591, eq. 9). By their bound a smaller base cannot support"
+"""Lines per subplot, including the shortest and the longest evaluation length."""
+CAPTION = (
+    "Lower is better; one line for each evaluation length. Dotted lines: the smallest base for this"
+    " head width at which a key equal to the query is favored at every distance up to L or 2L (Men"
+    " et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot support"
     " that length."
 )
 
 
 def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -> Chart | None:
-    """Return a subplot for each training length; None unless RoPE runs differ in base alone."""
-    bases = _bases(experiment)
+    """Return a subplot for each training length, or None unless RoPE runs differ only in base."""
+    bases = _bases_by_label(experiment)
     shown = [
-        c for c in first_measurement(curve_sets) if sum(x.label in bases for x in c.curves) > 1
+        curves
+        for curves in first_measurement(curve_sets)
+        if sum(curve.label in bases for curve in curves.curves) > 1
     ]
     if not shown:
         return None
@@ -35,22 +42,22 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
     return curve_chart(
         shown,
         lines,
-        marks=[_bounds(width, curves.train_length) for curves in shown],
+        vertical_lines=[_bounds(width, curves.train_length) for curves in shown],
         file="perplexity_by_base",
-        title="Perplexity by RoPE's base",
+        title="Perplexity by RoPE base",
         x_title="Base",
         y_title="Perplexity per token",
-        reading=READING,
-        csv=dots_csv(shown, lines, "length", "base", "perplexity"),
-        ratio=True,
+        caption=CAPTION,
+        csv=plotted_points_csv(shown, lines, "length", "base", "perplexity"),
+        log_y=True,
     )
 
 
-def _bases(experiment: Experiment) -> dict[str, float]:
-    """Return the base of each label of RoPE; empty where labels differ in another setting."""
+def _bases_by_label(experiment: Experiment) -> dict[str, float]:
+    """Return the base of each RoPE label; empty if the labels differ in another setting, too."""
     bases = {run.label: _base(run) for run in experiment.evaluated if run.encoding == "rope"}
-    known = {label: float(base) for label, base in bases.items() if base is not None}
-    return known if len(set(known.values())) == len(bases) else {}
+    numbers = {label: float(base) for label, base in bases.items() if base is not None}
+    return numbers if len(set(numbers.values())) == len(bases) else {}
 
 
 def _base(run: Run) -> float | None:
@@ -64,27 +71,27 @@ def _head_width(experiment: Experiment, bases: dict[str, float]) -> int:
 
 def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     by_base = sorted((bases[c.label], c) for c in curves.curves if c.label in bases)
-    places = np.linspace(0, len(curves.places) - 1, min(MAX_LINES, len(curves.places)))
-    lengths = [int(curves.places[round(i)]) for i in places]
+    last, count = len(curves.x_values) - 1, min(MAX_LINES, len(curves.x_values))
+    lengths = [int(curves.x_values[round(i)]) for i in np.linspace(0, last, count)]
     names = describe_lengths(lengths, curves.train_length)
     styles = sweep_styles(style_at(0), len(lengths))
     lines = []
     for length, name, style in zip(lengths, names, styles, strict=True):
-        points = [(base, point) for base, curve in by_base if (point := curve.at(length))]
-        dots = tuple(replace(dot(point).transformed(exp), x=base) for base, point in points)
-        lines.append(Line(f"{length} ({name})", style, dots))
+        pairs = [(base, point) for base, curve in by_base if (point := curve.point_at(length))]
+        points = tuple(replace(plot_point(p).transformed(exp), x=base) for base, p in pairs)
+        lines.append(Line(f"{length} ({name})", style, points))
     return tuple(lines)
 
 
 def _bounds(head_width: int, train_length: int) -> tuple[VerticalLine, ...]:
-    """Return the smallest bases for L and for 2L, where a base supports that length at all."""
+    """Return lines at the smallest bases for L and 2L, skipping lengths that no base supports."""
     from posenc.encodings.spectra.base_bound import smallest_base  # imports torch
 
     lines = []
     for row, (name, length) in enumerate((("L", train_length), ("2L", 2 * train_length))):
         try:
             base = smallest_base(head_width, length)
-        except ValueError:  # no base supports so long a context
+        except ValueError:  # no base supports such a long context
             continue
         lines.append(VerticalLine(base, f"bound for {name}: {base:,.0f}", dotted=True, row=row))
     return tuple(lines)

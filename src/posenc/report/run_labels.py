@@ -1,17 +1,17 @@
-"""The label of each run of a folder: its encoding, and the settings in which it differs."""
+"""The label of each run in a folder: its encoding and the settings in which the runs differ."""
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
-SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
+LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
+LABELED_SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
 CONSTRUCTOR_KEYS = ("_target_", "_partial_")
 
 
 class Setting(NamedTuple):
-    """A setting of a run, compared among runs of the same training length and `context`."""
+    """A setting of a run; it is compared between runs with equal training length and `context`."""
 
     path: str
     value: Any
@@ -21,8 +21,9 @@ class Setting(NamedTuple):
 def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """Return a label for each configuration: the encoding's name, then the settings that vary.
 
-    A setting is named where two runs of the same training length and choices differ in it. Runs
-    that would share label, training length and seed have their hash in the label.
+    A setting is part of the labels if two runs with the same training length and config group
+    choices differ in it. Runs that would otherwise have the same label, training length and seed
+    get their hash in the label.
     """
     settings = [list(_settings(config)) for config in configs]
     varying = _varying(configs, settings)
@@ -32,7 +33,7 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
             [
                 config["choices"]["encoding"],
                 *(
-                    f"{names[path]}={plain(value)}"
+                    f"{names[path]}={format_setting(value)}"
                     for path, value, context in run
                     if (path, context) in varying
                 ),
@@ -49,13 +50,13 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def natural_key(label: str) -> list[tuple[int, float, str]]:
-    """Return a sort key under which numbers within labels count as numbers."""
-    pieces = re.split(r"(\d+(?:\.\d+)?)", label)
-    return [(1, float(p), "") if i % 2 else (0, 0.0, p) for i, p in enumerate(pieces)]
+    """Return a sort key that compares numbers within labels by value."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", label)
+    return [(1, float(p), "") if i % 2 else (0, 0.0, p) for i, p in enumerate(parts)]
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with their dotted paths, without constructor keys."""
+    """Yield the leaves of nested mappings with their dotted paths, skipping constructor keys."""
     if not isinstance(node, dict):
         yield prefix, node
         return
@@ -64,19 +65,19 @@ def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from flatten(child, f"{prefix}.{key}" if prefix else str(key))
 
 
-def plain(value: Any) -> str:
-    """Return a setting as it would be typed: `500000`, `0.1`, `none`, `true`."""
+def format_setting(value: Any) -> str:
+    """Return a setting as text: `500000`, `0.1`, `none`, `true`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else f"{value:g}"
     if isinstance(value, list):
-        return f"[{','.join(plain(item) for item in value)}]"
+        return f"[{','.join(format_setting(item) for item in value)}]"
     return str(value)
 
 
 def _settings(config: dict[str, Any]) -> Iterator[Setting]:
-    for group in GROUPS:
+    for group in LABELED_GROUPS:
         options = _options(config, group)
         if group != "encoding":
             yield Setting(group, config["choices"].get(group), ())
@@ -86,19 +87,20 @@ def _settings(config: dict[str, Any]) -> Iterator[Setting]:
             for path, value in flatten(config.get(group) or {}, group):
                 yield Setting(path, value, tuple(options))
     yield Setting("data.fingerprint", config["frozen"]["fingerprint"][:8], _data_context(config))
-    for name in SETTINGS:
+    for name in LABELED_SETTINGS:
         yield Setting(name, config.get(name), ())
 
 
 def _options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
-    """Return the chosen option of a group and of its sub-groups, the group itself first."""
+    """Return the chosen options of a group and its subgroups; the group itself comes first."""
     chosen = [item for item in config["choices"].items() if item[0].startswith(f"{group}/")]
     return [(group, config["choices"].get(group)), *sorted(chosen)]
 
 
 def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what determines a data fingerprint: where this is equal, the fingerprint is too."""
-    tokenizer = sorted((path, plain(value)) for path, value in flatten(config.get("tokenizer")))
+    """Return the settings that determine the data fingerprint."""
+    settings = flatten(config.get("tokenizer"))
+    tokenizer = sorted((path, format_setting(value)) for path, value in settings)
     return (config["choices"].get("data"), config["choices"].get("tokenizer"), *tokenizer)
 
 
@@ -108,11 +110,12 @@ def _varying(
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for config, run in zip(configs, settings, strict=True):
         for path, value, context in run:
-            values[path, context, config["train_length"]].add(plain(value))
+            values[path, context, config["train_length"]].add(format_setting(value))
     return {(path, context) for (path, context, _), seen in values.items() if len(seen) > 1}
 
 
 def _short_names(paths: set[str]) -> dict[str, str]:
-    """Return the last part of each path, or all of it where two paths end in the same part."""
-    endings = Counter(path.rpartition(".")[2] for path in paths)
-    return {p: p if endings[p.rpartition(".")[2]] > 1 else p.rpartition(".")[2] for p in paths}
+    """Return the last part of each path, or the full path if two paths share their last part."""
+    last_parts = {path: path.rpartition(".")[2] for path in paths}
+    counts = Counter(last_parts.values())
+    return {path: path if counts[part] > 1 else part for path, part in last_parts.items()}

@@ -8,44 +8,50 @@ from posenc.report.chart import Chart, Line
 from posenc.report.confidence import Band, band
 from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.experiment import Experiment
-from posenc.report.plotted_curves import Styles, curve_chart, dot, dots_csv, first_measurement
+from posenc.report.plotted_curves import (
+    Styles,
+    curve_chart,
+    first_measurement,
+    plot_point,
+    plotted_points_csv,
+)
 from posenc.report.quantities import QUANTITIES
 
-SPEED = QUANTITIES["training_tokens_per_second"]
-READING = (
-    "Further right trains faster, further down is better. A run's speed is the median over its"
-    " training steps on the machine that it ran on, with whatever else ran there; bars are bands"
-    " over seeds."
+SPEED_QUANTITY = QUANTITIES["training_tokens_per_second"]
+CAPTION = (
+    "Encodings further right train faster; those further down have lower perplexity. A run's speed"
+    " is the median over its training steps, on its machine and with whatever else was running"
+    " there. Bars show the bands over seeds."
 )
 
 
 def cost_against_quality(
     curve_sets: Sequence[CurveSet], styles: Styles, experiment: Experiment
 ) -> Chart | None:
-    """Return a dot for each encoding with timings, at 2L or else the longest length."""
-    drawn = [(c, _lines(c, styles, experiment)) for c in first_measurement(curve_sets)]
-    shown = [curves for curves, lines in drawn if lines]
+    """Return a point for each encoding with timings, evaluated at 2L or at the longest length."""
+    candidates = [(c, _lines(c, styles, experiment)) for c in first_measurement(curve_sets)]
+    shown = [curves for curves, lines in candidates if lines]
     if not shown:
         return None
-    lines = [lines for _, lines in drawn if lines]
+    lines = [lines for _, lines in candidates if lines]
     return curve_chart(
         shown,
         lines,
         titles=[_title(curves) for curves in shown],
-        marks=[()] * len(shown),
+        vertical_lines=[()] * len(shown),
         file="cost_against_quality",
         title="Cost against quality",
         x_title="Training speed (tokens per second)",
         y_title="Perplexity per token",
-        reading=READING,
-        csv=dots_csv(shown, lines, "encoding", "tokens_per_second", "perplexity"),
-        ratio=True,
+        caption=CAPTION,
+        csv=plotted_points_csv(shown, lines, "encoding", "tokens_per_second", "perplexity"),
+        log_y=True,
     )
 
 
 def _length(curves: CurveSet) -> int:
     doubled = 2 * curves.train_length
-    return doubled if doubled in curves.places else int(curves.places[-1])
+    return doubled if doubled in curves.x_values else int(curves.x_values[-1])
 
 
 def _title(curves: CurveSet) -> str:
@@ -55,21 +61,22 @@ def _title(curves: CurveSet) -> str:
 
 
 def _lines(curves: CurveSet, styles: Styles, experiment: Experiment) -> list[Line]:
-    """Return a line of a single dot for each encoding."""
+    """Return a line with a single point for each encoding."""
     lines = []
     for curve in curves.curves:
-        point = curve.at(_length(curves))
+        point = curve.point_at(_length(curves))
         speed = _speed(experiment, curve.label, curves.train_length)
         if point and speed:
-            mean = replace(dot(point).transformed(exp), x=speed.mean, x_band=speed)
-            lines.append(Line(curve.label, styles[curve.label], (mean,)))
+            perplexity = plot_point(point).transformed(exp)
+            points = (replace(perplexity, x=speed.mean, x_band=speed),)
+            lines.append(Line(curve.label, styles[curve.label], points))
     return lines
 
 
 def _speed(experiment: Experiment, label: str, train_length: int) -> Band | None:
-    """Return tokens per second over the seeds of an encoding; the band is over logarithms."""
+    """Return the mean training speed over seeds in tokens/s, computed on logarithms."""
     speeds = [
-        SPEED.read(run.timing)
+        SPEED_QUANTITY.read(run.timing)
         for run in experiment.evaluated
         if run.timing and run.label == label and run.train_length == train_length
     ]

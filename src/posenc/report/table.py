@@ -1,4 +1,4 @@
-"""A table, with one writer each for the terminal, csv, Markdown, LaTeX and HTML.
+"""A table that can be written as csv, Markdown and LaTeX and printed to the terminal.
 
     table = Table(
         title="Perplexity, trained at L = 64",
@@ -8,15 +8,15 @@
             Column("128", detail="2L", format=".2f"),
         ],
         rows=[["alibi", 35.31, Cell(34.62, best=True)], ["learned", 36.02, None]],
-        notes=["The lowest of each column is marked."],
+        notes=["The lowest value in each column is marked."],
     )
-    console.print(table)  # rich; a table too wide for the console is cut into pieces
-    table.to_csv()        # numbers unrounded
+    console.print(table)  # rich; a table that is too wide is split into several
+    table.to_csv()        # unrounded numbers
     table.to_markdown()   # best cells in bold
-    table.to_latex()      # for booktabs and, where a column wraps, tabularx
+    table.to_latex()      # uses booktabs and, if a column wraps, tabularx
 
-`page.py` shows a table as HTML. A cell is a text, a number or None (missing), or a `Cell` that adds
-how it is shown. Titles, notes and details that contain `code` show it as code on a page.
+`page.py` renders a table as HTML. A cell is a text, a number, None (missing), or a `Cell` with
+formatting. On a page, text between backticks in cells and notes is shown as code.
 """
 
 import csv
@@ -36,9 +36,9 @@ from rich.text import Text
 MISSING = "-"
 Value = str | float | None
 Tone = Literal["", "good", "bad", "open", "strong", "quiet", "part"]
-SIGNS = {"good": "✓ ", "bad": "✗ ", "open": "? "}
-STYLES = {"good": "bold green", "bad": "bold red", "open": "bold yellow", "strong": "bold"}
-LATEX = {
+TONE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "open": "? "}
+TONE_STYLES = {"good": "bold green", "bad": "bold red", "open": "bold yellow", "strong": "bold"}
+LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -47,15 +47,15 @@ LATEX = {
     "|": r"\textbar{}",
     **{character: f"\\{character}" for character in "{}$&#_%"},
 }
-UNBOUNDED = 10_000  # columns of text: a width at which no table is cut
+UNBOUNDED_WIDTH = 10_000  # characters; no table is wider
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how the cells below it are shown.
+    """A heading and the format of the cells below it.
 
-    `format` applies to numbers: a format specification such as ".2f", or a function. `detail` is a
-    second, smaller line of the heading. The text of a column that may `wrap` is broken over lines.
+    `format` applies to numbers; it is a format specification such as ".2f", or a function. `detail`
+    is a second, smaller line of the heading. If `wrap`, long texts are broken into lines.
     """
 
     name: str
@@ -71,9 +71,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value and how it is shown: marked as the best, in a tone, with smaller lines below it.
+    """A value and its formatting; `details` are smaller lines of text below it.
 
-    A page shows `links` (text, address) in place of the value and `tooltip` under the pointer.
+    On a page, `links` (text, URL) replace the value, and `tooltip` is shown on hover.
     """
 
     value: Value
@@ -86,22 +86,22 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns; the first `keys` columns say what a row is about."""
+    """Rows of cells; the first `key_columns` columns identify a row and repeat if it is split."""
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell | Value]]
     notes: Sequence[str] = ()
-    keys: int = 1
+    key_columns: int = 1
 
     @cached_property
     def grid(self) -> list[list[tuple[Column, Cell]]]:
-        """Every row as pairs of a column and the cell below it."""
+        """The cells of every row, each paired with its column."""
         cells = ([c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows)
         return [list(zip(self.columns, row, strict=True)) for row in cells]
 
     def text(self, cell: Cell, column: Column) -> str:
-        """Return the value as it is read, in every form but csv."""
+        """Return the formatted value of a cell, used in every format except csv."""
         if cell.value is None:
             return MISSING
         if isinstance(cell.value, str):
@@ -110,9 +110,9 @@ class Table:
             return column.format(cell.value)
         return format(cell.value, column.format)
 
-    def marked(self, cell: Cell, column: Column) -> str:
-        """Return the text with the sign of its tone, for pages and the terminal."""
-        return SIGNS.get(cell.tone, "") + self.text(cell, column)
+    def text_with_symbol(self, cell: Cell, column: Column) -> str:
+        """Return the text with the symbol of its tone, for pages and the terminal."""
+        return TONE_SYMBOLS.get(cell.tone, "") + self.text(cell, column)
 
     def tooltip(self, cell: Cell) -> str:
         return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
@@ -126,7 +126,7 @@ class Table:
         )
 
     def to_markdown(self) -> str:
-        """Return a GitHub table with title and notes as paragraphs around it."""
+        """Return a GitHub table, with the title as a paragraph above and the notes below it."""
         rule = ["---" if column.align == "left" else "---:" for column in self.columns]
         heads = [escape_markdown(column.heading) for column in self.columns]
         rows = [[_markdown_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
@@ -135,7 +135,7 @@ class Table:
         return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
 
     def to_latex(self) -> str:
-        """Return a table environment whose caption is the title and the notes."""
+        """Return a `table` environment whose caption consists of the title and the notes."""
         wraps = any(column.wrap for column in self.columns)
         name, width = ("tabularx", "{\\linewidth}") if wraps else ("tabular", "")
         sides = "".join("X" if c.wrap else c.align[0] for c in self.columns)
@@ -158,19 +158,19 @@ class Table:
             yield Text(note, "dim")
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
-        """Return as few tables as fit into the width, each with the key columns."""
-        wide, rest = console.options.update(width=UNBOUNDED), len(self.columns) - self.keys
+        """Split the table into as few pieces as fit the width, each with the key columns."""
+        unbounded = console.options.update(width=UNBOUNDED_WIDTH)
         pieces = [self._piece(range(len(self.columns)))]
         if any(column.wrap for column in self.columns):
             return pieces
-        for count in range(rest, 0, -1):
-            starts = range(self.keys, len(self.columns), count)
+        for count in range(len(self.columns) - self.key_columns, 0, -1):
+            starts = range(self.key_columns, len(self.columns), count)
             ends = [min(start + count, len(self.columns)) for start in starts]
             pieces = [
-                self._piece([*range(self.keys), *range(start, end)])
+                self._piece([*range(self.key_columns), *range(start, end)])
                 for start, end in zip(starts, ends, strict=True)
             ]
-            widths = (Measurement.get(console, wide, piece).maximum for piece in pieces)
+            widths = (Measurement.get(console, unbounded, piece).maximum for piece in pieces)
             if max(widths) <= options.max_width:
                 break
         return pieces
@@ -191,15 +191,15 @@ class Table:
         return piece
 
     def _rich_cell(self, column: Column, cell: Cell) -> Text:
-        text = self.marked(cell, column)
+        text = self.text_with_symbol(cell, column)
         if cell.best:
             return Text(f"*{text}", "bold green")
-        lines = [Text(text, STYLES.get(cell.tone, "dim" if cell.tone == "quiet" else ""))]
+        lines = [Text(text, TONE_STYLES.get(cell.tone, "dim" if cell.tone == "quiet" else ""))]
         return Text("\n").join([*lines, *(Text(line, "dim") for line in cell.details)])
 
 
 def csv_text(lines: Sequence[Sequence[object]]) -> str:
-    """Return lines of values as csv, with "-" for None."""
+    """Return lines of values as csv; None becomes MISSING."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([MISSING if item is None else item for item in line] for line in lines)
@@ -207,28 +207,28 @@ def csv_text(lines: Sequence[Sequence[object]]) -> str:
 
 
 def records_csv(records: Sequence[Mapping[str, object]]) -> str:
-    """Return records with the same keys as csv, the keys as its first line."""
+    """Return records with equal keys as csv; the first line has the keys."""
     return csv_text([list(records[0]), *(list(record.values()) for record in records)])
 
 
 def escape_markdown(text: str) -> str:
-    """Return text in which nothing is read as a table's edge, as emphasis or as HTML."""
+    """Escape the characters that Markdown would read as cell borders, emphasis or HTML."""
     return re.sub(r"([|*<\\])", r"\\\1", text)
 
 
 def escape_latex(text: str) -> str:
-    """Return text in which LaTeX finds no command but that of code between backticks."""
-    escaped = "".join(LATEX.get(character, character) for character in text)
+    """Escape the special characters of LaTeX; text between backticks becomes code."""
+    escaped = "".join(LATEX_ESCAPES.get(character, character) for character in text)
     return re.sub(r"`([^`]*)`", r"\\texttt{\1}", escaped)
 
 
 def _markdown_cell(cell: Cell, text: str) -> str:
-    strong = cell.best or cell.tone == "strong"
-    text = f"**{escape_markdown(text)}**" if strong else escape_markdown(text)
+    bold = cell.best or cell.tone == "strong"
+    text = f"**{escape_markdown(text)}**" if bold else escape_markdown(text)
     return "<br>".join([text, *map(escape_markdown, cell.details)])
 
 
 def _latex_cell(cell: Cell, text: str) -> str:
-    strong = cell.best or cell.tone == "strong"
+    bold = cell.best or cell.tone == "strong"
     text = f"\\quad {escape_latex(text)}" if cell.tone == "part" else escape_latex(text)
-    return f"\\textbf{{{text}}}" if strong else text
+    return f"\\textbf{{{text}}}" if bold else text

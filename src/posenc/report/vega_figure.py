@@ -1,17 +1,17 @@
-"""A figure made of Vega-Lite charts: its files, and what a page needs to show it.
+"""Figures made of Vega-Lite charts: their exported files and their data on an HTML page.
 
-A figure has one or more panels. A panel is an altair chart of layers, WIDTH by HEIGHT pixels,
-without a title. `line_plot.py` and `heat_map.py` make most of posenc's; any other will do:
+A figure has one or more panels. A panel is a layered Altair chart of WIDTH by HEIGHT pixels without
+a title. `line_plot.py` and `heat_map.py` create most figures; other charts work, too:
 
     chart = alt.layer(bars, points).properties(width=WIDTH, height=HEIGHT)
     panel = Panel("forward pass", {"": chart}, {})
-    figure = Figure("cost", "ratios", "Time per step", subtitle, reading, csv, [panel])
+    figure = Figure("cost", "ratios", "Time per step", subtitle, caption, csv, [panel])
     figure.files()          # {"ratios.csv": ..., "ratios.png": ..., "ratios.svg": ...}
-    figure.specification    # Vega-Lite, as for a custom chart of W&B
+    figure.specification    # the Vega-Lite specification
 
-In the files the panels stand side by side. On a page each is as wide as its column, and the legend
-hides and shows lines, where charts keep only rows whose `line` is not in the parameter HIDDEN. The
-parameter END_LABELS is false on a page, whose legend names the lines.
+In the exported files, panels are side by side. On a page, each panel fills its column, and the
+legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The
+parameter END_LABELS is false on a page, because its legend names the lines.
 """
 
 import re
@@ -31,15 +31,15 @@ Layers = alt.LayerChart | alt.FacetChart
 WIDTH, HEIGHT = 400, 300
 COLUMNS = 2
 PIXELS_PER_INCH = 120
-CHARACTER = 5.6  # pixels of a letter of the subtitle
-GREY = "#767676"  # legible on white and on dark grey
+CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
+GRAY = "#767676"  # legible on white and on dark gray
 HIDDEN = "hidden"
 END_LABELS = "end_labels"
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert brings the first one
-VEGALITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert includes the first one
+VEGALITE_VERSION = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 THEME: dict[str, Any] = {
     "font": FONT,
-    "aria": False,  # a label for every mark doubles an SVG
+    "aria": False,  # labels for every mark would double the size of an SVG
     "view": {"stroke": None},
     "axis": {
         "gridColor": "#e6e6e6",
@@ -57,11 +57,11 @@ THEME: dict[str, Any] = {
         "fontSize": 12,
         "fontWeight": "normal",
         "offset": 8,
-        "subtitleColor": GREY,
+        "subtitleColor": GRAY,
     },
     "legend": {"titleFontWeight": "normal", "titleFontSize": 11, "labelFontSize": 11},
 }
-INK = "currentColor"  # of the page, light or dark
+INK = "currentColor"  # the text color of the page, in light or dark mode
 PAGE_THEME: dict[str, Any] = {
     **THEME,
     "font": "inherit",
@@ -74,9 +74,9 @@ PAGE_THEME: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart under a title, its rows by the name under which the chart refers to them.
+    """One chart under a title; `data` has the rows of each data set that the chart names.
 
-    `charts` has it by the scale of y where there is a choice; the first is that of the files.
+    `charts` maps the name of a y scale to the chart with that scale. Files use the first one.
     """
 
     title: str
@@ -85,7 +85,7 @@ class Panel:
 
     @cached_property
     def views(self) -> dict[str, dict[str, Any]]:
-        """The charts as Vega-Lite, without data, schema and theme."""
+        """The charts as Vega-Lite specifications without data, schema and theme."""
         views = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
         for view in views.values():
             del view["$schema"], view["config"]
@@ -94,7 +94,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """How a line looks; a published one is thin and dashed, with hollow markers."""
+    """The name and style of a line in the legend."""
 
     name: str
     style: Style
@@ -107,34 +107,36 @@ class LegendEntry:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title; `file` is the stem of its files, `section` its place on the page.
+    """Panels under one title; `file` is the stem of its file names, `section` the page section.
 
-    `subtitle` says what is shown, `reading` how to read it; `csv` has every point.
+    `subtitle` describes the data, `caption` explains how to read the figure, and `csv` lists every
+    point.
     """
 
     section: str
     file: str
     title: str
     subtitle: str
-    reading: str
+    caption: str
     csv: str
     panels: Sequence[Panel]
     legend: Sequence[LegendEntry] = ()
 
     @property
-    def caption(self) -> str:
-        return ". ".join(filter(None, (self.subtitle, self.reading)))
+    def figcaption(self) -> str:
+        """The text below the figure on a page."""
+        return ". ".join(filter(None, (self.subtitle, self.caption)))
 
     @property
     def scales(self) -> list[str]:
-        """The scales of y between which a page offers a choice, that of the files first."""
+        """The y scales that a page offers; exported files use the first one."""
         return list(self.panels[0].charts)
 
     @cached_property
     def specification(self) -> dict[str, Any]:
-        """The whole figure as Vega-Lite, with its data."""
+        """The Vega-Lite specification of the whole figure, including its data."""
         width = min(COLUMNS, len(self.panels)) * WIDTH * 1.2
-        subtitle = wrap(self.subtitle, int(width / CHARACTER))
+        subtitle = wrap(self.subtitle, int(width / CHARACTER_WIDTH))
         title = {"text": self.title, "subtitle": subtitle, "fontSize": 15, "fontWeight": "bold"}
         return {
             "$schema": alt.SCHEMA_URL,
@@ -159,19 +161,19 @@ class Figure:
 
     @cached_property
     def svg(self) -> str:
-        """The figure as SVG, the same whatever was drawn before it."""
-        text = vl_convert.vegalite_to_svg(self.specification, VEGALITE)
+        """The figure as SVG, with element ids that do not depend on figures drawn before it."""
+        text = vl_convert.vegalite_to_svg(self.specification, VEGALITE_VERSION)
         text = re.sub(r' (d|transform)="[^"]*"', _round_coordinates, text)
         names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', text)))
-        number = {name: f"{self.file}-{i}" for i, name in enumerate(names)}
-        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + number[m[2]], text)
+        new_names = {name: f"{self.file}-{i}" for i, name in enumerate(names)}
+        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_names[m[2]], text)
 
     @property
     def data_url(self) -> str:
         return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
 
     def page_data(self) -> list[dict[str, Any]]:
-        """Return the rows of each panel and its charts, in the order of `scales`."""
+        """Return the data of each panel for `page.js`, and its charts in the order of `scales`."""
         shared = {"width": "container", "params": _parameters(end_labels=False)}
         return [
             {"data": panel.data, "charts": [panel.views[s] | shared for s in self.scales]}
@@ -179,7 +181,7 @@ class Figure:
         ]
 
     def files(self) -> dict[str, str | bytes]:
-        """Return the content of each file by name."""
+        """Return the exported files as a mapping from names to contents."""
         return {
             f"{self.file}.csv": self.csv,
             f"{self.file}.png": self.png,
@@ -188,7 +190,7 @@ class Figure:
 
 
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with six digits of its numbers: more cannot be seen and make pages large."""
+    """Return a row with floats rounded to six significant digits, which keeps pages small."""
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
 
 
@@ -197,11 +199,11 @@ def _parameters(end_labels: bool) -> list[dict[str, Any]]:
 
 
 def _round_coordinates(attribute: re.Match[str]) -> str:
-    """Hundredths of a pixel cannot be seen."""
+    """Truncate coordinates to hundredths of a pixel; finer differences are invisible."""
     return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 @cache
 def javascript() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script without addresses to load from."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGALITE)
+    """Return Vega, Vega-Lite and Vega-Embed as one script that loads nothing from the network."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGALITE_VERSION)

@@ -1,4 +1,4 @@
-"""The report of an experiment: its files, its page and what the terminal shows."""
+"""Writes the report of an experiment to files and prints it to the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +19,14 @@ from posenc.report.table import Table, escape_markdown
 from posenc.report.verdict_table import summary, terminal_table, verdict_table, verdicts_csv
 from posenc.runs.files import write_atomic
 
-PRINTED = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
+PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 
 
 def write_report(folder: Path, console: Console, *, strict: bool = False) -> Path:
     """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
 
-    Raises ConfigError where `folder` holds no runs, RunError where none has been evaluated and, if
-    `strict`, once all is written, where a claim fails.
+    Raises ConfigError if `folder` contains no runs, and RunError if no run has been evaluated. If
+    `strict`, raises RunError if a claim fails, after the report has been written.
     """
     results = read_results(folder)
     verdicts, missing = results.verdicts, missing_runs(results.experiment)
@@ -48,7 +48,7 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
 
 
 def print_report(console: Console, results: Results, index: Path) -> None:
-    """Print verdicts, tables, setup and conclusions; the path of the page is the last line."""
+    """Print verdicts, tables, setup and conclusions; the last line is the path of index.html."""
     experiment, verdicts = results.experiment, results.verdicts
     if verdicts:
         console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
@@ -60,13 +60,13 @@ def print_report(console: Console, results: Results, index: Path) -> None:
     missing = missing_runs(experiment)
     _print_list(console, "".join(missing[:1]), missing[1:])
     setup = experimental_setup(experiment, [*results.losses, *results.accuracies])
-    _print_list(console, "Setup", [f"{term}: {text}" for term, text in setup if term in PRINTED])
+    setup_lines = [f"{term}: {text}" for term, text in setup if term in PRINTED_TERMS]
+    _print_list(console, "Setup", setup_lines)
     _print_list(console, "Conclusions", conclusions(experiment, results.losses))
     limits = limitations(experiment, results.losses, results.accuracies)
     _print_list(console, "Limitations", limits)
-    here = Path.cwd()
     path = index.resolve()
-    path = path.relative_to(here) if path.is_relative_to(here) else index
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else index
     console.print(Text(str(path)), soft_wrap=True)
 
 
@@ -84,7 +84,7 @@ def _claim_files(verdicts: Sequence[Verdict]) -> dict[str, str]:
 def _table_files(
     stem: str, curve_sets: Sequence[CurveSet], tables: Sequence[Table], missing: Sequence[str]
 ) -> dict[str, str]:
-    """Return the tables of one kind; their Markdown names the runs that are missing."""
+    """Return the files of the tables; the Markdown file also lists the runs without results."""
     if not tables:
         return {}
     notes = [f"{escape_markdown(line)}\n" for line in missing]

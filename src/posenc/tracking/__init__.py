@@ -1,1 +1,1 @@
-"""Experiment trackers: a W&B run mirrors a run directory, which stays the source of truth."""
+"""Experiment tracking: W&B runs mirror run directories, which remain the source of truth."""

@@ -1,4 +1,4 @@
-"""The metric and configuration keys that an experiment's runs log, read from their own files."""
+"""The metric and configuration keys that runs log to W&B, determined from their run directories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from posenc.tracking.wandb_summary import MAIN_PROTOCOL, run_summary
 
 @dataclass(frozen=True)
 class LoggedKeys:
-    """Keys of the history, summary, configuration, media and report figures, in order.
+    """Keys of W&B's history, summary, configuration and media, and of the report's figures.
 
-    `encoding_key` is the configuration key that tells the experiment's encodings apart.
+    `encoding_key` is the configuration key that distinguishes the encodings of the experiment.
     """
 
     history: tuple[str, ...]
@@ -32,7 +32,7 @@ class LoggedKeys:
     encoding_key: str
 
     def curves(self, prefix: str, suffix: str) -> list[str]:
-        """Return the history keys `<prefix>...<suffix>`, those of the main protocol first."""
+        """Return the history keys `<prefix>...<suffix>`; the main protocol comes first."""
         keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
         return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
 
@@ -42,7 +42,7 @@ def read_logged_keys(folder: Path) -> LoggedKeys:
     runs = [run for run in list_runs(folder) if run.rows()]
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}
-    one_variant_each = len({variant(config) for config in configs}) == len(encodings)
+    one_variant_per_encoding = len({variant(config) for config in configs}) == len(encodings)
     pairs = list(zip(runs, configs, strict=True))
     has_positions = any(run.positions_file.exists() for run in runs)
     return LoggedKeys(
@@ -52,7 +52,7 @@ def read_logged_keys(folder: Path) -> LoggedKeys:
         media=(TABLE_KEY, IMAGE_KEY) if has_positions else (),
         figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
         train_lengths=tuple(sorted({config.train_length for config in configs})),
-        encoding_key="encoding" if one_variant_each else "variant",
+        encoding_key="encoding" if one_variant_per_encoding else "variant",
     )
 
 

@@ -1,7 +1,7 @@
-"""Synchronise a W&B run with its run directory: every step in order and once.
+"""Synchronizes a W&B run with its run directory; each step is logged once and in order.
 
-Training rows have their own steps. W&B's history can only grow, so each evaluation result takes the
-next free step when it is first seen, and `mirror.json` in the run directory stores these steps.
+Training rows keep their own steps. W&B's history is append-only, so each new evaluation result gets
+the next free step, and `mirror.json` in the run directory records these steps.
 """
 
 import hashlib
@@ -26,25 +26,25 @@ from posenc.tracking.wandb_summary import run_summary
 if TYPE_CHECKING:
     from wandb import Run
 
-MEDIA = "loss_by_position"
+MEDIA_KEY = "loss_by_position"
 
 
 class Mirror:
-    """Logs missing rows to a W&B run; `last_step` is the last step that W&B has."""
+    """Logs the rows that a W&B run lacks; `last_step` is the last step that it has."""
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config
         self.last_step = max(0, last_logged_step(run))
 
     def log_training(self, rows: list[dict[str, Any]]) -> None:
-        """Log rows of the training log, and those before them that W&B lacks."""
+        """Log rows of the training log, and any earlier rows that W&B lacks."""
         if rows and rows[0]["step"] > self.last_step + 1:
             rows = [r for r in self.directory.metrics() if r["step"] <= rows[-1]["step"]]
         for row in rows:
             self._log(row["step"], training_row(row))
 
     def log_results(self) -> None:
-        """Log the evaluation, if there is one, and update the summary."""
+        """Log the evaluation results, if there are any, and update the summary."""
         if self.directory.rows():
             mirror_file = MirrorFile(self.directory)
             mirror_file.add_new_results(self.config)
@@ -65,8 +65,8 @@ class Mirror:
 class MirrorFile:
     """`mirror.json`: the W&B run's id and the steps of its evaluation results.
 
-    `identity` is written at the first start. `entries` are history rows `{"step", "row"}`, or
-    `{"step", "loss_by_position"}` with a digest of the losses that a table and an image show.
+    `identity` is written when the run first starts. Each entry is a history row `{"step", "row"}`
+    or `{"step", "loss_by_position"}` with a digest of the losses shown in a table and an image.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -82,12 +82,12 @@ class MirrorFile:
 
     @property
     def git(self) -> dict[str, Any]:
-        """`git_commit` and `git_dirty` at the first start, if known."""
+        """`git_commit` and `git_dirty` at the time of the first start, if known."""
         return {key: value for key, value in self.identity.items() if key.startswith("git_")}
 
     @property
     def newest_media(self) -> dict[str, Any] | None:
-        return next((entry for entry in reversed(self.entries) if MEDIA in entry), None)
+        return next((entry for entry in reversed(self.entries) if MEDIA_KEY in entry), None)
 
     def create(self) -> None:
         """Write the run's identity, unless the file exists."""
@@ -96,7 +96,7 @@ class MirrorFile:
             self._write()
 
     def add_new_results(self, config: DictConfig) -> None:
-        """Assign a step to every evaluation result that has none, or has changed since."""
+        """Assign a step to every evaluation result that is new or has changed."""
         arrays = read_positions(self.directory.positions_file)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
         rows = evaluation_history(self.directory.rows(), arrays, config)
@@ -104,8 +104,8 @@ class MirrorFile:
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
         digest = _digest(arrays)
-        if arrays and (self.newest_media or {}).get(MEDIA) != digest:
-            new.append({MEDIA: digest})
+        if arrays and (self.newest_media or {}).get(MEDIA_KEY) != digest:
+            new.append({MEDIA_KEY: digest})
         if new:
             self._append(new)
 
@@ -121,7 +121,7 @@ class MirrorFile:
 
 
 def _curve_point(row: HistoryRow) -> tuple[Any, ...]:
-    """Return the axis, the position on it and the metrics of a row, without their values."""
+    """Return what identifies a history row: its axis, the value on it and the metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
 

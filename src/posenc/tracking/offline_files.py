@@ -1,4 +1,4 @@
-"""Find the last step that W&B has of a run, on its server or in offline run files."""
+"""Finds the last step of a run that W&B has, on its server or in offline run files."""
 
 import json
 import os
@@ -15,33 +15,33 @@ from posenc.config.errors import RunError, one_line
 if TYPE_CHECKING:
     from wandb import Run
 
-READ_SECONDS = 60
-CLOSE_SECONDS = 30  # timeout for wandb's service to close the file of a run that was killed
-POLL_SECONDS = 0.1
+READ_TIMEOUT = 60  # seconds for `wandb leet inspect` to read a file
+CLOSE_TIMEOUT = 30  # seconds for wandb's service to close the file of a killed run
+POLL_INTERVAL = 0.1  # seconds
 
 
 def last_logged_step(run: "Run") -> int:
-    """Return the last step of an online run on its server, or of an offline run in its folder.
+    """Return the last step of an online run on its server, or of an offline run in its files.
 
-    -1 if there is none. Raises RunError if an offline run file cannot be read.
+    Returns -1 if there is none. Raises RunError if an offline run file cannot be read.
     """
     if not run.offline:
         return run.starting_step - 1
-    own_folder, wandb_folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
-    # wandb appends a number to the folder's name if a run is started twice in one second
+    current_folder, wandb_folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
+    # wandb appends a number to the folder name if a run starts twice within a second
     files = wandb_folder.glob(f"*run-*-{run.id}*/run-{run.id}.wandb")
     newest_first = sorted(files, key=lambda file: file.parent.name.partition("run-")[2])[::-1]
-    steps = (_last_step_once_closed(f) for f in newest_first if f.parent != own_folder)
+    steps = (_last_step_once_closed(f) for f in newest_first if f.parent != current_folder)
     return next((step for step in steps if step >= 0), -1)
 
 
 def last_step(file: Path) -> int:
     """Return the last step in an offline run file (`.wandb`), or -1 if it has no rows.
 
-    A truncated file counts up to its last complete record. Raises RunError if it is unreadable.
+    A truncated file is read up to its last complete record. Raises RunError if it cannot be read.
     """
     command = [sys.executable, "-m", "wandb", "leet", "inspect", str(file), "--json"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=READ_TIMEOUT)
     if process.returncode:
         raise RunError(f"{file.name} cannot be read: {one_line(process.stderr)}")
     records = [json.loads(line) for line in process.stdout.splitlines() if '"history"' in line]
@@ -50,17 +50,20 @@ def last_step(file: Path) -> int:
 
 
 def _last_step_once_closed(file: Path) -> int:
-    """Return `last_step` once wandb's service, which outlives a killed run, has closed the file."""
-    deadline = time.monotonic() + CLOSE_SECONDS
+    """Return the last step after wandb's service has closed the file.
+
+    The service may outlive a killed run. Raises RunError if it keeps the file open too long.
+    """
+    deadline = time.monotonic() + CLOSE_TIMEOUT
     while _is_open(file):
         if time.monotonic() > deadline:
             raise RunError(f"another process is still writing {file.name}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(POLL_INTERVAL)
     return last_step(file)
 
 
 def _is_open(file: Path) -> bool:
-    """Whether any process has the file open; always False where there is no /proc (not Linux)."""
+    """Whether any process has the file open; always False without /proc (outside Linux)."""
     path = str(file.resolve())
     for link in iglob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):  # the process has ended or belongs to another user

@@ -1,4 +1,4 @@
-"""The interface of experiment trackers (config group `logger`), and `NullTracker`."""
+"""The interface of experiment trackers (config group `logger`), and the `NullTracker`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 
 
 class Inspection(NamedTuple):
-    """The results of `posenc inspect`; `run` names the tracked run, `images` are PNG files."""
+    """The results of `posenc inspect`; `run` gives the tracked run its name, `images` are PNGs."""
 
     run: RunDirectory
     config: Mapping[str, Any]
@@ -22,19 +22,19 @@ class Inspection(NamedTuple):
 
 
 class Tracker(Protocol):
-    """Mirrors a run to a dashboard. No method may stop, delay or fail the run."""
+    """Mirrors a run to a dashboard. Its methods must not stop, delay or fail the run."""
 
     def start(self, run: RunDirectory, config: DictConfig) -> None:
         """Open the tracked run, or reopen it if the run was interrupted."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Log rows of `metrics.jsonl` that a durable checkpoint covers."""
+        """Log rows of `metrics.jsonl` up to the step of a saved checkpoint."""
 
     def finish(self, failed: bool) -> None:
         """Log the evaluation results and close the tracked run as finished or failed."""
 
     def log_inspection(self, inspection: Inspection) -> None:
-        """Log an inspection as a tracked run of its own."""
+        """Log an inspection as a separate tracked run."""
 
 
 class NullTracker:

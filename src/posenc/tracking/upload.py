@@ -1,4 +1,4 @@
-"""Upload the runs of an experiment and its report's figures to W&B (`posenc sync`)."""
+"""Uploads an experiment's runs and the figures of its report to W&B (`posenc sync`)."""
 
 import hashlib
 from pathlib import Path
@@ -13,14 +13,15 @@ from posenc.tracking.wandb_tracker import WandbTracker
 from posenc.training.checkpoint import list_checkpoints
 
 Outcome = Literal["uploaded", "running", "not started"]
-REPORT = "report"
+REPORT_JOB_TYPE = "report"
 
 
 def upload_run(directory: RunDirectory) -> Outcome:
-    """Upload missing rows of a run to W&B; a repeated call uploads nothing twice.
+    """Upload the rows of a run that W&B lacks and return what was done.
 
-    Reads the run directory only, not the offline run files, which may be missing or incomplete.
-    Skips a run that a process is working on. Raises RunError if W&B cannot be reached or fails.
+    Reads only the run directory, not the offline run files, which may be missing or incomplete.
+    Skips a run that another process is working on. Raises RunError if W&B fails or cannot be
+    reached.
     """
     rows = _permanent_rows(directory)
     if not rows:
@@ -35,17 +36,17 @@ def upload_run(directory: RunDirectory) -> Outcome:
 def upload_figures(folder: Path) -> bool:
     """Log `<folder>/report/*.png` as the W&B run `<experiment>.report`.
 
-    Returns False if there are no figures or W&B has them already.
+    Returns whether anything was uploaded: False if there are no figures or W&B already has them.
     """
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
     tracker, experiment = tracker_of(list_runs(folder)[0]), folder.resolve().name
     with online_run(
-        id=wandb_id(experiment, REPORT),
-        name=f"{experiment} {REPORT}",
+        id=wandb_id(experiment, REPORT_JOB_TYPE),
+        name=f"{experiment} {REPORT_JOB_TYPE}",
         group=experiment,
-        job_type=REPORT,
+        job_type=REPORT_JOB_TYPE,
         project=tracker.project,
         entity=tracker.entity,
         config={"experiment": experiment},
@@ -73,7 +74,7 @@ def tracker_of(directory: RunDirectory) -> WandbTracker:
 
 
 def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Return the rows of the training log that no resumed run will write again."""
+    """Return the rows of the training log that a resumed run would not write again."""
     rows = directory.metrics()
     if directory.status().state == "finished":
         return rows

@@ -1,4 +1,4 @@
-"""Open and close W&B runs so that wandb cannot stop, delay or alter this process."""
+"""Opens and closes W&B runs so that wandb cannot stop, delay or modify this process."""
 
 import atexit
 import logging
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INIT_SECONDS = 15  # timeout for a server to accept a run
-FINISH_SECONDS = 30  # timeout for a server to accept the last rows
-UPLOAD_SECONDS = 600  # the same for `posenc sync`, which delays no run
+INIT_TIMEOUT = 15  # seconds for the server to accept a run
+FINISH_TIMEOUT = 30  # seconds for the server to accept the last rows
+UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, where waiting delays no training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
-# one. wandb's default is 15. This is the only private setting in use: runs also work without it.
+# write. wandb's default is 15. This is the only private setting used; runs also work without it.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
 
 
 def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
     """Return a W&B run that keeps its files in `<folder>/wandb/`, without ever prompting.
 
-    If there is no API key, or the server fails or does not answer in time, an online run becomes
-    an offline run, with a warning. `init_kwargs` are passed to `wandb.init`.
+    If there is no API key, or the server fails or does not respond in time, logs a warning and
+    returns an offline run instead of an online one. `init_kwargs` are passed to `wandb.init`.
     """
     with process_state_restored():
         run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None
-        return run or _init("offline", folder, init_kwargs, FINISH_SECONDS)
+        return run or _init("offline", folder, init_kwargs, FINISH_TIMEOUT)
 
 
 @contextmanager
 def online_run(**init_kwargs: Any) -> Generator["Run"]:
-    """Yield a W&B run that is open on the server; any failure there raises RunError.
+    """Yield a W&B run that is open on the server; raises RunError if W&B fails.
 
-    Its local files are temporary: they are removed when this process exits.
+    Its local files are temporary and removed when this process exits.
     """
     folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with process_state_restored():
         try:
-            run = _init("online", folder, init_kwargs, UPLOAD_SECONDS)
+            run = _init("online", folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
-            _end_service_quietly()
+            _try_to_stop_service()
             raise RunError(f"W&B is not available online: {one_line(error)}") from None
     try:
         yield run
@@ -61,27 +61,27 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
 
 
 def close_run(run: "Run", failed: bool) -> None:
-    """Mark the run finished or failed, write or send its last rows, and end wandb's service."""
+    """Mark the run as finished or failed, flush its last rows, and shut down wandb's service."""
     with process_state_restored():
         run.finish(exit_code=int(failed))
-        _end_service()
+        _stop_service()
 
 
 def abandon_run(run: "Run | None") -> None:
-    """End a run that failed and wandb's service, ignoring all further errors."""
+    """Finish a failed run and shut down wandb's service, ignoring further errors."""
     with process_state_restored():
         if run is not None:
             with suppress(Exception, SystemExit):
                 run.finish(exit_code=1)  # otherwise its threads keep polling the service
-        _end_service_quietly()
+        _try_to_stop_service()
 
 
 @contextmanager
 def process_state_restored() -> Generator[None]:
     """Undo wandb's changes to `sys.exit`, `sys.excepthook` and the environment.
 
-    Also keeps wandb from joining the service of a parent process, and from sending error reports
-    to its developers unless WANDB_ERROR_REPORTING is set: an offline run opens no connection.
+    Also prevents wandb from attaching to the service of a parent process and, unless
+    WANDB_ERROR_REPORTING is set, from sending error reports: offline runs open no connection.
     """
     environment, original_exit, excepthook = dict(os.environ), sys.exit, sys.excepthook
     os.environ.pop("WANDB_SERVICE", None)
@@ -99,22 +99,22 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     pattern = f"wandb/run-*-{init_kwargs['id']}*"
     existing = set(folder.glob(pattern))
     try:
-        return _init("online", folder, init_kwargs, FINISH_SECONDS)
+        return _init("online", folder, init_kwargs, FINISH_TIMEOUT)
     except Exception as error:
         reason = one_line(error)
-    _end_service_quietly()
+    _try_to_stop_service()
     for unused in set(folder.glob(pattern)) - existing:
         shutil.rmtree(unused)
     log.warning(
-        "W&B is not available online (%s); logging offline, upload later with `posenc sync %s`",
+        "W&B is not available online (%s); logging offline (upload later with `posenc sync %s`)",
         reason,
         folder.name,
     )
     return None
 
 
-def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: float) -> "Run":
-    import wandb  # takes a third of a second
+def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
+    import wandb  # slow: takes a third of a second
 
     settings = wandb.Settings(
         mode=mode,  # type: ignore[arg-type]
@@ -127,8 +127,8 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: 
         save_code=False,
         force=False,
         relogin=False,
-        init_timeout=INIT_SECONDS,
-        finish_timeout=finish_seconds,
+        init_timeout=INIT_TIMEOUT,
+        finish_timeout=finish_timeout,
         finish_timeout_raises=True,
         **PRIVATE_SETTINGS,
     )
@@ -145,12 +145,12 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_seconds: 
     return run
 
 
-def _end_service_quietly() -> None:
+def _try_to_stop_service() -> None:
     with suppress(Exception, SystemExit):
-        _end_service()
+        _stop_service()
 
 
-def _end_service() -> None:
+def _stop_service() -> None:
     import wandb
 
     wandb.teardown()

@@ -1,4 +1,4 @@
-"""A run's W&B id and configuration: flat keys to filter and group by, and the whole config."""
+"""A run's W&B id and its W&B configuration, with flat keys to filter and group by."""
 
 import hashlib
 import json
@@ -14,20 +14,21 @@ from posenc.config.compose import dotted_keys
 from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
-GIT_SECONDS = 5
+GIT_TIMEOUT = 5  # seconds
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
 
 
 def experiment_folder(run: RunDirectory) -> Path:
-    """Return the absolute folder of the run's experiment, independent of the working directory."""
+    """Return the absolute path of the folder of the run's experiment."""
     return run.path.resolve().parent
 
 
 def wandb_id(*names: str) -> str:
     """Return the names joined by dots, as a W&B id of at most 64 characters of [A-Za-z0-9_.-].
 
-    An id that has to be changed or cut ends in a digest of the original, so that ids stay distinct.
+    If characters must be replaced or cut, the id ends with a digest of the original names, so that
+    different names have different ids.
     """
     original = ".".join(names)
     allowed = re.sub(r"[^A-Za-z0-9_.-]", "-", original)
@@ -38,7 +39,7 @@ def wandb_id(*names: str) -> str:
 
 
 def run_id(run: RunDirectory) -> str:
-    """Return `<experiment folder>.<run>`, the same whenever the run is started."""
+    """Return `<experiment folder>.<run>`, which is the same every time the run is started."""
     return wandb_id(experiment_folder(run).name, run.name)
 
 
@@ -48,7 +49,7 @@ def sweep_trial_id() -> str | None:
 
 
 def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return flat keys to filter and group by, and the whole configuration under `config`."""
+    """Return flat keys to filter and group by, and the full configuration under `config`."""
     encoding = variant(config)
     return {
         **{group: config.choices[group] for group in ("encoding", "model", "data")},
@@ -65,7 +66,7 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def variant(config: DictConfig) -> str:
-    """Return the encoding with its parameters as overrides: `rope spectrum.base=10000.0`."""
+    """Return the encoding and its parameters, such as `rope spectrum.base=10000.0`."""
     values = {key: OmegaConf.select(config.encoding, key) for key in dotted_keys(config.encoding)}
     parameters = [
         f"{key}={value}"
@@ -76,7 +77,10 @@ def variant(config: DictConfig) -> str:
 
 
 def token_order_digest(config: DictConfig) -> str:
-    """Return a digest of the training tokens and their order, equal for runs that can be paired."""
+    """Return a digest of the training tokens and their order.
+
+    Runs with equal digests can be compared pairwise.
+    """
     values = [config.frozen.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
@@ -84,7 +88,7 @@ def token_order_digest(config: DictConfig) -> str:
 def git_state() -> dict[str, Any]:
     """Return the commit of posenc's git checkout and whether it has uncommitted changes.
 
-    Empty if posenc does not run from a git checkout.
+    Returns an empty mapping if posenc does not run from a git checkout.
     """
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
     return {} if commit is None else {"git_commit": commit, "git_dirty": bool(changes)}
@@ -93,7 +97,7 @@ def git_state() -> dict[str, Any]:
 def _git(*arguments: str) -> str | None:
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return process.stdout.strip() if process.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""An experiment's W&B workspace and report: verdicts, panels and run table."""
+"""An experiment's W&B workspace and W&B report: verdicts, panels and the run table."""
 
 import hashlib
 
@@ -20,12 +20,12 @@ COLUMN_PREFIXES = ("ppl@", "extrap", "cost/")
 def build_workspace(
     entity: str, project: str, experiment: Experiment, keys: LoggedKeys
 ) -> ws.Workspace:
-    """Return the workspace, not yet saved; its name depends on the experiment's name only.
+    """Return the unsaved workspace; its name depends only on the experiment's name.
 
-    A workspace cannot filter a panel's runs, so several training lengths are separate lines.
+    Panels of a workspace cannot filter runs, so each training length gets separate lines.
     """
     group_by = keys.encoding_key if len(keys.train_lengths) == 1 else "series"
-    sections = [*_verdict_panels(experiment), *panel_groups(keys, group_by), *_figures(keys)]
+    sections = [*_verdict_panels(experiment), *panel_groups(keys, group_by), *_report_figures(keys)]
     workspace = ws.Workspace(
         entity=entity,
         project=project,
@@ -49,7 +49,7 @@ def build_workspace(
 
 
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
-    """Return the report, not yet saved; it is found again by its title, the experiment's name."""
+    """Return the unsaved report; W&B identifies it by its title, which depends only on the name."""
     title = experiment.about.get("title") or experiment.name
     paragraphs = (experiment.about.get(key) for key in ("question", "conclude", "caution"))
     verdicts = _verdicts_markdown(experiment)
@@ -64,7 +64,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
             wr.H1(title),
             wr.MarkdownBlock("\n\n".join(text for text in paragraphs if text)),
             *([wr.H2("Claims and verdicts"), wr.MarkdownBlock(verdicts)] if verdicts else []),
-            *(block for n in keys.train_lengths for block in _train_length(experiment, keys, n)),
+            *(block for n in keys.train_lengths for block in _blocks_at(experiment, keys, n)),
             wr.H2("Runs"),
             wr.PanelGrid(
                 runsets=[runs], panels=arrange([wr.RunComparer(diff_only="split")], "runs")
@@ -73,7 +73,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
     )
 
 
-def _train_length(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
+def _blocks_at(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
     """Return the report's blocks for the runs of one training length."""
     heading = f"Trained at L = {train_length}"
     filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"
@@ -97,7 +97,7 @@ def _experiment_filter(experiment: Experiment) -> str:
 
 
 def _columns(keys: LoggedKeys) -> list[str]:
-    """Return the columns of the run table: configuration, then the summary's results and costs."""
+    """Return the columns of the run table: configuration keys, then results and costs."""
     results = [key for key in keys.summary if key.startswith(COLUMN_PREFIXES)]
     return [*(f"config:{key}" for key in keys.config), *(f"summary:{key}" for key in results)]
 
@@ -108,13 +108,13 @@ def _verdict_panels(experiment: Experiment) -> list[PanelGroup]:
 
 
 def _verdicts_markdown(experiment: Experiment) -> str:
-    """Return the claims with their verdicts; empty for an experiment without claims."""
+    """Return the verdicts on the claims as Markdown, empty if the experiment has no claims."""
     verdicts = judge(experiment.claims, experiment)
     if not verdicts:
         return ""
     return f"**{summary(verdicts)}**\n\n{verdict_table(verdicts).to_markdown()}"
 
 
-def _figures(keys: LoggedKeys) -> list[PanelGroup]:
+def _report_figures(keys: LoggedKeys) -> list[PanelGroup]:
     browsers = [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures]
-    return [PanelGroup("Figures of the report", list(browsers))] if browsers else []
+    return [PanelGroup("Report figures", list(browsers))] if browsers else []

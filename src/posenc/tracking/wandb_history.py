@@ -20,7 +20,7 @@ STEP_METRICS = {
     "extrapolation/*": LENGTH_AXIS,
     "loss_by_position/*": POSITION_AXIS,
 }
-"""Metrics -> the metric that W&B plots them against (`step_metric`)."""
+"""Metric pattern -> the metric that W&B plots it against (`step_metric`)."""
 
 MEASURES = ("perplexity", "loss", "accuracy", "exact")
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ HistoryRow = dict[str, Any]
 
 
 def training_row(row: Row) -> HistoryRow:
-    """Return a row of `metrics.jsonl` under W&B's names."""
+    """Return a row of `metrics.jsonl` with W&B's metric names."""
     history_row = {
         "step": row["step"],
         "tokens": row["tokens"],
@@ -43,7 +43,7 @@ def training_row(row: Row) -> HistoryRow:
 def evaluation_history(
     rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
 ) -> list[HistoryRow]:
-    """Return the extrapolation curves by length, then loss by position at the longest length."""
+    """Return the extrapolation curves, then loss by position at the longest length."""
     by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
     curves = [extrapolation_row(row, config) for row in by_length]
     longest = {_qualifiers(row, config): row for row in rows_by_position(rows, arrays)}
@@ -54,8 +54,8 @@ def evaluation_history(
 def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
-    Another corpus, another split or a swap is named before the protocol, a stride after it:
-    `extrapolation/test/yarn/sliding-64/perplexity`.
+    The corpus and split, if not the defaults, and the swap precede the protocol; the stride
+    follows it: `extrapolation/test/yarn/sliding-64/perplexity`.
     """
     stride = "" if row["stride"] is None else f"-{row['stride']}"
     protocol = f"{row['protocol']}{stride}"
@@ -67,13 +67,13 @@ def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
 def position_bins(
     row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
 ) -> list[tuple[float, float, int]]:
-    """Return log-spaced bins (position from 1, mean loss, tokens) of a row measured by position."""
+    """Return log-spaced bins (position, mean loss, tokens) of a row; positions start at 1."""
     name = positions_name(row)
     return bin_positions(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
 
 
 def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:
-    """Return the rows whose losses were measured by position, in order of length."""
+    """Return the rows with losses by position, sorted by length."""
     measured = [
         row
         for row in rows
@@ -91,7 +91,7 @@ def _position_history(
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """Return those of corpus, split and swap of a row that differ from the run's defaults."""
+    """Return the row's corpus, split and swap, omitting those that equal the run's defaults."""
     other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")

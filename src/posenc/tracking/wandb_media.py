@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
 from posenc.report.encoding_styles import style_at
 from posenc.report.line_plot import line_figure
@@ -20,7 +20,7 @@ Curves = dict[tuple[str, str, str, int], list[tuple[float, float, int]]]
 
 
 def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return the table and image for `run.log`, with every length measured by position."""
+    """Return a table and an image for `run.log` with all losses by position."""
     import wandb
     from PIL import Image
 
@@ -44,17 +44,17 @@ def _curves(directory: RunDirectory, config: DictConfig) -> Curves:
 def _png(curves: Curves, title: str, train_length: int) -> bytes:
     lines = []
     for i, ((data, split, swap, length), bins) in enumerate(curves.items()):
-        label = " ".join(filter(None, (f"{length} tokens of {data}, {split}", swap)))
-        dots = tuple(Dot(position, exact(loss)) for position, loss, _ in bins)
+        label = " ".join(filter(None, (f"{length} tokens, {data} {split}", swap)))
+        dots = tuple(PlotPoint(position, exact(loss)) for position, loss, _ in bins)
         lines.append(Line(label, style_at(i), dots))
-    boundary = VerticalLine(train_length, f"L = {train_length}")
+    train_length_line = VerticalLine(train_length, f"L = {train_length}")
     chart = Chart(
         file="loss_by_position",
         title=title,
         x_title="Position in the window (tokens)",
         y_title="Loss (nats per token)",
-        subplots=(Subplot("", tuple(lines), "loss", (boundary,), train_length),),
-        reading="",
+        subplots=(Subplot("", tuple(lines), "loss", (train_length_line,), train_length),),
+        caption="",
         csv="",
     )
     return line_figure("", chart).png

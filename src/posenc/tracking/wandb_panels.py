@@ -1,4 +1,4 @@
-"""The panels of a W&B dashboard; there is one only if the runs log its metric."""
+"""The panels of a W&B dashboard; each is included only if the runs log its metric."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
 from posenc.tracking.wandb_workspaces_api import set_id
 
-SPEED = "cost/training_tokens_per_second"
-RATIO = "extrapolation_ratio"
+SPEED_KEY = "cost/training_tokens_per_second"
+RATIO_KEY = "extrapolation_ratio"
 PANEL_WIDTH, PANEL_HEIGHT = 12, 8  # in units of a report's grid, which is 24 units wide
 EXTRAPOLATION_TITLES = {
     "/perplexity": "Perplexity by evaluation length",
@@ -33,7 +33,7 @@ class PanelGroup:
 
 
 def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
-    """Return the groups that have panels; lines are grouped by the configuration key `group_by`."""
+    """Return all non-empty groups; lines are grouped by the configuration key `group_by`."""
     groups = [
         PanelGroup("Extrapolation", [*_extrapolation(keys, group_by), *_ratio(keys, group_by)]),
         PanelGroup("Loss by position", [*_positions(keys, group_by), *_position_media(keys)]),
@@ -44,7 +44,7 @@ def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
 
 
 def arrange(panels: list[Panel], name: str) -> list[Panel]:
-    """Place the panels in two columns and give them ids that depend on `name` only."""
+    """Place the panels in two columns and set ids that depend only on `name`."""
     for i, panel in enumerate(panels):
         x, y = PANEL_WIDTH * (i % 2), PANEL_HEIGHT * (i // 2)
         panel.layout = wr.Layout(x=x, y=y, w=PANEL_WIDTH, h=PANEL_HEIGHT)
@@ -54,18 +54,18 @@ def arrange(panels: list[Panel], name: str) -> list[Panel]:
 
 def _extrapolation(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
-        _line_plot(key, LENGTH_AXIS, f"{title}{_detail(key)}", group_by, log_x=True)
+        _line_plot(key, LENGTH_AXIS, f"{title}{_title_suffix(key)}", group_by, log_x=True)
         for suffix, title in EXTRAPOLATION_TITLES.items()
         for key in keys.curves("extrapolation/", suffix)
     ]
 
 
 def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
-    if RATIO not in keys.summary:
+    if RATIO_KEY not in keys.summary:
         return []
     bar_plot = wr.BarPlot(
         title="Perplexity at the longest length divided by that at L",
-        metrics=[wr.SummaryMetric(RATIO)],
+        metrics=[wr.SummaryMetric(RATIO_KEY)],
         groupby=wr.Config(group_by),
         groupby_aggfunc="mean",
         groupby_rangefunc="minmax",
@@ -76,7 +76,7 @@ def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
 def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
     title = "Loss by position in the window"
     return [
-        _line_plot(key, POSITION_AXIS, f"{title}{_detail(key)}", group_by, log_x=True)
+        _line_plot(key, POSITION_AXIS, f"{title}{_title_suffix(key)}", group_by, log_x=True)
         for key in keys.curves("loss_by_position/", "/loss")
     ]
 
@@ -84,17 +84,17 @@ def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
 def _position_media(keys: LoggedKeys) -> list[Panel]:
     if not keys.media:
         return []
-    images = wr.MediaBrowser(title="Loss by position of each run", media_keys=[IMAGE_KEY])
+    images = wr.MediaBrowser(title="Loss by position for each run", media_keys=[IMAGE_KEY])
     return [images, wr.WeavePanelSummaryTable(table_name=TABLE_KEY)]
 
 
 def _cost(keys: LoggedKeys) -> list[Panel]:
     perplexities = [key for key in keys.summary if key.startswith("ppl@")]
-    if SPEED not in keys.summary or not perplexities:
+    if SPEED_KEY not in keys.summary or not perplexities:
         return []
     quality = "ppl@2L" if "ppl@2L" in perplexities else perplexities[-1]
     benchmarks = [key for key in keys.summary if key.startswith("bench/") and "tokens" in key]
-    return [_scatter_plot(cost, quality) for cost in (SPEED, *benchmarks)]
+    return [_scatter_plot(cost, quality) for cost in (SPEED_KEY, *benchmarks)]
 
 
 def _scatter_plot(cost: str, quality: str) -> Panel:
@@ -116,7 +116,7 @@ def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
 
 
 def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = False) -> Panel:
-    """Return a plot of the mean over seeds with a band from the minimum to the maximum."""
+    """Return a plot of the mean over seeds, with a band from the minimum to the maximum."""
     return wr.LinePlot(
         title=title,
         x=wr.Metric(axis),
@@ -131,7 +131,7 @@ def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = Fal
     )
 
 
-def _detail(key: str) -> str:
-    """Return the middle part of a curve's key for its title, such as `: yarn/nonoverlapping`."""
+def _title_suffix(key: str) -> str:
+    """Return the middle part of a curve's key as a title suffix: `: yarn/nonoverlapping`."""
     middle = "/".join(key.split("/")[1:-1])
     return f": {middle}" if middle else ""

@@ -1,4 +1,4 @@
-"""An experiment's jobs as W&B grid sweeps, for `wandb agent` to run one job per trial."""
+"""Turns an experiment's jobs into W&B grid sweeps, in which each trial runs one job."""
 
 import json
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
+SWEEP_METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
 Job = Mapping[str, Any]
 """Override key -> value."""
 
@@ -14,7 +14,7 @@ Job = Mapping[str, Any]
 def sweep_definitions(
     jobs: Sequence[Job], arguments: Sequence[str], name: str, target: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return W&B sweep configurations whose trials are the jobs, each job once.
+    """Return W&B sweep configurations whose trials run each job exactly once.
 
     `arguments` are added to every trial's command; `target` is the project and optional entity.
     """
@@ -26,7 +26,7 @@ def sweep_definitions(
             "program": "posenc",
             "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
             "method": "grid",
-            "metric": METRIC,
+            "metric": SWEEP_METRIC,
             "parameters": {key: {"values": values} for key, values in grid.items()},
         }
         for i, grid in enumerate(grids, 1)
@@ -34,7 +34,7 @@ def sweep_definitions(
 
 
 def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
-    """Return grids `{key: values}` whose products together are the jobs, each job once."""
+    """Return grids `{key: values}` whose products together contain each job exactly once."""
     by_keys: dict[tuple[str, ...], list[Job]] = defaultdict(list)
     for job in jobs:
         by_keys[tuple(job)].append(job)
@@ -42,7 +42,7 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
 
 
 def _split(jobs: list[Job]) -> list[dict[str, list[Any]]]:
-    """Return one grid for a full product; else split by the first key with several values."""
+    """Return one grid for a full product; otherwise split by the first key with several values."""
     grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]

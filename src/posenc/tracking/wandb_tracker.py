@@ -1,4 +1,4 @@
-"""The Weights & Biases tracker (`logger=wandb`): one W&B run for each run directory."""
+"""The Weights & Biases tracker (`logger=wandb`): one W&B run per run directory."""
 
 import logging
 import os
@@ -27,12 +27,11 @@ MAX_TAG_LENGTH = 64
 
 
 class WandbTracker:
-    """W&B run `<experiment folder>.<run>` in the group of its experiment.
+    """Mirrors a run as the W&B run `<experiment folder>.<run>`, grouped by experiment.
 
     `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set.
-    Training rows have their own steps and evaluation results the steps after them, so a run that
-    was interrupted and resumed is one W&B run with every step once. `checkpoints` uploads the
-    final checkpoint as an artifact.
+    An interrupted and resumed run remains a single W&B run in which each step occurs once. If
+    `checkpoints` is true, the final checkpoint is uploaded as an artifact.
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class WandbTracker:
             self._run = None
 
     def upload(self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]) -> None:
-        """Synchronise the run on the server with its directory; raises RunError if that fails.
+        """Synchronize the run on the server with its directory; raises RunError if W&B fails.
 
-        `rows` are the rows of the training log that no resumed run will write again.
+        `rows` are the rows of the training log that a resumed run would not write again.
         """
         self._directory = run
         with online_run(**self._training_kwargs(MirrorFile(run), config)) as wandb_run:
@@ -121,15 +120,15 @@ class WandbTracker:
 
     @contextmanager
     def _failures_as_warnings(self) -> Generator[None]:
-        """Turn a failure of W&B into one warning; the run then continues without W&B."""
+        """Log a W&B failure as a warning and continue the run without W&B."""
         try:
             yield
         except (Exception, SystemExit) as error:
             abandon_run(self._run)
             self._run = None
             log.warning(
-                "W&B failed (%s); %s continues without it and its own files stay complete,"
-                " upload them later with `posenc sync %s`",
+                "W&B failed (%s); %s continues without it, and its own files remain complete"
+                " (upload them later with `posenc sync %s`)",
                 describe_error(error),
                 self._directory.name,
                 experiment_folder(self._directory).name,
@@ -137,7 +136,7 @@ class WandbTracker:
 
 
 def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
-    """Log the final checkpoint as an artifact; W&B adds a version only if its content is new."""
+    """Log the final checkpoint as an artifact; W&B adds a version only if it is new."""
     import wandb
 
     checkpoint = latest_checkpoint(directory.checkpoints)
@@ -149,7 +148,7 @@ def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
 
 
 def _wandb_media(inspection: Inspection) -> dict[str, Any]:
-    """Return the tables and images of an inspection as W&B's objects."""
+    """Return the tables and images of an inspection as W&B media objects."""
     import wandb
 
     tables = {
@@ -176,7 +175,7 @@ def _resolve_mode(configured: str | None) -> str:
 def _validate_names(project: str, tags: Sequence[str]) -> None:
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise ConfigError(
-            f"logger.project={project!r} must have 1 to 128 characters, none of them / \\ # ? % :"
+            f"logger.project={project!r} must have 1 to 128 characters, excluding / \\ # ? % :"
         )
     for tag in tags:
         if not 1 <= len(tag) <= MAX_TAG_LENGTH:

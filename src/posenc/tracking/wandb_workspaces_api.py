@@ -1,7 +1,7 @@
-"""Save a W&B workspace and report; the only file that uses private parts of wandb-workspaces.
+"""Saves a W&B workspace and report; only this file uses private parts of wandb-workspaces.
 
-Version 0.4.13 has no public way to set ids, to update a workspace by name, or to write either as
-JSON without a server, so the exact version is pinned.
+Version 0.4.13 has no public API to set ids, to update a workspace by name, or to export workspaces
+and reports as JSON without a server, so the exact version is pinned.
 """
 
 import json
@@ -19,27 +19,30 @@ from posenc.runs.files import write_json
 from posenc.tracking.wandb_client import process_state_restored
 
 ENTITY_PLACEHOLDER = "ENTITY"
-API_SECONDS = 20
+API_TIMEOUT = 20  # seconds
 REMEDY = "add --spec to write the dashboard to a file instead"
 
 
 def set_id(part: Panel | wr.Runset, name: str) -> None:
-    """Set the id to the name in lower case with hyphens, so that it is the same every time."""
+    """Set a deterministic id: the name in lower case, with hyphens for spaces."""
     part._id = name.lower().replace(" ", "-")
 
 
 def set_view_name(workspace: ws.Workspace, name: str) -> None:
-    """Set the name by which the server finds the workspace again."""
+    """Set the name under which the server stores the workspace."""
     workspace._internal_name = f"nw-{name}-v"
 
 
 def write_spec(file: Path, workspace: ws.Workspace, report: wr.Report) -> None:
-    """Write both as W&B's own JSON, without network or API key."""
+    """Write the workspace and the report as W&B JSON, without network access or an API key."""
     write_json(file, {"workspace": _spec(workspace), "report": _spec(report)})
 
 
 def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
-    """Create or update both on the server and return their URLs; raises RunError if W&B fails."""
+    """Create or update the workspace and the report on the server and return their URLs.
+
+    Raises RunError if W&B fails.
+    """
     with process_state_restored():
         try:
             wandb.setup(wandb.Settings(silent=True))
@@ -55,14 +58,14 @@ def default_entity() -> str:
     """Return the default entity of the W&B account; raises RunError if W&B is not available."""
     with process_state_restored():
         try:
-            return wandb.Api(timeout=API_SECONDS).default_entity or ""
+            return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
         except Exception as error:
             reason = one_line(error)
     raise RunError(f"W&B is not available online: {reason}; {REMEDY}")
 
 
 def _workspace_id(workspace: ws.Workspace) -> str:
-    """Return the id of the saved workspace of this name, or "" if there is none."""
+    """Return the id of the saved workspace with this name, or "" if there is none."""
     name = workspace._internal_name.removeprefix("nw-").removesuffix("-v")
     try:
         return get_view_dict(workspace.entity, workspace.project, name)["id"]
@@ -71,8 +74,8 @@ def _workspace_id(workspace: ws.Workspace) -> str:
 
 
 def _report_id(report: wr.Report) -> str:
-    """Return the id of the saved report of this title, or "" if there is none."""
-    saved = wandb.Api(timeout=API_SECONDS).reports(f"{report.entity}/{report.project}")
+    """Return the id of the saved report with this title, or "" if there is none."""
+    saved = wandb.Api(timeout=API_TIMEOUT).reports(f"{report.entity}/{report.project}")
     return next((other.id for other in saved if other.display_name == report.title), "")
 
 

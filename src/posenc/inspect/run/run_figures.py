@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import pi
 
 from posenc.inspect.run.observe import Row
-from posenc.report.chart import Chart, Dot, Line, Subplot, VerticalLine
+from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
 from posenc.report.encoding_styles import DASHES, Style, style_at, sweep_styles
 from posenc.report.line_plot import line_figure
@@ -55,8 +55,8 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
         x_title=DISTANCE,
         y_title="Mean weight of a key",
         subplots=tuple(subplots),
-        ratio=True,
-        reading=(
+        log_y=True,
+        caption=(
             "In windows of L, queries in the second half; in longer windows, queries beyond L. The"
             " dashed line is the training length. If a head does the same at both lengths, its"
             f" lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
@@ -73,7 +73,7 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
         subplots=_layer_subplots(rows, "entropy", train_length),
-        reading=(
+        caption=(
             "Attention that is spread evenly over n keys has an entropy of ln n. If a head fails at"
             " positions beyond L, its entropy jumps at the dashed line; if its attention spreads"
             " over more and more keys, its entropy keeps increasing."
@@ -90,7 +90,7 @@ def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
         subplots=_layer_subplots(rows, "bias", train_length),
-        reading=(
+        caption=(
             "The mean bias over the queries beyond L (or in the second half of windows of L). The"
             " bias of gates and relative keys depends on this text."
         ),
@@ -119,7 +119,7 @@ def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
         x_title="Wavelength (tokens)",
         y_title="Fraction",
         subplots=tuple(subplots),
-        reading=(
+        caption=(
             "Left: the fraction of |q| |k|, an upper bound on the contribution to the score. Right:"
             " the fraction of the differences between the keys of a query. To the right of the"
             " dashed line the wavelength exceeds the training length."
@@ -137,7 +137,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
             Line(
                 label,
                 _style(n, 2),
-                tuple(Dot(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
+                tuple(PlotPoint(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
         ]
@@ -151,7 +151,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
         x_title="Index within the parameter",
         y_title="Value or norm",
         subplots=tuple(subplots),
-        reading=f"The order is that of the csv, which has the index of each value.{omitted}",
+        caption=f"The order is that of the csv, which has the index of each value.{omitted}",
         csv=_csv(rows),
     )
 
@@ -178,7 +178,7 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        dots = tuple(Dot(x(row), exact(y(row))) for row in rows if row["head"] == head)
+        dots = tuple(PlotPoint(x(row), exact(y(row))) for row in rows if row["head"] == head)
         lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
