@@ -29,7 +29,7 @@ def test_the_style_of_an_encoding_does_not_depend_on_the_others() -> None:
 
 def test_every_shipped_encoding_has_a_style_of_its_own() -> None:
     shipped = [file.stem for file in OPTIONS.glob("*.yaml")]
-    assert set(shipped) <= set(ENCODINGS)
+    assert set(shipped) <= set(ENCODINGS), "add it to ENCODINGS in report/encoding_styles.py"
     assert len({encoding_style(name) for name in shipped}) == len(shipped)
 
 

@@ -79,6 +79,7 @@ class Encoding(nn.Module):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         """Return the bias that is added to the scores at each `distance` (query minus key).
 
+        Keys after the query have negative distances; their scores are masked, but must be finite.
         Head indices, distances and query positions broadcast against each other, as [H, 1, 1],
         [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of them. It has
         the floating-point dtype of `distance`.
