@@ -58,11 +58,11 @@ def test_a_failed_run_stops_no_other_run_and_is_rerun_with_retry(
     }
     assert states[0.001].state == "finished"
     failed = states[max(states)]
-    assert failed.state == "failed" and "not a number" in str(failed.error)
+    assert failed.state == "failed" and "not finite" in str(failed.error)
     posenc(*train, cwd=tmp_path)
     started = [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")]
     retried = posenc(*train, "retry=true", cwd=tmp_path)
-    assert retried.returncode == 1 and "not a number" in retried.stderr
+    assert retried.returncode == 1 and "not finite" in retried.stderr
     assert [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")] == started
 
 
