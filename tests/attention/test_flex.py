@@ -50,7 +50,7 @@ def test_the_uncompiled_kernel_equals_the_reference(
     x, q, k, v = inputs(length)
     bias = bias_by_distance(encoding, q.dtype, pos)
     assert bias is not None
-    out = flex.flex_with_bias(encoding, q, k, v, bias)
+    out = flex.attend(encoding, x, q, k, v, pos, bias)
     torch.testing.assert_close(out, reference.attend(encoding, x, q, k, v, pos), rtol=0, atol=2e-6)
 
 

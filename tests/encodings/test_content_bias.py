@@ -265,7 +265,7 @@ def test_rows_do_not_depend_on_later_tokens(make: Callable[[Geometry], Encoding]
 def test_computing_in_blocks_equals_the_reference(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry()).at_layer(LAYER)
     x, q, k = random_inputs(encoding.geometry, 300, 1)
-    blocks = attend(encoding, x, q, k, k.sin(), torch.arange(300))
+    blocks = attend("auto", encoding, x, q, k, k.sin(), torch.arange(300))
     whole = reference.attend(encoding, x, q, k, k.sin(), torch.arange(300))
     torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
 

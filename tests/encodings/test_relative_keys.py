@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention import reference
-from posenc.attention.choice import attend
+from posenc.attention.choice import kernel as attention_kernel
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.relative_scores import relative_scores
 from posenc.encodings.shaw import Shaw
@@ -162,7 +162,7 @@ def test_shaw_shapes_initialisation_and_errors() -> None:
         Shaw(geometry(4, 16), max_relative_position=0)
 
 
-@pytest.mark.parametrize("kernel", [reference.attend, attend])
+@pytest.mark.parametrize("kernel", [reference.attend, attention_kernel("auto")])
 def test_shaw_attention_matches_equations_3_to_5(kernel: Callable[..., Tensor]) -> None:
     """With the keys and values of every pair, [T, T, d]."""
     encoding = Shaw(geometry(3, 8, 2), max_relative_position=2).double().at_layer(1)

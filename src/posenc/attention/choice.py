@@ -1,6 +1,7 @@
 """The attention kernels, and the choice that `kernel=auto` makes for an encoding on a device."""
 
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ def choose(
     for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
-            reason = excess_columns_reason(encoding, device, pos)
+            reason = factored.excess_columns_reason(encoding, device, pos)
         if reason is None:
             return KernelChoice(name, "; ".join(rejected) if name == "blocks" else purpose, bias)
         rejected.append(f"not {name}: {reason}")
@@ -94,65 +95,61 @@ def check_support(
     return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
 
 
-def excess_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if `factored` would need more columns than the width of a head."""
-    columns, width = factored.num_columns(encoding, device, pos), encoding.geometry.head_width
-    return f"it needs {columns} columns for heads of width {width}" if columns > width else None
-
-
-def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return attention as `reference.attend` defines it, from the kernel that `choose` selects."""
-    choice = choose(encoding, q.device, q.dtype, q.shape[2], pos)
-    return attend_with(choice, encoding, x, q, k, v, pos)
-
-
-def attend_with(
-    choice: KernelChoice,
+def choose_for(
+    name: str,
     encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-) -> Tensor:
-    """Return attention, computed by the chosen kernel."""
-    arguments = (encoding, x, q, k, v, pos)
-    if choice.bias is not None:
-        return KERNELS[choice.name].attend(*arguments, bias=choice.bias)
-    return KERNELS[choice.name].attend(*arguments)
+    device: torch.device,
+    dtype: torch.dtype,
+    length: int,
+    positions: Tensor | None = None,
+) -> KernelChoice:
+    """Return the kernel of one layer for kernel=`name`; `auto` means the one that `choose` returns.
+
+    The other arguments are those of `choose`.
+
+    Raises UnsupportedKernelError if a kernel that is requested by name does not support the layer.
+    """
+    if name == "auto":
+        return choose(encoding, device, dtype, length, positions)
+    pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
+    reason, bias = check_support(name, encoding, device, dtype, pos)
+    if reason is not None:
+        raise UnsupportedKernelError(name, encoding, reason)
+    return KernelChoice(name, "requested", bias)
 
 
 def kernel(name: str) -> Kernel:
-    """Return the `attend` function of a kernel or of `auto`.
+    """Return the attention function for kernel=`name`, which raises errors like `choose_for`.
 
     Raises ValueError for an unknown name.
     """
-    if name == "auto":
-        return attend
-    if name not in KERNELS:
+    if name not in ("auto", *KERNELS):
         raise ValueError(f"unknown kernel {name!r} (available: auto, {', '.join(KERNELS)})")
-    return KERNELS[name].attend
+    return partial(attend, name)
+
+
+def attend(
+    name: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
+) -> Tensor:
+    """Return attention as `reference.attend` defines it, computed by the kernel for `name`."""
+    choice = choose_for(name, encoding, q.device, q.dtype, q.shape[2], pos)
+    return attend_with(choice, encoding, x, q, k, v, pos)
+
+
+def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Tensor:
+    """Return attention for `inputs` x, q, k, v and pos, computed by the chosen kernel."""
+    bias = () if choice.bias is None else (choice.bias,)
+    return KERNELS[choice.name].attend(encoding, *inputs, *bias)
 
 
 @torch.no_grad()
 def layer_choices(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
 ) -> list[KernelChoice]:
-    """Return the kernel that each layer uses at the training length, for kernel=`name`.
-
-    Raises UnsupportedKernelError if a kernel that is requested by name does not support a layer.
-    """
-    length, choices = encoding.geometry.train_length, []
-    for layer in map(encoding.at_layer, range(encoding.geometry.layers)):
-        if name == "auto":
-            choices.append(choose(layer, device, dtype, length))
-            continue
-        pos = layer.positions(length, torch.device("cpu"))
-        reason, bias = check_support(name, layer, device, dtype, pos)
-        if reason is not None:
-            raise UnsupportedKernelError(name, layer, reason)
-        choices.append(KernelChoice(name, "requested", bias))
-    return choices
+    """Return what `choose_for` returns for each layer at the training length."""
+    layers = map(encoding.at_layer, range(encoding.geometry.layers))
+    length = encoding.geometry.train_length
+    return [choose_for(name, layer, device, dtype, length) for layer in layers]
 
 
 def describe(choices: Sequence[KernelChoice]) -> str:

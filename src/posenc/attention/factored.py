@@ -37,16 +37,16 @@ def unsupported_reason(
     return None if sample_factors(encoding, pos) else "its bias currently has no factors"
 
 
-def num_columns(encoding: Encoding, device: torch.device, pos: Tensor) -> int:
-    """Return how many columns the factors of a supported encoding need on a device."""
+def excess_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return a reason if the factors need more columns on a device than the width of a head."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors
-    rank = key_factors.shape[-1]
-    if device.type == "cpu":
-        return rank
-    products = NUM_PARTS if query_factors is None else NUM_PARTS * (NUM_PARTS + 1) // 2
-    return rank * products + NUM_PARTS - 1
+    columns, width = key_factors.shape[-1], encoding.geometry.head_width
+    if device.type != "cpu":
+        products = NUM_PARTS if query_factors is None else NUM_PARTS * (NUM_PARTS + 1) // 2
+        columns = columns * products + NUM_PARTS - 1
+    return f"it needs {columns} columns for heads of width {width}" if columns > width else None
 
 
 @torch.no_grad()
@@ -57,13 +57,14 @@ def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError."""
-    reason = unsupported_reason(encoding, q.device, q.dtype, pos)
-    factors = None if reason else encoding.bias_factors(x, pos)
-    if factors is None:
-        raise UnsupportedKernelError(
-            "factored", encoding, reason or "its bias has no factors for this input"
-        )
+    """Return attention as `reference.attend` defines it.
+
+    Raises UnsupportedKernelError if the bias of this input has no factors.
+    """
+    factors = encoding.bias_factors(x, pos)
+    if factors is None:  # although a sample had factors
+        reason = "its bias has no factors for this input"
+        raise UnsupportedKernelError("factored", encoding, reason)
     query_factors, key_factors = factors
     shape = (*q.shape[:3], -1)
     query_factors = None if query_factors is None else query_factors.double().expand(shape)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from posenc.attention.reference import window_size
-from posenc.attention.toeplitz import reason_not_toeplitz, require_bias
+from posenc.attention.toeplitz import reason_not_toeplitz
 from posenc.encodings.base import Encoding
 
 CACHED_MASKS = 16
@@ -41,20 +41,9 @@ def attend(
     k: Tensor,
     v: Tensor,
     pos: Tensor,
-    bias: Tensor | None = None,
+    bias: Tensor,
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
-
-    `bias` is the `bias_by_distance`, if the caller has already computed it.
-    """
-    if bias is None:
-        reason = unsupported_reason(encoding, q.device, q.dtype, pos)
-        bias = require_bias("flex", reason, encoding, q.dtype, pos)
-    return flex_with_bias(encoding, q, k, v, bias)
-
-
-def flex_with_bias(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Return causal attention with the `bias` [H, T] by distance and the encoding's window."""
+    """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
     length = q.shape[2]
 
     def score_mod(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

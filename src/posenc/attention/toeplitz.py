@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from posenc.attention import UnsupportedKernelError, fused_sdpa
+from posenc.attention import fused_sdpa
 from posenc.attention.fused_sdpa import QueryBlock
 from posenc.attention.reference import score_dtype, window_size
 from posenc.encodings.base import Encoding
@@ -62,19 +62,6 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
     return table[:, 0] if torch.equal(table, table[:, :1].expand_as(table)) else None
 
 
-def require_bias(
-    kernel: str, reason: str | None, encoding: Encoding, dtype: torch.dtype, pos: Tensor
-) -> Tensor:
-    """Return the `bias_by_distance`.
-
-    Raises UnsupportedKernelError if `reason` is given or the bias depends on the query's position.
-    """
-    bias = None if reason else bias_by_distance(encoding, dtype, pos)
-    if bias is None:
-        raise UnsupportedKernelError(kernel, encoding, reason or DEPENDS_ON_QUERY)
-    return bias
-
-
 def attend(
     encoding: Encoding,
     x: Tensor,
@@ -82,15 +69,9 @@ def attend(
     k: Tensor,
     v: Tensor,
     pos: Tensor,
-    bias: Tensor | None = None,
+    bias: Tensor,
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, or raise UnsupportedKernelError.
-
-    `bias` is the `bias_by_distance`, if the caller has already computed it.
-    """
-    if bias is None:
-        reason = unsupported_reason(encoding, q.device, q.dtype, pos)
-        bias = require_bias("toeplitz", reason, encoding, q.dtype, pos)
+    """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
     window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5

@@ -42,7 +42,7 @@ def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
     def seconds(encoding: Encoding) -> float:
         start = time.perf_counter()
         rotated_q, rotated_k = encoding.rotate(x, q, k, pos)
-        attend(encoding, x, rotated_q, rotated_k, q, pos)
+        attend("auto", encoding, x, rotated_q, rotated_k, q, pos)
         return time.perf_counter() - start
 
     timings = [(seconds(layer), seconds(nope)) for _ in range(REPETITIONS)]
