@@ -86,14 +86,9 @@ class SplitFractions:
         return document[start:end]
 
 
-def split_lines(document: str) -> Iterator[str]:
-    """Yield the lines of `document` without their newlines; the last line may lack one."""
-    start = 0
-    while start < len(document):
-        end = document.find("\n", start)
-        end = len(document) if end < 0 else end
-        yield document[start:end]
-        start = end + 1
+def split_lines(document: str) -> list[str]:
+    """Return the lines of `document` without their newlines; the last line may lack one."""
+    return document.removesuffix("\n").split("\n") if document else []
 
 
 def digest_of(value: Any) -> str:

@@ -61,27 +61,16 @@ class Batches(Protocol):
 
 
 class Dataset(ABC):
-    """Tokens grouped by split, identified by a fingerprint of everything that determines them."""
+    """Tokens of a corpus or task, grouped by split.
 
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """12 hexadecimal digits that change whenever the tokens would change."""
+    `fingerprint` has 12 hexadecimal digits that change whenever the tokens would change; `splits`
+    are the available splits, in the order of `SPLITS`.
+    """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the corpus or task."""
-
-    @property
-    @abstractmethod
-    def vocab_size(self) -> int:
-        """The number of distinct tokens."""
-
-    @property
-    @abstractmethod
-    def splits(self) -> tuple[str, ...]:
-        """The available splits, in the order of `SPLITS`."""
+    name: str
+    fingerprint: str
+    vocab_size: int
+    splits: tuple[str, ...]
 
     @property
     @abstractmethod

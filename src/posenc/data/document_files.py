@@ -1,6 +1,5 @@
 """Files of documents: .txt (one document per file), .jsonl and .parquet (one per row)."""
 
-import codecs
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pyarrow.parquet as pq
 
 from posenc.config.errors import ConfigError
 
-_CHUNK_BYTES = 1 << 20
 _BATCH_ROWS = 32
 
 
@@ -54,29 +52,20 @@ class DocumentFile(ABC):
 
 class _Utf8File(DocumentFile):
     def _content_digest(self) -> str:
-        """Return the digest of the contents.
-
-        Raises ConfigError at the first byte that is not UTF-8.
-        """
-        digest, decoder, bytes_read = sha256(), codecs.getincrementaldecoder("utf-8")(), 0
+        """Return the digest of the contents; raises ConfigError if they are not UTF-8."""
+        digest, offset = sha256(), 0
         with self.path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-                bytes_read += len(chunk)
-                self._check_utf8(decoder, chunk, bytes_read, final=False)
-        self._check_utf8(decoder, b"", bytes_read, final=True)
+            for line in file:
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    raise ConfigError(
+                        f"{self.label} is not UTF-8 at byte {offset + error.start}; save it as"
+                        " UTF-8"
+                    ) from None
+                digest.update(line)
+                offset += len(line)
         return digest.hexdigest()
-
-    def _check_utf8(
-        self, decoder: codecs.IncrementalDecoder, chunk: bytes, bytes_read: int, *, final: bool
-    ) -> None:
-        try:
-            decoder.decode(chunk, final)
-        except UnicodeDecodeError as error:
-            offset = bytes_read - len(error.object) + error.start
-            raise ConfigError(
-                f"{self.label} is not UTF-8 at byte {offset}; save it as UTF-8"
-            ) from None
 
 
 class TextFile(_Utf8File):
@@ -147,19 +136,15 @@ class ParquetFile(DocumentFile):
         try:
             with pq.ParquetFile(self.path) as file:
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[self.column]):
-                    yield from (text for text in self._texts(batch) if text is not None)
-        except (pa.ArrowException, OSError) as error:
-            raise ConfigError(
-                f"{self.label} is corrupt ({error}); replace it with an intact copy"
-            ) from None
-
-    def _texts(self, batch: pa.RecordBatch) -> list[str | None]:
-        try:
-            return batch.column(0).to_pylist()
+                    yield from (text for text in batch.column(0).to_pylist() if text is not None)
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"{self.label}: a text in column '{self.column}' is not UTF-8 at byte"
                 f" {error.start}; save it as UTF-8"
+            ) from None
+        except (pa.ArrowException, OSError) as error:
+            raise ConfigError(
+                f"{self.label} is corrupt ({error}); replace it with an intact copy"
             ) from None
 
     def count(self) -> int:

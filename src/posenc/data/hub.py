@@ -103,15 +103,12 @@ class HubCorpus(Corpus):
                 local_files_only=bool(reason),
             )
         except Exception as error:
-            raise self._download_error(reason or _first_line(error)) from None
-
-    def _download_error(self, reason: str) -> ConfigError:
-        return ConfigError(
-            f"data: {self.path} ({self.name}) is not in the local cache and could not be"
-            f" downloaded from the Hugging Face hub: {reason}; without a network, use"
-            " data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a cache that"
-            " contains it"
-        )
+            raise ConfigError(
+                f"data: {self.path} ({self.name}) is not in the local cache and could not be"
+                f" downloaded from the Hugging Face hub: {reason or _first_line(error)}; without a"
+                " network, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
+                " cache that contains it"
+            ) from None
 
 
 def _first_line(error: Exception) -> str:

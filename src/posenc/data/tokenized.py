@@ -21,22 +21,9 @@ class TokenizedData(Dataset):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._meta: dict[str, Any] = read_json(folder / "meta.json")
-
-    @property
-    def fingerprint(self) -> str:
-        return self._meta["fingerprint"]
-
-    @property
-    def name(self) -> str:
-        return self._meta["name"]
-
-    @property
-    def vocab_size(self) -> int:
-        return self._meta["vocab_size"]
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return tuple(split for split in SPLITS if split in self._meta["splits"])
+        self.name, self.fingerprint = self._meta["name"], self._meta["fingerprint"]
+        self.vocab_size = self._meta["vocab_size"]
+        self.splits = tuple(split for split in SPLITS if split in self._meta["splits"])
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -68,10 +55,9 @@ class TokenizedData(Dataset):
                 f"the data '{self.name}' has no split '{split}'"
                 f"{did_you_mean(split, self.splits)} (available: {', '.join(self.splits)})"
             )
-        counts = self._meta["splits"][split]
-        file, dtype = self.folder / f"{split}.bin", np.dtype(self._meta["dtype"])
+        file, counts = self.folder / f"{split}.bin", self._meta["splits"][split]
         return TokenArray(
-            tokens=np.memmap(file, dtype=dtype, mode="r"),
+            tokens=np.memmap(file, dtype=self._meta["dtype"], mode="r"),
             words=counts["words"],
             bytes=counts["bytes"],
             documents=counts["documents"],
@@ -97,12 +83,11 @@ class TrainingWindows:
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        windows = np.array([self._window_at(step * size + row) for row in range(size)])
-        return self._tokens.windows(windows * self._length, self._length)
-
-    def _window_at(self, index: int) -> int:
-        epoch, index_in_epoch = divmod(index, self.num_windows)
-        return int(_permutation(self._seed, epoch, self.num_windows)[index_in_epoch])
+        windows = []
+        for index in range(step * size, (step + 1) * size):
+            epoch, index_in_epoch = divmod(index, self.num_windows)
+            windows.append(_permutation(self._seed, epoch, self.num_windows)[index_in_epoch])
+        return self._tokens.windows(np.array(windows) * self._length, self._length)
 
 
 def evenly_spaced_windows(

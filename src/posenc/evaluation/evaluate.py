@@ -12,7 +12,6 @@ from posenc.config.errors import RunError
 from posenc.config.steps import training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
-from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.requests import Request, measurement_requests
 from posenc.evaluation.scoring import Measurement, measure
@@ -51,7 +50,13 @@ def evaluate(
         def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
             return on_progress((completed + tokens) / total_tokens, tokens / seconds)
 
-        model.encoding = _evaluated_encoding(trained_encoding, config, request).to(device)
+        swap = evaluation_swaps(config)[request.swap]
+        if request.swap is not None and swap is not None:
+            length = request.length
+            encoding = swap_encoding(trained_encoding, config, request.swap, swap, length)
+            model.encoding = encoding.to(device)
+        else:
+            model.encoding = trained_encoding
         result = measure(
             model,
             request.windows,
@@ -122,14 +127,6 @@ def evaluation_row(
         "tokens_per_second": round(count / result.seconds, 1),
         "peak_memory_mb": round(peak_megabytes(), 1),
     }
-
-
-def _evaluated_encoding(trained: Encoding, config: DictConfig, request: Request) -> Encoding:
-    """Return the trained encoding, modified by the swap of the request if it has one."""
-    swap = evaluation_swaps(config)[request.swap]
-    if request.swap is None or swap is None:
-        return trained
-    return swap_encoding(trained, config, request.swap, swap, request.length)
 
 
 def _save_rows(

@@ -39,15 +39,9 @@ class Measurement:
     solved: int | None = None
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The losses [n] in nats of the n scored targets of a batch, in the order of its mask.
-
-    If accuracy was requested, `hits` [n] marks the targets that the model ranks first.
-    """
-
-    losses: Tensor
-    hits: Tensor | None = None
+Scores = tuple[Tensor, Tensor | None]
+"""The losses [n] in nats of the n scored targets of a batch, in the order of its mask, and, if
+accuracy was requested, a mask [n] of the targets that the model ranks first."""
 
 
 def measure(
@@ -75,12 +69,13 @@ def measure(
     stopped, start_time = False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
-        for batch, scores in _scored_batches(model, windows, order, batch_tokens, accuracy):
+        scored_batches = _scored_batches(model, windows, order, batch_tokens, accuracy)
+        for batch, (losses, is_hit) in scored_batches:
             length = batch.inputs.shape[1]
-            sums[:length] += _at_positions(batch.scored, scores.losses.double()).sum(dim=0).numpy()
+            sums[:length] += _at_positions(batch.scored, losses.double()).sum(dim=0).numpy()
             counts[:length] += batch.scored.sum(dim=0).numpy()
-            if scores.hits is not None:
-                correct = _at_positions(batch.scored, scores.hits.double()).sum(dim=1)
+            if is_hit is not None:
+                correct = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
                 hits += int(correct.sum())
                 solved += int((correct == batch.scored.sum(dim=1)).sum())
             tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
@@ -103,11 +98,7 @@ def measure(
 def _scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
-    """Yield the windows in `order`, about `batch_tokens` tokens at a time, with their scores.
-
-    When memory runs out, the batch is halved, and no later batch is larger than that. Raises
-    RunError if memory runs out with a single window.
-    """
+    """Yield the windows in `order` with their scores, in smaller batches after memory runs out."""
     pending = deque(_split(windows, order, batch_tokens))
     while pending:
         indices = pending.popleft()
@@ -117,11 +108,21 @@ def _scored_batches(
             continue
         batch = windows.batch(indices)
         scores = _score_or_none(model, batch, accuracy)
-        if scores is None:
-            batch_tokens = _halved_batch_tokens(len(indices), length)
-            pending.appendleft(indices)
+        if scores is not None:
+            yield batch, scores
             continue
-        yield batch, scores
+        if len(indices) == 1:
+            raise RunError(
+                f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
+                f" another kernel, or a device with more memory"
+            )
+        too_many, batch_tokens = len(indices) * length, len(indices) // 2 * length
+        log.warning(
+            "out of memory with evaluation.batch_tokens=%d; continuing with %d",
+            too_many,
+            batch_tokens,
+        )
+        pending.appendleft(indices)
 
 
 def _split(windows: Windows, order: Indices, batch_tokens: int) -> Iterator[Indices]:
@@ -154,25 +155,11 @@ def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
     token with the lowest id ranks first.
     """
     if batch.scored.all() and not accuracy:
-        return Scores(model.losses(batch.inputs, batch.targets).flatten())
+        return model.losses(batch.inputs, batch.targets).flatten(), None
     hidden = model.hidden_states(batch.inputs, scored=batch.scored)
     targets = batch.targets[batch.scored]
     losses = model.head.losses(hidden[None], targets[None])[0]
-    return Scores(losses, model.head(hidden).argmax(dim=-1) == targets if accuracy else None)
-
-
-def _halved_batch_tokens(num_windows: int, length: int) -> int:
-    """Return half the tokens of a batch; raises RunError if it was a single window."""
-    if num_windows == 1:
-        raise RunError(
-            f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
-            f" another kernel, or a device with more memory"
-        )
-    batch_tokens, halved = num_windows * length, num_windows // 2 * length
-    log.warning(
-        "out of memory with evaluation.batch_tokens=%d; continuing with %d", batch_tokens, halved
-    )
-    return halved
+    return losses, model.head(hidden).argmax(dim=-1) == targets if accuracy else None
 
 
 def _at_positions(scored: Tensor, values: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import digest_of
 from posenc.data.dataset import IGNORE_INDEX, Dataset, Examples, TokenArray
-from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task
+from posenc.data.tasks.task import BEGIN, SeededRandom, Task
 from posenc.data.tokenizers import Tokenizer
 
 
@@ -26,27 +26,12 @@ class TaskData(Dataset):
     """
 
     def __init__(self, task: Task, tokenizer: Tokenizer) -> None:
-        self.task = task
-        self._tokenizer = tokenizer
-        self._fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
+        self.task, self.name = task, task.name
+        self._tokenizer, self.vocab_size = tokenizer, tokenizer.vocab_size
+        self.splits = SPLITS
+        self.fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
         other_ids = np.delete(np.arange(tokenizer.vocab_size), tokenizer.eos_id)
         self._ids = np.append(tokenizer.eos_id, other_ids)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def vocab_size(self) -> int:
-        return self._tokenizer.vocab_size
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return SPLITS
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -92,21 +77,12 @@ class TaskBatches:
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        return _pad([self._example(step * size + row) for row in range(size)], self._length)
-
-    def _example(self, index: int) -> Example:
-        random = SeededRandom(*self._seed, index)
-        return self._task.generate(random, 1 + random.integer(self._largest_size))
-
-
-def _pad(examples: list[Example], length: int) -> tuple[Tensor, Tensor]:
-    """Return padded inputs and targets, int64 [n, length] each.
-
-    Targets that are not scored are `IGNORE_INDEX`.
-    """
-    inputs = np.full((len(examples), length + 1), BEGIN)
-    targets = np.full((len(examples), length), IGNORE_INDEX)
-    for row, (tokens, scored) in enumerate(examples):
-        inputs[row, 1 : len(tokens) + 1] = tokens
-        targets[row, : len(tokens)] = np.where(scored, tokens, IGNORE_INDEX)
-    return torch.from_numpy(inputs[:, :-1].copy()), torch.from_numpy(targets)
+        inputs = np.full((size, self._length + 1), BEGIN)
+        targets = np.full((size, self._length), IGNORE_INDEX)
+        for row in range(size):
+            random = SeededRandom(*self._seed, step * size + row)
+            example_size = 1 + random.integer(self._largest_size)
+            tokens, scored = self._task.generate(random, example_size)
+            inputs[row, 1 : len(tokens) + 1] = tokens
+            targets[row, : len(tokens)] = np.where(scored, tokens, IGNORE_INDEX)
+        return torch.from_numpy(inputs[:, :-1].copy()), torch.from_numpy(targets)

@@ -1,7 +1,7 @@
 """UTF-8 bytes as tokens."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,3 @@ class ByteTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {}
-
-    @classmethod
-    def load(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)

@@ -1,7 +1,7 @@
 """A vocabulary of named symbols, defined by a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,3 @@ class SymbolTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {"symbols": list(self.symbols)}
-
-    @classmethod
-    def load(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +45,6 @@ class WordTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {"words": self._words}
-
-    @classmethod
-    def load(cls, state: dict[str, Any]) -> Self:
-        return cls(state["words"])
 
 
 class WordTrainer(TokenizerTrainer):
