@@ -101,7 +101,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
     stop, tracker = StopRequest(lambda: True), NullTracker()
     progress, encoding = Progress(run.status_file), plain.model.encoding
-    session = Session(run, config, encoding, resolved, data, progress, stop, tracker)
+    session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
     recorder = Recorder(session, training, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", training, [recorder, interleave])
     batches = micro_batch_loader(TrainingWindows(tokens, length, 1), training, 0)

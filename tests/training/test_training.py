@@ -90,7 +90,7 @@ def test_loading_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
 
     saved = save_checkpoint(tmp_path, 1, lambda path: torch.save({"x": Evil()}, path))
     with pytest.raises(Exception, match="Weights only load failed"):
-        saved.state()
+        saved.weights()
 
 
 def random_tokens(count: int) -> TokenArray:

@@ -50,13 +50,10 @@ def evaluate(
         def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
             return on_progress((completed + tokens) / total_tokens, tokens / seconds)
 
-        swap = evaluation_swaps(config)[request.swap]
+        encoding, swap = trained_encoding, evaluation_swaps(config)[request.swap]
         if request.swap is not None and swap is not None:
-            length = request.length
-            encoding = swap_encoding(trained_encoding, config, request.swap, swap, length)
-            model.encoding = encoding.to(device)
-        else:
-            model.encoding = trained_encoding
+            encoding = swap_encoding(encoding, config, request.swap, swap, request.length)
+        model.encoding = encoding.to(device)
         result = measure(
             model,
             request.windows,

@@ -107,7 +107,7 @@ def _run(
     failed = True
     try:
         with process_group(torch.device(resolved.device)):
-            session = Session(run, config, encoding, resolved, data, progress, stop, tracker)
+            session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
             finished = _train_and_evaluate(session)
         failed = not finished
     finally:

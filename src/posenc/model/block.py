@@ -7,7 +7,7 @@ from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
 from posenc.model.linear import Linear
 
-ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "swiglu": nn.SiLU}
 
 
 class Block(nn.Module):
@@ -36,10 +36,8 @@ class Block(nn.Module):
         if feed_forward < 1:
             raise ValueError(f"feed_forward={feed_forward} must be 1 or more")
         self.attention = Attention(width, heads, attend, bias=bias)
-        self.feed_forward = (
-            GatedFeedForward(width, feed_forward, activation_dropout, bias=bias)
-            if activation == "swiglu"
-            else FeedForward(width, feed_forward, activation, activation_dropout, bias=bias)
+        self.feed_forward = FeedForward(
+            width, feed_forward, activation, activation_dropout, bias=bias
         )
         self.attention_norm = norm_layer(norm, width, bias=bias)
         self.feed_forward_norm = norm_layer(norm, width, bias=bias)
@@ -74,33 +72,27 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """out(dropout(activation(up(x))))."""
+    """out(dropout(activation(up(x)))), or SwiGLU: out(dropout(silu(gate(x)) * up(x))).
+
+    SwiGLU is from Shazeer 2020 (2002.05202).
+    """
 
     def __init__(
         self, width: int, hidden: int, activation: str, dropout: float, *, bias: bool
     ) -> None:
         super().__init__()
         self.up = Linear(width, hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias) if activation == "swiglu" else None
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
         self.out = Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.dropout(self.activation(self.up(x))))
-
-
-class GatedFeedForward(nn.Module):
-    """SwiGLU: out(dropout(silu(gate(x)) * up(x))) (Shazeer 2020, 2002.05202)."""
-
-    def __init__(self, width: int, hidden: int, dropout: float, *, bias: bool) -> None:
-        super().__init__()
-        self.up = Linear(width, hidden, bias=bias)
-        self.gate = Linear(width, hidden, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-        self.out = Linear(hidden, width, bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.dropout(nn.functional.silu(self.gate(x)) * self.up(x)))
+        if self.gate is None:
+            hidden = self.activation(self.up(x))
+        else:
+            hidden = self.activation(self.gate(x)) * self.up(x)
+        return self.out(self.dropout(hidden))
 
 
 def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:

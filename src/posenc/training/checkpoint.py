@@ -4,12 +4,10 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import torch
 
@@ -34,19 +32,17 @@ class Checkpoint:
         """Return whether the contents match the digest in the name."""
         return _digest(self.path) == self.digest
 
-    def state(self) -> dict[str, Any]:
-        """Return the saved state, loaded without running code from the file.
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return the state_dict of the model, loaded without running code from the file.
 
         Raises RunError if the file contains anything other than tensors and plain values.
         """
-        with self._converting_errors():
-            return torch.load(self.path, map_location="cpu", weights_only=True)
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        """Return the state_dict of the model."""
-        with self._converting_errors():
-            state = self.state()["state_dict"]
+        try:
+            saved = torch.load(self.path, map_location="cpu", weights_only=True)
+            state = saved["state_dict"]
             return {name.removeprefix("model."): value for name, value in state.items()}
+        except LOAD_ERRORS as error:
+            raise self.load_error(error) from error
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
@@ -55,13 +51,6 @@ class Checkpoint:
             f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason});"
             f" no code in it was run; delete it or move it elsewhere"
         )
-
-    @contextmanager
-    def _converting_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except LOAD_ERRORS as error:
-            raise self.load_error(error) from error
 
 
 def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:

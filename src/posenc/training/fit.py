@@ -1,8 +1,7 @@
 """Trains a run until its token budget is used up, resuming from its last checkpoint."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pickle import UnpicklingError
 
@@ -18,7 +17,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import micro_batch_loader
-from posenc.training.checkpoint import Checkpoint, latest_checkpoint
+from posenc.training.checkpoint import latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
 from posenc.training.recorder import Recorder
@@ -49,9 +48,14 @@ def fit(session: Session, training_fraction: float) -> bool:
     trainer = build_trainer(config, session.resolved.device, steps, [recorder])
     batches = data.training_batches(config.train_length, config.seed)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
-    with session.stop.handling_signals(), _converting_errors(config, steps, checkpoint):
-        path = str(checkpoint.path) if checkpoint else None
-        trainer.fit(module, loader, ckpt_path=path, weights_only=True)
+    path = str(checkpoint.path) if checkpoint else None
+    try:
+        with session.stop.handling_signals():
+            trainer.fit(module, loader, ckpt_path=path, weights_only=True)
+    except torch.OutOfMemoryError as error:
+        raise _out_of_memory(config, steps, checkpoint is not None, error) from error
+    except UnpicklingError as error:
+        raise error if checkpoint is None else checkpoint.load_error(error) from error
     if trainer.global_step < steps.total:
         return False
     log.info("training finished at step %d", steps.total)
@@ -88,27 +92,10 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
     )
 
 
-@contextmanager
-def _converting_errors(
-    config: DictConfig, steps: TrainingSteps, checkpoint: Checkpoint | None
-) -> Iterator[None]:
-    """Convert errors in training into a RunError with a remedy."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise RunError(_out_of_memory(config, steps, checkpoint is not None, error)) from error
-    except UnpicklingError as error:
-        raise error if checkpoint is None else checkpoint.load_error(error) from error
-
-
 def _out_of_memory(
     config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
-) -> str:
-    """Return the error message, with the tokens per forward pass and a way to use less memory.
-
-    A run with a checkpoint resumes with its original micro-batches, so smaller ones are suggested
-    only for a run without a checkpoint.
-    """
+) -> RunError:
+    """Return an error with a way to use less memory; a resumed run keeps its micro-batches."""
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"
     if not has_checkpoint and sequences > 1:
@@ -120,7 +107,7 @@ def _out_of_memory(
     elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"
     reason = str(error).strip().split("\n", 1)[0]
-    return (
+    return RunError(
         f"out of memory with {sequences * length} tokens at once ({sequences} x"
         f" train_length={length}): {remedy} ({reason})"
     )

@@ -135,5 +135,5 @@ class Recorder(pl.Callback):
         else:  # takes part in gathering sharded weights, but writes no file
             write(self.session.run.checkpoints)
         self._saved_at = time.monotonic()
-        self.session.sink.log(self._unsent)
+        self.session.log_metrics(self._unsent)
         self._unsent = []

@@ -1,7 +1,8 @@
 """Everything that is needed to train one run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -12,19 +13,13 @@ from posenc.runs.status import Progress, ResolvedSettings
 from posenc.training.stop import StopRequest
 
 
-class MetricsSink(Protocol):
-    """Receives rows of training metrics after each checkpoint, for example to upload them."""
-
-    def log(self, rows: list[dict[str, Any]]) -> None: ...
-
-
 @dataclass(frozen=True)
 class Session:
     """What training a run needs.
 
     `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
-    run started. `progress` and `sink` receive its progress and metrics; `stop` is set when it
-    should stop.
+    run started. `progress` receives its progress and `stop` is set when it should stop. After each
+    checkpoint, `log_metrics` receives the new rows of metrics, for example to upload them.
     """
 
     run: RunDirectory
@@ -34,4 +29,4 @@ class Session:
     data: Dataset
     progress: Progress
     stop: StopRequest
-    sink: MetricsSink
+    log_metrics: Callable[[list[dict[str, Any]]], None]

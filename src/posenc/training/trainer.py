@@ -31,7 +31,9 @@ def build_trainer(
     config: DictConfig, device: str, steps: TrainingSteps, callbacks: Sequence[pl.Callback]
 ) -> pl.Trainer:
     """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing."""
-    _silence_lightning()
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for message in SILENCED_WARNINGS:
+        warnings.filterwarnings("ignore", message)
     options: dict[str, Any] = {
         "accelerator": device,
         "devices": local_world_size(),
@@ -61,13 +63,6 @@ def _strategy(config: DictConfig, devices: int) -> Strategy | str:
         return FullyShardedStrategy(devices)
     # A step may leave weights of an adaptive softmax or a dropped encoding unused.
     return DDPStrategy(find_unused_parameters=True)
-
-
-def _silence_lightning() -> None:
-    """Silence warnings that do not apply here, and advertisements."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    for message in SILENCED_WARNINGS:
-        warnings.filterwarnings("ignore", message)
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
