@@ -9,12 +9,12 @@ import pytest
 import posenc.check as checks
 from posenc.check import (
     PROPERTIES,
-    SMALL_MODEL,
     EncodingUnderTest,
     Result,
     check,
     description,
 )
+from posenc.check.under_test import SMALL_MODEL
 from posenc.config.compose import compose
 
 DESCRIPTION = "An encoding with one defect."

@@ -6,12 +6,12 @@ import pytest
 
 from posenc.check import (
     PROPERTIES,
-    SMALL_MODEL,
     EncodingUnderTest,
     Property,
     check_property,
 )
 from posenc.check.sequences import is_prefix_consistent
+from posenc.check.under_test import SMALL_MODEL
 from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.base import Geometry

@@ -4,60 +4,29 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
-from posenc.check.definition import (
-    builds,
-    declares_limitations,
-    has_description,
-    omits_model_hyperparameters,
-    shapes_are_correct,
-)
-from posenc.check.numerics import (
-    gradients_are_correct,
-    gradients_reach_parameters,
-    half_precision_is_safe,
-    kernels_agree,
-)
-from posenc.check.parameters import instances_are_independent, parameters_have_effect
-from posenc.check.sequences import (
-    extrapolates,
-    is_causal,
-    is_prefix_consistent,
-    is_shift_invariant,
-    loads_at_any_length,
-)
-from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, Result, failed
+from posenc.check import definition, numerics, parameters, sequences
+from posenc.check.under_test import EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, one_line
-
-__all__ = [
-    "PROPERTIES",
-    "SMALL_MODEL",
-    "EncodingUnderTest",
-    "Property",
-    "Result",
-    "check",
-    "check_property",
-    "description",
-]
 
 Property = Callable[[EncodingUnderTest], Result]
 
 PROPERTIES: tuple[Property, ...] = (
-    builds,
-    has_description,
-    omits_model_hyperparameters,
-    declares_limitations,
-    shapes_are_correct,
-    is_causal,
-    is_prefix_consistent,
-    is_shift_invariant,
-    extrapolates,
-    loads_at_any_length,
-    parameters_have_effect,
-    instances_are_independent,
-    gradients_reach_parameters,
-    gradients_are_correct,
-    kernels_agree,
-    half_precision_is_safe,
+    definition.builds,
+    definition.has_description,
+    definition.omits_model_hyperparameters,
+    definition.declares_limitations,
+    definition.shapes_are_correct,
+    sequences.is_causal,
+    sequences.is_prefix_consistent,
+    sequences.is_shift_invariant,
+    sequences.extrapolates,
+    sequences.loads_at_any_length,
+    parameters.parameters_have_effect,
+    parameters.instances_are_independent,
+    numerics.gradients_reach_parameters,
+    numerics.gradients_are_correct,
+    numerics.kernels_agree,
+    numerics.half_precision_is_safe,
 )
 
 
@@ -66,7 +35,7 @@ def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
     for prop in PROPERTIES:
         result = check_property(prop, under_test)
         yield prop, result
-        if prop is builds and result.status == "fail":
+        if prop is definition.builds and result.status == "fail":
             return
 
 

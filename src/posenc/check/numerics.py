@@ -1,7 +1,7 @@
 """Properties of gradients, attention kernels and low precision."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -132,18 +132,6 @@ def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
     return results
 
 
-@dataclass(frozen=True)
-class HalfPrecisionCase:
-    """An encoding to test in half precision, its input dtypes, and its float64 counterpart."""
-
-    name: str
-    encoding: Encoding
-    exact: Encoding
-    hidden_dtype: torch.dtype
-    head_dtype: torch.dtype
-    autocast: bool
-
-
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     """half precision degrades no angle or bias"""
@@ -152,36 +140,30 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
         length = under_test.train_length  # coordinates do not grow with the length of the sequence
     inputs = random_inputs(encoding, length)
-    worst_ratio, evidence = 0.0, ""
-    cases = list(_half_precision_cases(encoding))
-    for layer in distinct_layers(encoding):
-        exact_outputs = cache(partial(_float64_outputs, layer=layer, inputs=inputs))
-        for case in cases:
-            exact = exact_outputs(case.exact)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=case.autocast):
-                rounded = inputs.to(case.hidden_dtype, case.head_dtype)
-                actual = _float64_outputs(case.encoding, layer, rounded)
-            for hook, output in actual.items():
-                ratio, error = _error_over_tolerance(output, exact[hook])
-                if ratio >= worst_ratio:
-                    worst_ratio = ratio
-                    evidence = f"{hook} of layer {layer} is off by {error:.1e} {case.name}"
-    result = passed if worst_ratio <= 1 else failed
-    return result(f"worst case: {evidence}, up to position {length - 1}")
-
-
-def _half_precision_cases(encoding: Encoding) -> Iterator[HalfPrecisionCase]:
-    """Yield the encoding under autocast, with two input dtypes, and converted to bfloat16."""
-    bf16, fp32 = torch.bfloat16, torch.float32
-    exact = copy.deepcopy(encoding).double()
-    yield HalfPrecisionCase("under autocast", encoding, exact, fp32, fp32, True)
-    yield HalfPrecisionCase("under autocast, bfloat16 inputs", encoding, exact, fp32, bf16, True)
-    rounded = copy.deepcopy(exact)
+    exact, rounded = copy.deepcopy(encoding).double(), copy.deepcopy(encoding).double()
     for parameter in rounded.parameters():
         parameter.copy_(parameter.bfloat16())
     converted = copy.deepcopy(encoding).bfloat16()
+    bf16, fp32 = torch.bfloat16, torch.float32
     dtype = bf16 if list(encoding.parameters()) else fp32
-    yield HalfPrecisionCase("after .bfloat16()", converted, rounded, dtype, dtype, False)
+    cases = (
+        ("under autocast", encoding, exact, inputs.to(fp32, fp32)),
+        ("under autocast, bfloat16 inputs", encoding, exact, inputs.to(fp32, bf16)),
+        ("after .bfloat16()", converted, rounded, inputs.to(dtype, dtype)),
+    )
+    worst_ratio, evidence = 0.0, ""
+    for layer in distinct_layers(encoding):
+        float64_outputs = cache(partial(_float64_outputs, layer=layer, inputs=inputs))
+        for name, tested, counterpart, rounded_inputs in cases:
+            with torch.autocast("cpu", dtype=bf16, enabled=tested is encoding):
+                actual = _float64_outputs(tested, layer, rounded_inputs)
+            for hook, output in actual.items():
+                ratio, error = _error_over_tolerance(output, float64_outputs(counterpart)[hook])
+                if ratio >= worst_ratio:
+                    worst_ratio = ratio
+                    evidence = f"{hook} of layer {layer} is off by {error:.1e} {name}"
+    result = passed if worst_ratio <= 1 else failed
+    return result(f"worst case: {evidence}, up to position {length - 1}")
 
 
 @dataclass(frozen=True)

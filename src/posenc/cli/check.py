@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posenc.check import SMALL_MODEL, EncodingUnderTest, Result, check, description
+from posenc.check import EncodingUnderTest, Result, check, description
+from posenc.check.under_test import SMALL_MODEL
 from posenc.cli.arguments import Arguments
 from posenc.config import components
 from posenc.config.errors import ConfigError
