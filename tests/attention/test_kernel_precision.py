@@ -26,8 +26,9 @@ def reference_rows(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tenso
     """Return the reference's last eight rows, in float64."""
     length = q.shape[2]
     x, q, k, v = (tensor.double() for tensor in (x, q, k, v))
-    rows, pos = slice(length - 8, length), torch.arange(length, device=q.device)
-    return reference.attend_rows(encoding.double(), x, q, k, v, pos, rows, slice(0, length))
+    inputs = reference.AttentionInputs(x, q, k, v, torch.arange(length, device=q.device))
+    rows, keys = slice(length - 8, length), slice(0, length)
+    return reference.attend_rows(encoding.double(), inputs, rows, keys)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from posenc.attention import fused_sdpa
 from posenc.attention.bias_cache import cached_bias, num_encodings
 from posenc.attention.fused_sdpa import QueryBlock
 from posenc.attention.reference import (
+    AttentionInputs,
     attend_rows,
     causal_mask,
     score_bias,
@@ -47,10 +48,10 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     same_for_batch = not content_dependent and pos.ndim == 1
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
-    outputs = []
+    inputs, outputs = AttentionInputs(x, q, k, v, pos), []
     # The last block has the most keys. It comes first, so that its memory is reused.
     for rows, keys in reversed(row_blocks(encoding, q)):
-        arguments = (encoding, x, q, k, v, pos, rows, keys)
+        arguments = (encoding, inputs, rows, keys)
         if training and saved_entries > SAVED_BUDGET:
             outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False))
         else:
@@ -69,23 +70,16 @@ def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
 
 
 def attend_block(
-    encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-    rows: slice,
-    keys: slice,
-    use_cache: bool = False,
+    encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice, use_cache: bool = False
 ) -> Tensor:
     """Return the attention output [B, H, R, d] of a block of rows.
 
     With `use_cache`, all layers that have the same encoding share its bias.
     """
     if encoding.overrides("value_bias"):  # needs the weights, hence an explicit softmax
-        return attend_rows(encoding, x, q, k, v, pos, rows, keys)
-    compute = partial(masked_bias, encoding, x, q, k, pos, rows, keys)
+        return attend_rows(encoding, inputs, rows, keys)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    compute = partial(masked_bias, encoding, inputs, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
     queries, block_keys = q[:, :, rows], k[:, :, keys]
     values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
@@ -97,10 +91,9 @@ def attend_block(
     return out[..., : v.shape[-1]]
 
 
-def masked_bias(
-    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
-) -> Tensor:
+def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
     """Return the bias [1|B, 1|H, R, K] of a block, -inf where a key is masked."""
+    x, q, k, _, pos = inputs
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
     masked = ~causal_mask(rows, keys, encoding.window(), q.device)
     if bias is None:

@@ -1,9 +1,21 @@
 """Attention with an explicit softmax: the definition, for any precision."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
+
+
+class AttentionInputs(NamedTuple):
+    """x [B, T, D], q and k [B, H, T, d'], v [B, H, T, d]; positions [T] or [B, T, axes]."""
+
+    x: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    pos: Tensor
 
 
 def unsupported_reason(
@@ -15,41 +27,26 @@ def unsupported_reason(
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory."""
     all_tokens = slice(0, q.shape[2])
-    return attend_rows(encoding, x, q, k, v, pos, all_tokens, all_tokens)
+    return attend_rows(encoding, AttentionInputs(x, q, k, v, pos), all_tokens, all_tokens)
 
 
-def attend_rows(
-    encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-    rows: slice,
-    keys: slice,
-) -> Tensor:
+def attend_rows(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
     """Return the output [B, H, R, d] of the query `rows`; `keys` contains all keys they see."""
-    dtype = score_dtype(q.dtype)
-    weights = attention_scores(encoding, x, q, k, v, pos, rows, keys).softmax(dim=-1)
-    out = weights @ v[:, :, keys].to(dtype)
+    pos, dtype = inputs.pos, score_dtype(inputs.q.dtype)
+    weights = attention_scores(encoding, inputs, rows, keys).softmax(dim=-1)
+    out = weights @ inputs.v[:, :, keys].to(dtype)
     if encoding.overrides("value_bias"):
         distance = pairwise_distances(positions_at(pos, rows), positions_at(pos, keys), dtype)
         value_bias = encoding.value_bias(weights, distance)
         out = out if value_bias is None else out + value_bias
-    return out.to(v.dtype)
+    return out.to(inputs.v.dtype)
 
 
 def attention_scores(
-    encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-    rows: slice,
-    keys: slice,
+    encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice
 ) -> Tensor:
     """Return the scores [B, H, R, K] before the softmax; -inf where a key is masked."""
+    x, q, k, v, pos = inputs
     dtype = score_dtype(q.dtype)
     scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
     bias = score_bias(encoding, x, q, k, pos, rows, keys)

@@ -7,9 +7,10 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from posenc.attention.reference import AttentionInputs
 from posenc.check.hook_calls import (
     NUM_QUERIES,
-    HookInputs,
+    convert,
     distinct_layers,
     hook_outputs,
     random_inputs,
@@ -83,7 +84,7 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
         (under_test.encoding({}), torch.float32, torch.float32),
         (under_test.encoding({}), torch.float32, torch.bfloat16),
     ):
-        inputs = random_inputs(encoding, under_test.train_length).to(hidden_dtype, head_dtype)
+        inputs = convert(random_inputs(encoding, under_test.train_length), hidden_dtype, head_dtype)
         for layer in distinct_layers(encoding):
             for hook, actual, expected in _wrong_shapes(encoding, layer, inputs):
                 return failed(f"{hook} of layer {layer} returns {actual}, not {expected}")
@@ -91,7 +92,7 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
 
 
 def _wrong_shapes(
-    encoding: Encoding, layer: int, inputs: HookInputs
+    encoding: Encoding, layer: int, inputs: AttentionInputs
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (hook, actual output, expected output) for each wrong shape or dtype."""
     pos, x = inputs.pos, inputs.x

@@ -1,12 +1,12 @@
 """Calls to an encoding's hooks with random inputs, in the way that the model calls them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from posenc.attention.reference import (
+    AttentionInputs,
     causal_mask,
     pairwise_distances,
     positions_at,
@@ -20,30 +20,22 @@ NUM_QUERIES = 2
 """The number of queries, at the end of the sequence, for which biases are computed."""
 
 
-@dataclass(frozen=True)
-class HookInputs:
-    """Inputs to the hooks: x [1, T, D]; q, k and v [1, H, T, d]; positions."""
-
-    x: Tensor
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    pos: Tensor
-
-    def to(self, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> "HookInputs":
-        """Return the inputs with x as `hidden_dtype`, and q, k and v as `head_dtype`."""
-        q, k, v = (tensor.to(head_dtype) for tensor in (self.q, self.k, self.v))
-        return HookInputs(self.x.to(hidden_dtype), q, k, v, self.pos)
-
-
-def random_inputs(encoding: Encoding, length: int) -> HookInputs:
-    """Return random float64 inputs whose values are exactly representable in bfloat16."""
+def random_inputs(encoding: Encoding, length: int) -> AttentionInputs:
+    """Return inputs of one random sequence in float64, exactly representable in bfloat16."""
     geometry = encoding.geometry
     shape = (1, geometry.heads, length, geometry.head_width)
     q, k, v = (_random(seed, *shape) for seed in (1, 2, 3))
     torch.manual_seed(SEED)
     pos = encoding.positions(length, torch.device("cpu"))
-    return HookInputs(_random(0, 1, length, geometry.width), q, k, v, pos)
+    return AttentionInputs(_random(0, 1, length, geometry.width), q, k, v, pos)
+
+
+def convert(
+    inputs: AttentionInputs, hidden_dtype: torch.dtype, head_dtype: torch.dtype
+) -> AttentionInputs:
+    """Return the inputs with x as `hidden_dtype`, and q, k and v as `head_dtype`."""
+    q, k, v = (tensor.to(head_dtype) for tensor in (inputs.q, inputs.k, inputs.v))
+    return AttentionInputs(inputs.x.to(hidden_dtype), q, k, v, inputs.pos)
 
 
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
@@ -53,7 +45,7 @@ def distinct_layers(encoding: Encoding) -> Iterator[int]:
             yield layer
 
 
-def hook_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, Tensor]:
+def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dict[str, Tensor]:
     """Return the outputs of a layer's hooks; biases are for the last NUM_QUERIES tokens only."""
     torch.manual_seed(SEED)
     encoding.eval()

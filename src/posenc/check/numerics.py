@@ -10,9 +10,10 @@ from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
 from posenc.attention.choice import KERNELS
+from posenc.attention.reference import AttentionInputs
 from posenc.check.hook_calls import (
     NUM_QUERIES,
-    HookInputs,
+    convert,
     distinct_layers,
     hook_outputs,
     random_inputs,
@@ -147,9 +148,9 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     bf16, fp32 = torch.bfloat16, torch.float32
     dtype = bf16 if list(encoding.parameters()) else fp32
     cases = (
-        ("under autocast", encoding, exact, inputs.to(fp32, fp32)),
-        ("under autocast, bfloat16 inputs", encoding, exact, inputs.to(fp32, bf16)),
-        ("after .bfloat16()", converted, rounded, inputs.to(dtype, dtype)),
+        ("under autocast", encoding, exact, convert(inputs, fp32, fp32)),
+        ("under autocast, bfloat16 inputs", encoding, exact, convert(inputs, fp32, bf16)),
+        ("after .bfloat16()", converted, rounded, convert(inputs, dtype, dtype)),
     )
     worst_ratio, evidence = 0.0, ""
     for layer in distinct_layers(encoding):
@@ -175,7 +176,9 @@ class HookOutput:
     dtype: torch.dtype
 
 
-def _float64_outputs(encoding: Encoding, layer: int, inputs: HookInputs) -> dict[str, HookOutput]:
+def _float64_outputs(
+    encoding: Encoding, layer: int, inputs: AttentionInputs
+) -> dict[str, HookOutput]:
     """Return the hooks' outputs in float64, with scores in place of rotated queries and keys.
 
     Errors that affect queries and keys equally, such as a common rotation, cancel in the scores.

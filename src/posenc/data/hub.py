@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, digest_of
 
@@ -93,7 +93,7 @@ class HubCorpus(Corpus):
         try:
             HfApi().dataset_info(self.path, revision=self.revision, timeout=_TIMEOUT_SECONDS)
         except Exception as error:
-            reason = _first_line(error)
+            reason = first_line(error) or type(error).__name__
         try:
             return snapshot_download(
                 self.path,
@@ -105,14 +105,10 @@ class HubCorpus(Corpus):
         except Exception as error:
             raise ConfigError(
                 f"data: {self.path} ({self.name}) is not in the local cache and could not be"
-                f" downloaded from the Hugging Face hub: {reason or _first_line(error)}; without a"
+                f" downloaded from the Hugging Face hub: {reason or first_line(error)}; without a"
                 " network, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
                 " cache that contains it"
             ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def _join_lines(lines: Iterator[str], start_pattern: re.Pattern[str]) -> Iterator[str]:

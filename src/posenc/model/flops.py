@@ -12,10 +12,6 @@ layer with a feed-forward width of 4 D. Kaplan et al. (2001.08361) do not count 
 utilization can only be compared under the same convention.
 """
 
-from typing import cast
-
-from torch import nn
-
 from posenc.model.transformer import Decoder
 
 BACKWARD_FACTOR = 2
@@ -28,8 +24,7 @@ def model_flops(model: Decoder, length: int) -> int:
     Of an adaptive softmax, only the first softmax is counted, because few tokens need the others.
     """
     matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
-    head = cast(nn.Linear, model.head)  # only its `weight` is read
-    weights = sum(p.numel() for p in [*matrices, head.weight])
+    weights = sum(p.numel() for p in [*matrices, model.head.weight])
     geometry = model.encoding.geometry
     return forward_flops(weights, geometry.layers, geometry.width, length)
 

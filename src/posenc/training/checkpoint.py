@@ -11,7 +11,7 @@ from pickle import UnpicklingError
 
 import torch
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, first_line
 
 log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
@@ -46,9 +46,8 @@ class Checkpoint:
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
-        reason = str(error).strip().split("\n", 1)[0]
         return RunError(
-            f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason});"
+            f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {first_line(error)});"
             f" no code in it was run; delete it or move it elsewhere"
         )
 

@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.components import build
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, first_line
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_model
@@ -106,8 +106,7 @@ def _out_of_memory(
         )
     elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"
-    reason = str(error).strip().split("\n", 1)[0]
     return RunError(
         f"out of memory with {sequences * length} tokens at once ({sequences} x"
-        f" train_length={length}): {remedy} ({reason})"
+        f" train_length={length}): {remedy} ({first_line(error)})"
     )

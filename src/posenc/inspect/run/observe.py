@@ -15,7 +15,7 @@ from torch import Tensor
 from posenc.attention import Kernel
 from posenc.attention.blocks import row_blocks
 from posenc.attention.precision import autocast
-from posenc.attention.reference import attention_scores, causal_mask, score_bias
+from posenc.attention.reference import AttentionInputs, attention_scores, causal_mask, score_bias
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.transformer import Decoder
@@ -74,8 +74,8 @@ class QueryBlock:
     def scores(self) -> Tensor:
         """Scores [B, H, R, K], -inf where masked."""
         layer = self.layer
-        inputs = layer.encoding, layer.x, layer.q, layer.k, layer.v, layer.pos
-        return attention_scores(*inputs, self.rows, self.keys)
+        inputs = AttentionInputs(layer.x, layer.q, layer.k, layer.v, layer.pos)
+        return attention_scores(layer.encoding, inputs, self.rows, self.keys)
 
     @cached_property
     def weights(self) -> Tensor:
