@@ -103,9 +103,10 @@ class HubCorpus(Corpus):
                 local_files_only=bool(reason),
             )
         except Exception as error:
+            reason = reason or first_line(error) or type(error).__name__
             raise ConfigError(
                 f"data: {self.path} ({self.name}) is not in the local cache and could not be"
-                f" downloaded from the Hugging Face hub: {reason or first_line(error)}; without a"
+                f" downloaded from the Hugging Face hub: {reason}; without a"
                 " network, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
                 " cache that contains it"
             ) from None

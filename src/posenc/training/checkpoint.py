@@ -47,8 +47,8 @@ class Checkpoint:
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
         return RunError(
-            f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {first_line(error)});"
-            f" no code in it was run; delete it or move it elsewhere"
+            f"{self.path} is not a checkpoint of this run ({type(error).__name__}:"
+            f" {first_line(error)}); no code in it was run; delete it or move it elsewhere"
         )
 
 

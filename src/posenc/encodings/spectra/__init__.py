@@ -29,26 +29,3 @@ from posenc.encodings.spectra.geometric import (
 from posenc.encodings.spectra.longrope import longrope
 from posenc.encodings.spectra.truncated import half_truncated, hope, p_rope, p_rope_reversed
 from posenc.encodings.spectra.yarn import yarn, yarn_paper
-
-__all__ = [
-    "Frequencies",
-    "Spectrum",
-    "dynamic_ntk",
-    "dynamic_ntk_hf",
-    "geometric",
-    "geometric_d1",
-    "geometric_t2t",
-    "half_truncated",
-    "hope",
-    "longrope",
-    "ntk",
-    "ntk_by_parts",
-    "p_rope",
-    "p_rope_reversed",
-    "position_interpolation",
-    "power",
-    "powers_of_two",
-    "resonance",
-    "yarn",
-    "yarn_paper",
-]
