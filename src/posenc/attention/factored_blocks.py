@@ -85,9 +85,11 @@ class LowRankAttention(torch.autograd.Function):
             backward.add_triangles(block)
             for rows, keys in rectangles(block):
                 backward.add_rectangle(rows, keys)
-        factors = backward.factors
-        grad_factors = (factors.grad_query, factors.grad_key()) if factors else (None, None)
-        return *backward.grad_qkv(), *grad_factors, None
+        gradients = backward.grad_q, backward.grad_k, backward.grad_v
+        grad_qkv = (gradient.to(backward.q.dtype) for gradient in gradients)
+        if backward.factors is None:
+            return *grad_qkv, None, None, None
+        return *grad_qkv, backward.factors.grad_query, backward.factors.increments.diff(dim=2), None
 
 
 class BackwardPass:
@@ -110,11 +112,6 @@ class BackwardPass:
                 factors.widen(tensor) for tensor in (self.v, self.out, grad_out)
             )
             self.factors = factors
-
-    def grad_qkv(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of q, k and v in the precision of q."""
-        dtype = self.q.dtype
-        return self.grad_q.to(dtype), self.grad_k.to(dtype), self.grad_v.to(dtype)
 
     def add_triangles(self, block: slice) -> None:
         """Add the gradients from the triangles on the diagonal of a block of rows."""

@@ -34,7 +34,8 @@ class FactorGradients:
 
     def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
         self.query, self.key = query, key
-        self.increments = pad(torch.zeros_like(key), (0, 0, 0, 1))  # G
+        # G; its differences are the gradient of the key factors.
+        self.increments = pad(torch.zeros_like(key), (0, 0, 0, 1))
         self.grad_query = None if query is None else torch.zeros_like(query)
         self.scale, self.width, self.rank = scale, q.shape[-1], key.shape[-1]
         used = self.rank + 1 + (0 if query is None else self.rank)
@@ -80,7 +81,3 @@ class FactorGradients:
             relative = self.key[:, :, rows] - self.key[:, :, rows.start, None]
             by_query = columns_q[..., rank + 1 : 2 * rank + 1]
             self.grad_query[:, :, rows] += by_query - row_sums * relative
-
-    def grad_key(self) -> Tensor:
-        """Return the gradient of the key factors."""
-        return self.increments.diff(dim=2)

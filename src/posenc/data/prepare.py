@@ -2,9 +2,9 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -107,13 +107,13 @@ def _write_splits(
     dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
     splits = {}
     for split in corpus.splits():
-        counts = _Counts()
-        encoded = tokenizer.encode(counts.count_documents(corpus.documents(split)))
-        counts.tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, on_progress)
-        if counts.documents == 0:
+        counts: Counter[str] = Counter()
+        encoded = tokenizer.encode(_count_documents(corpus.documents(split), counts))
+        tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, on_progress)
+        if not counts["documents"]:
             raise ConfigError(f"data: the {split} split of '{corpus.name}' has no text in it")
-        on_progress(f"data: {split}: {counts.tokens:,} tokens, {counts.documents:,} documents")
-        splits[split] = asdict(counts)
+        on_progress(f"data: {split}: {tokens:,} tokens, {counts['documents']:,} documents")
+        splits[split] = {**counts, "tokens": tokens}
     tokenizer.save(folder / "tokenizer.json")
     meta = {
         "fingerprint": name,
@@ -126,20 +126,13 @@ def _write_splits(
     write_json(folder / "meta.json", meta)
 
 
-@dataclass
-class _Counts:
-    documents: int = 0
-    words: int = 0
-    bytes: int = 0
-    tokens: int = 0
-
-    def count_documents(self, documents: Iterable[str]) -> Iterator[str]:
-        """Yield the documents, counting them with their words and bytes."""
-        for document in documents:
-            self.documents += 1
-            self.words += sum(len(line.split()) for line in split_lines(document))
-            self.bytes += len(document.encode())
-            yield document
+def _count_documents(documents: Iterable[str], counts: Counter[str]) -> Iterator[str]:
+    """Yield the documents, counting them with their words and bytes."""
+    for document in documents:
+        counts["documents"] += 1
+        counts["words"] += sum(len(line.split()) for line in split_lines(document))
+        counts["bytes"] += len(document.encode())
+        yield document
 
 
 def _write_tokens(

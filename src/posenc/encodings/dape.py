@@ -10,7 +10,6 @@ repository differs from the FIRE paper (half the initial threshold, LeakyReLU). 
 follows the FIRE paper; its `init_threshold` can be halved.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from posenc.encodings.base import Encoding, Geometry, PerLayer
+from posenc.encodings.wrapper import EncodingFactory
 
 UNSUPPORTED_HOOKS = (
     "positions", "embed", "rotate", "content_bias", "value_bias", "window", "max_length",
@@ -29,9 +29,7 @@ UNSUPPORTED_HOOKS = (
 class Dape(PerLayer):
     """The bias of `inner`, corrected by an MLP of that bias and of the logits of all heads."""
 
-    def __init__(
-        self, geometry: Geometry, *, inner: Callable[[Geometry], Encoding], mlp_width: int = 32
-    ) -> None:
+    def __init__(self, geometry: Geometry, *, inner: EncodingFactory, mlp_width: int = 32) -> None:
         super().__init__(geometry)
         if mlp_width < 1:
             raise ValueError(f"mlp_width={mlp_width} must be 1 or more")

@@ -41,18 +41,6 @@ def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
     return torch.stack(probabilities, dim=-1)
 
 
-def path_graph(length: int, device: torch.device) -> Tensor:
-    """Return the adjacency matrix [1, T, T] of a path of `length` nodes."""
-    edges = torch.ones(length - 1, dtype=torch.float64, device=device)
-    return (edges.diag(1) + edges.diag(-1))[None]
-
-
-def distance_to_end(length: int, device: torch.device) -> Tensor:
-    """Return the distance [T] of each node of a path to its nearer end."""
-    node = torch.arange(length, device=device)
-    return torch.minimum(node, length - 1 - node)
-
-
 class RandomWalk(Encoding):
     """Adds the return probabilities of random walks, mapped to the model's width."""
 
@@ -71,9 +59,12 @@ class RandomWalk(Encoding):
         They depend only on the distance to the nearer end, up to `walk_length`, so they are
         computed on a short path and looked up by that distance.
         """
-        short_path = path_graph(min(length, 2 * self.walk_length + 1), device)
-        node = distance_to_end(length, device).clamp(max=self.walk_length)
-        return return_probabilities(short_path, self.walk_length)[:, node]
+        num_edges = min(length - 1, 2 * self.walk_length)
+        edges = torch.ones(num_edges, dtype=torch.float64, device=device)
+        short_path = (edges.diag(1) + edges.diag(-1))[None]
+        node = torch.arange(length, device=device)
+        distance_to_end = torch.minimum(node, length - 1 - node).clamp(max=self.walk_length)
+        return return_probabilities(short_path, self.walk_length)[:, distance_to_end]
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         source = "return_probabilities(adjacency, walk_length)"

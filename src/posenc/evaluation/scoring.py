@@ -16,7 +16,7 @@ from posenc.config.errors import RunError
 from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
-from posenc.training.distributed import all_reduce_sum, any_rank
+from posenc.training.distributed import all_reduce_sum
 
 log = logging.getLogger(__name__)
 Indices = NDArray[np.int64]
@@ -83,7 +83,7 @@ def measure(
             stopped = not on_batch(tokens * world_size(), seconds)
             if stopped or budget.is_spent(seconds):
                 break
-    if any_rank(stopped):
+    if all_reduce_sum(np.array([int(stopped)])).any():  # in any process
         return None
     was_scored = np.zeros(len(windows.lengths), dtype=np.int64)
     was_scored[order[:completed]] = 1

@@ -63,10 +63,6 @@ class AdaptiveEmbedding(nn.Module):
         """Return the vectors of a band, [tokens in the band, width of the band]."""
         return self.bands[band].get_parameter("weight")
 
-    def project_to_band(self, x: Tensor, band: int) -> Tensor:
-        """Project hidden states [.., D] to the width of a band with its transposed projection."""
-        return linear(x, self.projections[band].get_parameter("weight").T)
-
 
 class AdaptiveHead(nn.Module):
     """An adaptive softmax with the vectors and projections of the embedding.
@@ -116,7 +112,9 @@ class AdaptiveHead(nn.Module):
         return losses.view_as(targets)
 
     def _project_to_band(self, hidden: Tensor, band: int) -> Tensor:
-        return self.dropout(self.embedding.project_to_band(hidden, band))
+        """Project hidden states [.., D] to the width of a band with its transposed projection."""
+        projection = self.embedding.projections[band].get_parameter("weight")
+        return self.dropout(linear(hidden, projection.T))
 
 
 class AdaptiveTransformer(Decoder):

@@ -58,8 +58,3 @@ def all_reduce_sum(values: NDArray[N]) -> NDArray[N]:
     total = torch.from_numpy(values.copy())
     dist.all_reduce(total)
     return total.numpy()
-
-
-def any_rank(flag: bool) -> bool:
-    """Return whether `flag` is true in any process."""
-    return bool(all_reduce_sum(np.array([flag], dtype=np.int64))[0])
