@@ -35,13 +35,7 @@ def unsupported_reason(
 
 
 def attend(
-    encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-    bias: Tensor,
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
     """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
     length = q.shape[2]

@@ -63,13 +63,7 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
 
 
 def attend(
-    encoding: Encoding,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pos: Tensor,
-    bias: Tensor,
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
     """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
     window = window_size(encoding, q.shape[2])

@@ -99,13 +99,15 @@ def _scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
     """Yield the windows in `order` with their scores, in smaller batches after memory runs out."""
-    pending = deque(_split(windows, order, batch_tokens))
+    borders = np.flatnonzero(np.diff(windows.lengths[order])) + 1
+    pending = deque(group for group in np.split(order, borders) if len(group))  # of equal lengths
     while pending:
         indices = pending.popleft()
         length = int(windows.lengths[indices[0]])
-        if len(indices) > (limit := max(1, batch_tokens // length)):
-            pending.extendleft([indices[limit:], indices[:limit]])
-            continue
+        limit = max(1, batch_tokens // length)
+        indices, later = indices[:limit], indices[limit:]
+        if len(later):
+            pending.appendleft(later)
         batch = windows.batch(indices)
         scores = _score_or_none(model, batch, accuracy)
         if scores is not None:
@@ -123,16 +125,6 @@ def _scored_batches(
             batch_tokens,
         )
         pending.appendleft(indices)
-
-
-def _split(windows: Windows, order: Indices, batch_tokens: int) -> Iterator[Indices]:
-    """Yield batches of consecutive windows of equal length."""
-    lengths = windows.lengths[order]
-    groups = np.split(order, np.flatnonzero(np.diff(lengths)) + 1) if len(order) else []
-    for group in groups:
-        size = max(1, batch_tokens // int(windows.lengths[group[0]]))
-        for first in range(0, len(group), size):
-            yield group[first : first + size]
 
 
 def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | None:
