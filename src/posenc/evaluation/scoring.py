@@ -4,7 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -88,11 +88,9 @@ def measure(
     was_scored = np.zeros(len(windows.lengths), dtype=np.int64)
     was_scored[order[:completed]] = 1
     indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
-    result = Measurement(all_reduce_sum(sums), all_reduce_sum(counts), seconds, indices)
-    if not accuracy:
-        return result
-    total_hits, total_solved = all_reduce_sum(np.array([hits, solved])).tolist()
-    return replace(result, hits=total_hits, solved=total_solved)
+    sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
+    totals = all_reduce_sum(np.array([hits, solved])).tolist() if accuracy else (None, None)
+    return Measurement(sums, counts, seconds, indices, *totals)
 
 
 def _scored_batches(
