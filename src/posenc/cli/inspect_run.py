@@ -65,8 +65,6 @@ def _compose_request(arguments: Arguments) -> DictConfig:
         compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
     )
     check_settings(request, SETTINGS)
-    if request.windows < 1:
-        raise ConfigError(f"windows={request.windows} must be 1 or more")
     if min(request.lengths or [2]) < 2:
         raise ConfigError(f"lengths={list(request.lengths)} must all be 2 or more")
     return request

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.values import matches_type
+from posenc.config.values import matches_type, walk
 
 HYDRA_KEYS = {"_target_", "_partial_"}
 """Keys of a node that are instructions for Hydra rather than arguments of the target."""
@@ -91,18 +91,12 @@ def import_target(node: DictConfig, name: str) -> Callable[..., Any]:
 
 def user_modules(config: Any) -> set[str]:
     """Return the top-level modules, other than posenc, that the targets in `config` belong to."""
-    return {path.split(".")[0] for path in _targets(config)} - {"posenc", ""}
+    return {target.split(".")[0] for target in _targets(config)} - {"posenc", ""}
 
 
-def _targets(node: Any) -> Iterator[str]:
-    """Yield every `_target_` in nested mappings and lists."""
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield str(node["_target_"])
-        node = list(node.values())
-    if isinstance(node, list):
-        for child in node:
-            yield from _targets(child)
+def _targets(node: Any) -> list[str]:
+    """Return every `_target_` in nested mappings and lists."""
+    return [str(value) for path, value in walk(node) if path.split(".")[-1] == "_target_"]
 
 
 def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from posenc.config.compose import compose, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.paths import groups
 from posenc.config.swaps import SWAP_GROUP, normalize_swaps
-from posenc.config.values import canonical, nonfinite
+from posenc.config.values import canonical, is_nonfinite, walk
 
 
 def compose_resolved(
@@ -58,8 +58,9 @@ def resolve(config: DictConfig) -> Any:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
-    for key, value in nonfinite(plain):
-        raise ConfigError(f"{key}={value} must be a finite number")
+    for key, value in walk(plain):
+        if is_nonfinite(value):
+            raise ConfigError(f"{key}={value} must be a finite number")
     return plain
 
 

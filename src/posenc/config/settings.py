@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -14,6 +15,8 @@ KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "fle
 SPLITS = ("train", "validation", "test")
 NAME_PATTERN = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
+MISSING: Any = object()
+"""Stands for the value of a setting that the configuration lacks; null is a value."""
 
 TYPES: dict[str, Any] = {
     "name": str,
@@ -49,28 +52,25 @@ TYPES: dict[str, Any] = {
     "evaluation.split": str,
     "evaluation.batch_tokens": int,
 }
+TYPE_NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    dict: "a mapping",
+    list[int]: "a list of integers",
+    list[float]: "a list of numbers",
+    list[str]: "a list of strings",
+    type(None): "null",
+}
 CHOICES = {
     "precision": PRECISIONS,
     "trainer.accelerator": ("auto", "cpu", "gpu"),
     "kernel": KERNELS,
     "evaluation.split": SPLITS,
 }
-POSITIVE = (
-    "train_length",
-    "tokens",
-    "batch_tokens",
-    "micro_batch_tokens",
-    "devices",
-    "gradient_clip",
-    "validation.every_tokens",
-    "validation.tokens",
-    "evaluation.batch_tokens",
-    "evaluation.stride",
-    "evaluation.k",
-    "evaluation.targets",
-    "evaluation.budget_seconds",
-    "evaluation.budget_tokens",
-)
+MAY_BE_ZERO = ("seed", "checkpoint.every_seconds")
+"""Numbers that must not be negative; all other numbers must be positive."""
 
 
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
@@ -80,12 +80,10 @@ def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None
     """
     problems: list[str] = []
     for key, annotation in types.items():
-        if not _is_present(config, key):
-            problems.append(f"{key} is missing; give {key}=...")
-            continue
-        value = OmegaConf.select(config, key)
+        value = OmegaConf.select(config, key, default=MISSING)
         plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-        problems += _problems(key, canonical(plain), annotation)
+        if problem := _problem(key, canonical(plain), annotation):
+            problems.append(problem)
     if problems:
         raise ConfigError("; ".join(problems))
 
@@ -110,36 +108,22 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     return sorted(set(lengths))
 
 
-def _problems(key: str, value: Any, annotation: Any) -> list[str]:
+def _problem(key: str, value: Any, annotation: Any) -> str | None:
+    if value is MISSING:
+        return f"{key} is missing; give {key}=..."
     if not matches_type(value, annotation):
-        return [f"{key}={value!r} must be {_describe_type(annotation)}"]
+        types = get_args(annotation) if isinstance(annotation, UnionType) else [annotation]
+        expected = " or ".join(TYPE_NAMES[type] for type in types)
+        return f"{key}={value!r} must be {expected}"
     if key in CHOICES and value not in CHOICES[key]:
-        return [f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"]
+        return f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
-        return [
+        return (
             f"{key}={value!r} must be letters, digits and - _ . +, starting with a letter or digit"
-        ]
-    if key == "seed" and value < 0:
-        return [f"{key}={value!r} must be at least 0"]
-    if key in POSITIVE and value is not None and value <= 0:
-        return [f"{key}={value!r} must be positive"]
-    return []
-
-
-def _describe_type(annotation: Any) -> str:
-    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
-    if annotation == dict | None:
-        return "a mapping or null"
-    if annotation in names:
-        return names[annotation]
-    text = str(annotation)
-    for kind, plural in (("int", "integers"), ("float", "numbers"), ("str", "strings")):
-        if f"list[{kind}]" in text:
-            return f"a list of {plural}" + (" or null" if "None" in text else "")
-    return f"{_describe_type(int if 'int' in text else float)} or null"
-
-
-def _is_present(config: DictConfig, key: str) -> bool:
-    parent, _, leaf = key.rpartition(".")
-    node = OmegaConf.select(config, parent) if parent else config
-    return isinstance(node, DictConfig) and leaf in node
+        )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and key in MAY_BE_ZERO and value < 0:
+        return f"{key}={value!r} must be at least 0"
+    if is_number and key not in MAY_BE_ZERO and value <= 0:
+        return f"{key}={value!r} must be positive"
+    return None

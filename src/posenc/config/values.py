@@ -9,7 +9,10 @@ from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 def matches_type(value: Any, annotation: Any) -> bool:
     """Whether `value` has the annotated type; bools are not numbers, and numbers must be finite."""
-    if next(nonfinite(value), None) or (isinstance(value, bool) and not _accepts_bool(annotation)):
+    accepts_bool = annotation is Any or "bool" in str(annotation)
+    if isinstance(value, bool) and not accepts_bool:
+        return False
+    if is_nonfinite(value) or any(is_nonfinite(item) for _, item in walk(value)):
         return False
     try:
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
@@ -29,15 +32,15 @@ def canonical(value: Any) -> Any:
     return value
 
 
-def nonfinite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the dotted path and value of every NaN and infinity in nested containers."""
+def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted path and the value of every item in nested mappings and lists."""
     if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            yield from nonfinite(item, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield path, value
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            child = f"{path}.{key}".lstrip(".")
+            yield child, item
+            yield from walk(item, child)
 
 
-def _accepts_bool(annotation: Any) -> bool:
-    return annotation is Any or "bool" in str(annotation)
+def is_nonfinite(value: Any) -> bool:
+    """Whether `value` is NaN or infinity."""
+    return isinstance(value, float) and not math.isfinite(value)

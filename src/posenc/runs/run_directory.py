@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import RunError, first_line
+from posenc.config.values import walk
 from posenc.runs.evaluation_rows import read_rows
 from posenc.runs.files import read_jsonl
 from posenc.runs.lock import is_locked
@@ -51,11 +52,12 @@ class RunDirectory:
                 f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
                 f" different names; train the run again with this version"
             )
-        if key := _find_interpolation(config):
-            raise RunError(
-                f"{self.config_file}: {key} is an interpolation, which could read environment"
-                f" variables; planning does not write interpolations"
-            )
+        for key, value in walk(OmegaConf.to_container(config, resolve=False)):
+            if isinstance(value, str) and "${" in value:
+                raise RunError(
+                    f"{self.config_file}: {key} is an interpolation, which could read environment"
+                    f" variables; planning does not write interpolations"
+                )
         return config
 
     def status(self) -> Status:
@@ -94,17 +96,3 @@ def _is_planned(config: DictConfig) -> bool:
     if not OmegaConf.is_dict(frozen) or not OmegaConf.is_list(frozen.get("lengths")):
         return False
     return all(isinstance(frozen.get(key), kind) for key, kind in FROZEN_TYPES.items())
-
-
-def _find_interpolation(config: Any, path: str = "") -> str | None:
-    """Return the dotted path of the first interpolation in a configuration, or None."""
-    keys = list(config) if OmegaConf.is_dict(config) else range(len(config))
-    for key in keys:
-        child = f"{path}.{key}".lstrip(".")
-        if OmegaConf.is_interpolation(config, key):
-            return child
-        if OmegaConf.is_config(config[key]) and (
-            interpolation := _find_interpolation(config[key], child)
-        ):
-            return interpolation
-    return None

@@ -14,7 +14,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, received_signals
 from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import (
-    Display,
+    PlainDisplay,
     Snapshot,
     create_display,
     final_message,
@@ -76,7 +76,7 @@ class _Launch:
     """The state of one call of `PoolLauncher.launch`: waiting, active and ended runs."""
 
     def __init__(
-        self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: Display
+        self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: PlainDisplay
     ) -> None:
         self.pool, self.display = pool, display
         self.already_finished, self.total = finished, finished + len(runs)

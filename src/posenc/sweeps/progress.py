@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -49,63 +48,56 @@ class Snapshot:
         return sum(rates) if rates else None
 
 
-class Display(Protocol):
-    """The output of a sweep: `print` adds a permanent line, `show` displays the current progress.
+class PlainDisplay:
+    """Plain lines for a log file, with the current progress every 15 seconds."""
 
-    `log` adds a line only to plain output, because a live display shows the information anyway.
-    """
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
 
-    def print(self, line: str, style: str = "") -> None: ...
-    def log(self, line: str) -> None: ...
-    def show(self, snapshot: Snapshot) -> None: ...
-    def close(self) -> None: ...
+    def print(self, line: str, style: str = "") -> None:
+        """Print a permanent line."""
+        self.console.print(Text(line), soft_wrap=True)
+
+    def log(self, line: str) -> None:
+        """Print a line whose information a live display shows anyway."""
+        self.print(line)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show the current progress."""
+        if time.monotonic() >= self._next_show:
+            self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
+            self.print(f"[{snapshot.counts}] {_summary(snapshot)}")
+
+    def close(self) -> None:
+        """End the display."""
 
 
-def create_display(console: Console) -> Display:
-    return TerminalDisplay(console) if console.is_terminal else PlainDisplay(console)
-
-
-class TerminalDisplay:
+class TerminalDisplay(PlainDisplay):
     """A progress bar for the sweep and a line per running run, below the permanent lines."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
 
     def print(self, line: str, style: str = "") -> None:
-        self._live.console.print(Text(line, style))
+        self.console.print(Text(line, style))
 
     def log(self, line: str) -> None:
         pass
 
     def show(self, snapshot: Snapshot) -> None:
-        self._live.update(Group(_sweep_progress(snapshot), _run_table(snapshot.rows)), refresh=True)
+        bar = ProgressBar(total=1.0, completed=snapshot.work)
+        summary = f"{snapshot.counts} · {_summary(snapshot)}"
+        self._live.update(Group(bar, summary, _run_table(snapshot.rows)), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
 
 
-class PlainDisplay:
-    """Plain lines for a log file, with the current progress every 15 seconds."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
-
-    def print(self, line: str, style: str = "") -> None:
-        self._console.print(Text(line), soft_wrap=True)
-
-    def log(self, line: str) -> None:
-        self.print(line)
-
-    def show(self, snapshot: Snapshot) -> None:
-        if time.monotonic() < self._next_show:
-            return
-        self._next_show = time.monotonic() + PLAIN_INTERVAL_SECONDS
-        self.print(f"[{snapshot.counts}] {_summary(snapshot)}")
-
-    def close(self) -> None:
-        pass
+def create_display(console: Console) -> PlainDisplay:
+    return TerminalDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
 def format_duration(seconds: float | None) -> str:
@@ -138,6 +130,17 @@ def format_percent(fraction: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return `1 run` or `3 runs`."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
+    """Return an empty table with a column of run names before the given columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("run", no_wrap=True, min_width=20)
+    for name in text_columns:
+        table.add_column(name, no_wrap=True, min_width=10)
+    for name in number_columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def progress_row(process: JobProcess, pace: Pace, now: float) -> Row:
@@ -182,19 +185,8 @@ def _summary(snapshot: Snapshot) -> str:
     return " · ".join(parts)
 
 
-def _sweep_progress(snapshot: Snapshot) -> Table:
-    lines = Table.grid(expand=True)
-    lines.add_row(ProgressBar(total=1.0, completed=snapshot.work))
-    lines.add_row(f"{snapshot.counts} · {_summary(snapshot)}")
-    return lines
-
-
 def _run_table(rows: Sequence[Row]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("run", no_wrap=True, min_width=20)
-    table.add_column("phase", no_wrap=True, min_width=10)
-    for name in ("loss", "tokens/s", "done", "left"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = run_table(("phase",), ("loss", "tokens/s", "done", "left"))
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"
         speed, left = format_rate(row.tokens_per_second), format_duration(row.seconds_left)

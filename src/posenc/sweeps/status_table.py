@@ -13,7 +13,7 @@ from rich.text import Text
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
-from posenc.sweeps.progress import format_duration, format_percent, format_rate, plural
+from posenc.sweeps.progress import format_duration, format_percent, format_rate, plural, run_table
 
 STYLES = {
     "pending": "dim",
@@ -68,28 +68,20 @@ def _json_row(run: RunDirectory, status: Status) -> dict[str, Any]:
 
 
 def _table(statuses: dict[str, Status]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("run", no_wrap=True, min_width=20)
-    for name in ("state", "phase"):
-        table.add_column(name, no_wrap=True)
-    for name in ("done", "tokens/s", "left", "updated"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = run_table(("state", "phase"), ("done", "tokens/s", "left", "updated"))
     for name, status in statuses.items():
-        table.add_row(Text(name), *_cells(status))
+        running = status.state == "running"
+        age = None if status.updated is None else max(0.0, time.time() - status.updated)
+        table.add_row(
+            Text(name),
+            Text(status.state, STYLES[status.state]),
+            status.phase if running else "",
+            format_percent(status.work_done),
+            format_rate(status.tokens_per_second) if running else "",
+            format_duration(_seconds_left(status)) if running else "",
+            "" if age is None else f"{format_duration(age)} ago",
+        )
     return table
-
-
-def _cells(status: Status) -> list[Text | str]:
-    running = status.state == "running"
-    age = None if status.updated is None else max(0.0, time.time() - status.updated)
-    return [
-        Text(status.state, STYLES[status.state]),
-        status.phase if running else "",
-        format_percent(status.work_done),
-        format_rate(status.tokens_per_second) if running else "",
-        format_duration(_seconds_left(status)) if running else "",
-        "" if age is None else f"{format_duration(age)} ago",
-    ]
 
 
 def _seconds_left(status: Status) -> float | None:

@@ -37,17 +37,5 @@ class Tracker(Protocol):
         """Log an inspection as a separate tracked run."""
 
 
-class NullTracker:
-    """Tracks nothing (`logger=none`)."""
-
-    def start(self, run: RunDirectory, config: DictConfig) -> None:
-        pass
-
-    def log(self, rows: list[dict[str, Any]]) -> None:
-        pass
-
-    def finish(self, failed: bool) -> None:
-        pass
-
-    def log_inspection(self, inspection: Inspection) -> None:
-        pass
+class NullTracker(Tracker):
+    """Tracks nothing (`logger=none`); the methods of the interface do nothing."""
