@@ -1,12 +1,11 @@
 """`posenc evaluate`: evaluate a trained run at more lengths, with swaps, or on other data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.table import Table
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import run_directory, training_data
@@ -25,6 +24,7 @@ from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import device_of
+from posenc.report.table import Column, Table
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
@@ -32,20 +32,21 @@ from posenc.tracking.tracker import Tracker
 Row = dict[str, Any]
 MIN_WIDTH = 110
 """The minimum width of the table in characters; in narrower terminals, its lines wrap."""
-COLUMNS: dict[str, Callable[[Row], str | None]] = {
-    "protocol": lambda row: row["protocol"],
-    "stride": lambda row: row["stride"] and str(row["stride"]),
-    "swap": lambda row: row["swap"],
-    "length": lambda row: str(row["length"]),
-    "tokens": lambda row: f"{row['count']:,}",
-    "coverage": lambda row: None if row["coverage"] == 1 else f"{100 * row['coverage']:.3g} %",
-    "loss": lambda row: f"{row['loss']:.6f}",
-    "perplexity": lambda row: _format_number(row["perplexity"], 3),
-    "per word": lambda row: _format_number(row["perplexity_per_word"], 2),
-    "per byte": lambda row: _format_number(row["perplexity_per_byte"], 4),
-    "accuracy": lambda row: _format_number(row.get("accuracy"), 4),
-    "exact": lambda row: _format_number(row.get("exact"), 4),
+COLUMNS = {
+    "protocol": Column("protocol", align="left"),
+    "stride": Column("stride"),
+    "swap": Column("swap", align="left"),
+    "length": Column("length"),
+    "count": Column("tokens", format=","),
+    "coverage": Column("coverage", format=lambda fraction: f"{100 * fraction:.3g} %"),
+    "loss": Column("loss", format=".6f"),
+    "perplexity": Column("perplexity", format=".3f"),
+    "perplexity_per_word": Column("per word", format=".2f"),
+    "perplexity_per_byte": Column("per byte", format=".4f"),
+    "accuracy": Column("accuracy", format=".4f"),
+    "exact": Column("exact", format=".4f"),
 }
+"""The columns of the printed table by their keys in a row."""
 
 
 def run(arguments: Arguments) -> int:
@@ -131,18 +132,11 @@ def _select_split(config: DictConfig, data: Dataset, overrides: list[str]) -> No
 def _print_rows(name: str, rows: Sequence[Row]) -> None:
     """Print a table of the rows, without columns that are empty in all of them."""
     title = f"{name} on {rows[0]['data_name']} ({rows[0]['split']})"
-    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
-    cells = {column: [text(row) for row in rows] for column, text in COLUMNS.items()}
-    shown = {column: texts for column, texts in cells.items() if any(texts)}
-    for column in shown:
-        is_text = column in ("protocol", "swap")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-    for line in zip(*shown.values(), strict=True):
-        table.add_row(*(text or "-" for text in line))
+    rows = [{**row, "coverage": None if row["coverage"] == 1 else row["coverage"]} for row in rows]
+    shown = [key for key in COLUMNS if any(row.get(key) is not None for row in rows)]
+    cells = [[row.get(key) for key in shown] for row in rows]
     console = Console()
     console.width = max(console.width, MIN_WIDTH)
-    console.print(table)
-
-
-def _format_number(value: float | None, digits: int) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
+    console.print(
+        Table(title, [COLUMNS[key] for key in shown], cells, key_columns=shown.index("length") + 1)
+    )

@@ -137,7 +137,7 @@ def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Tab
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("run", no_wrap=True, min_width=20)
     for name in text_columns:
-        table.add_column(name, no_wrap=True, min_width=10)
+        table.add_column(name, no_wrap=True)
     for name in number_columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table
@@ -190,7 +190,9 @@ def _run_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"
         speed, left = format_rate(row.tokens_per_second), format_duration(row.seconds_left)
-        table.add_row(Text(row.name), row.phase, loss, speed, format_percent(row.work), left)
+        table.add_row(
+            Text(row.name), f"{row.phase:10}", loss, speed, format_percent(row.work), left
+        )
     return table
 
 

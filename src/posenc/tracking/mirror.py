@@ -16,7 +16,7 @@ from posenc.tracking.offline_files import last_logged_step
 from posenc.tracking.wandb_config import git_state, run_id, sweep_trial_id
 from posenc.tracking.wandb_history import (
     EVALUATION_AXES,
-    HistoryRow,
+    Row,
     evaluation_history,
     training_row,
 )
@@ -56,7 +56,7 @@ class Mirror:
                     self._log(entry["step"], position_media(self.directory, self.config))
         self.run.summary.update(run_summary(self.directory, self.config))
 
-    def _log(self, step: int, row: HistoryRow) -> None:
+    def _log(self, step: int, row: Row) -> None:
         if step > self.last_step:
             self.run.log(row, step=step, commit=True)
             self.last_step = step
@@ -120,7 +120,7 @@ class MirrorFile:
         write_json(self.file, {"identity": self.identity, "entries": self.entries})
 
 
-def _curve_point(row: HistoryRow) -> tuple[Any, ...]:
+def _curve_point(row: Row) -> tuple[Any, ...]:
     """Return what identifies a history row: its axis, the value on it and the metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))

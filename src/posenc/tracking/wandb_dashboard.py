@@ -9,7 +9,7 @@ from posenc.report.experiment import Experiment
 from posenc.report.judge import judge
 from posenc.report.verdict_table import summary, verdict_table
 from posenc.tracking.logged_keys import LoggedKeys
-from posenc.tracking.wandb_panels import PanelGroup, arrange, panel_groups
+from posenc.tracking.wandb_panels import arrange, panels_by_heading
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
 
 MAX_RUNS = 100  # per panel; W&B's default is 10
@@ -25,19 +25,25 @@ def build_workspace(
     Panels of a workspace cannot filter runs, so each training length gets separate lines.
     """
     group_by = keys.encoding_key if len(keys.train_lengths) == 1 else "series"
-    sections = [*_verdict_panels(experiment), *panel_groups(keys, group_by), *_report_figures(keys)]
+    verdicts = _verdicts_markdown(experiment)
+    figures = [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures]
+    sections = {
+        **({"Claims": [wr.MarkdownPanel(markdown=verdicts)]} if verdicts else {}),
+        **panels_by_heading(keys, group_by),
+        **({"Report figures": figures} if figures else {}),
+    }
     workspace = ws.Workspace(
         entity=entity,
         project=project,
         name=f"posenc {experiment.name}",
         sections=[
             ws.Section(
-                name=group.heading,
-                panels=arrange(group.panels, group.heading),
+                name=heading,
+                panels=arrange(panels, heading),
                 is_open=True,
                 layout_settings=ws.SectionLayoutSettings(columns=2, rows=2),
             )
-            for group in sections
+            for heading, panels in sections.items()
         ],
         settings=ws.WorkspaceSettings(max_runs=MAX_RUNS),
         runset_settings=ws.RunsetSettings(
@@ -78,11 +84,12 @@ def _blocks_at(experiment: Experiment, keys: LoggedKeys, train_length: int) -> l
     heading = f"Trained at L = {train_length}"
     filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"
     blocks: list = [wr.H2(heading)]
-    for group in panel_groups(keys, keys.encoding_key):
-        name = f"l{train_length}-{group.heading}"
-        runset = _runset(name, heading, filters, keys)
-        panels = arrange(group.panels, name)
-        blocks += [wr.H3(group.heading), wr.PanelGrid(runsets=[runset], panels=panels)]
+    for subheading, panels in panels_by_heading(keys, keys.encoding_key).items():
+        name = f"l{train_length}-{subheading}"
+        grid = wr.PanelGrid(
+            runsets=[_runset(name, heading, filters, keys)], panels=arrange(panels, name)
+        )
+        blocks += [wr.H3(subheading), grid]
     return blocks
 
 
@@ -102,19 +109,9 @@ def _columns(keys: LoggedKeys) -> list[str]:
     return [*(f"config:{key}" for key in keys.config), *(f"summary:{key}" for key in results)]
 
 
-def _verdict_panels(experiment: Experiment) -> list[PanelGroup]:
-    verdicts = _verdicts_markdown(experiment)
-    return [PanelGroup("Claims", [wr.MarkdownPanel(markdown=verdicts)])] if verdicts else []
-
-
 def _verdicts_markdown(experiment: Experiment) -> str:
     """Return the verdicts on the claims as Markdown, empty if the experiment has no claims."""
     verdicts = judge(experiment.claims, experiment)
     if not verdicts:
         return ""
     return f"**{summary(verdicts)}**\n\n{verdict_table(verdicts).to_markdown()}"
-
-
-def _report_figures(keys: LoggedKeys) -> list[PanelGroup]:
-    browsers = [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures]
-    return [PanelGroup("Report figures", list(browsers))] if browsers else []

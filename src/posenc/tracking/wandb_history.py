@@ -22,27 +22,26 @@ STEP_METRICS = {
 }
 """Metric pattern -> the metric that W&B plots it against (`step_metric`)."""
 
+TRAINING_METRICS = {
+    "step": "step",
+    "tokens": "tokens",
+    "loss": "train/loss",
+    "learning_rate": "train/learning_rate",
+    "validation_loss": "validation/loss",
+}
+"""Key of `metrics.jsonl` -> W&B's metric name."""
 MEASURES = ("perplexity", "loss", "accuracy", "exact")
 Row = dict[str, Any]
-HistoryRow = dict[str, Any]
 
 
-def training_row(row: Row) -> HistoryRow:
+def training_row(row: Row) -> Row:
     """Return a row of `metrics.jsonl` with W&B's metric names."""
-    history_row = {
-        "step": row["step"],
-        "tokens": row["tokens"],
-        "train/loss": row["loss"],
-        "train/learning_rate": row["learning_rate"],
-    }
-    if "validation_loss" in row:
-        history_row["validation/loss"] = row["validation_loss"]
-    return history_row
+    return {name: row[key] for key, name in TRAINING_METRICS.items() if key in row}
 
 
 def evaluation_history(
     rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
-) -> list[HistoryRow]:
+) -> list[Row]:
     """Return the extrapolation curves, then loss by position at the longest length."""
     by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
     curves = [extrapolation_row(row, config) for row in by_length]
@@ -51,7 +50,7 @@ def evaluation_history(
     return curves + list(chain.from_iterable(positions))
 
 
-def extrapolation_row(row: Row, config: DictConfig) -> HistoryRow:
+def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
     The corpus and split, if not the defaults, and the swap precede the protocol; the stride
@@ -82,9 +81,7 @@ def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[
     return sorted(measured, key=itemgetter("length"))
 
 
-def _position_history(
-    row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
-) -> list[HistoryRow]:
+def _position_history(row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig) -> list[Row]:
     curve = "/".join(["loss_by_position", *_qualifiers(row, config), "loss"])
     bins = position_bins(row, arrays, config)
     return [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]

@@ -1,12 +1,10 @@
 """The panels of a W&B dashboard; each is included only if the runs log its metric."""
 
-from dataclasses import dataclass
-
 import wandb_workspaces.reports.v2 as wr
 from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.tracking.logged_keys import LoggedKeys
-from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS
+from posenc.tracking.wandb_history import EVALUATION_AXES, LENGTH_AXIS, POSITION_AXIS
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
 from posenc.tracking.wandb_workspaces_api import set_id
 
@@ -24,23 +22,18 @@ TRAINING_TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class PanelGroup:
-    """Panels under one heading."""
+def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]:
+    """Return the panels under each heading; `group_by` is the configuration key that groups lines.
 
-    heading: str
-    panels: list[Panel]
-
-
-def panel_groups(keys: LoggedKeys, group_by: str) -> list[PanelGroup]:
-    """Return all non-empty groups; lines are grouped by the configuration key `group_by`."""
-    groups = [
-        PanelGroup("Extrapolation", [*_extrapolation(keys, group_by), *_ratio(keys, group_by)]),
-        PanelGroup("Loss by position", [*_positions(keys, group_by), *_position_media(keys)]),
-        PanelGroup("Cost against quality", _cost(keys)),
-        PanelGroup("Training", _training(keys, group_by)),
-    ]
-    return [group for group in groups if group.panels]
+    Headings without panels are left out.
+    """
+    panels = {
+        "Extrapolation": [*_extrapolation(keys, group_by), *_ratio(keys, group_by)],
+        "Loss by position": [*_positions(keys, group_by), *_position_media(keys)],
+        "Cost against quality": _cost(keys),
+        "Training": _training(keys, group_by),
+    }
+    return {heading: panels for heading, panels in panels.items() if panels}
 
 
 def arrange(panels: list[Panel], name: str) -> list[Panel]:
@@ -54,7 +47,7 @@ def arrange(panels: list[Panel], name: str) -> list[Panel]:
 
 def _extrapolation(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
-        _line_plot(key, LENGTH_AXIS, f"{title}{_title_suffix(key)}", group_by, log_x=True)
+        _line_plot(key, LENGTH_AXIS, f"{title}{_title_suffix(key)}", group_by)
         for suffix, title in EXTRAPOLATION_TITLES.items()
         for key in keys.curves("extrapolation/", suffix)
     ]
@@ -76,7 +69,7 @@ def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
 def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
     title = "Loss by position in the window"
     return [
-        _line_plot(key, POSITION_AXIS, f"{title}{_title_suffix(key)}", group_by, log_x=True)
+        _line_plot(key, POSITION_AXIS, f"{title}{_title_suffix(key)}", group_by)
         for key in keys.curves("loss_by_position/", "/loss")
     ]
 
@@ -94,34 +87,33 @@ def _cost(keys: LoggedKeys) -> list[Panel]:
         return []
     quality = "ppl@2L" if "ppl@2L" in perplexities else perplexities[-1]
     benchmarks = [key for key in keys.summary if key.startswith("bench/") and "tokens" in key]
-    return [_scatter_plot(cost, quality) for cost in (SPEED_KEY, *benchmarks)]
-
-
-def _scatter_plot(cost: str, quality: str) -> Panel:
-    return wr.ScatterPlot(
-        title=f"{quality} against {cost}",
-        x=wr.SummaryMetric(cost),
-        y=wr.SummaryMetric(quality),
-        log_y=True,
-    )
-
-
-def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
-    titles = {key: title for key, title in TRAINING_TITLES.items() if key in keys.history}
     return [
-        _line_plot(key, axis, f"{title} by {axis}", group_by)
-        for key, title in titles.items()
-        for axis in ("tokens", "step")
+        wr.ScatterPlot(
+            title=f"{quality} against {cost}",
+            x=wr.SummaryMetric(cost),
+            y=wr.SummaryMetric(quality),
+            log_y=True,
+        )
+        for cost in (SPEED_KEY, *benchmarks)
     ]
 
 
-def _line_plot(key: str, axis: str, title: str, group_by: str, log_x: bool = False) -> Panel:
+def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    return [
+        _line_plot(key, axis, f"{title} by {axis}", group_by)
+        for key, title in TRAINING_TITLES.items()
+        for axis in ("tokens", "step")
+        if key in keys.history
+    ]
+
+
+def _line_plot(key: str, axis: str, title: str, group_by: str) -> Panel:
     """Return a plot of the mean over seeds, with a band from the minimum to the maximum."""
     return wr.LinePlot(
         title=title,
         x=wr.Metric(axis),
         y=[wr.Metric(key)],
-        log_x=log_x,
+        log_x=axis in EVALUATION_AXES,
         log_y=key.endswith("/perplexity"),
         title_x=axis,
         title_y=key,

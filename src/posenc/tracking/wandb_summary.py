@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.curves import describe_lengths
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.files import read_json, read_jsonl
+from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
@@ -58,7 +58,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
 
 
 def _costs(directory: RunDirectory) -> dict[str, float]:
-    timing = read_jsonl(directory.timing_file)
+    timing = directory.timing()
     quantities = [QUANTITIES[name] for name in COST_QUANTITIES] if timing else []
     return {f"cost/{q.name}": q.in_unit(q.read(timing)) for q in quantities}
 
