@@ -38,11 +38,6 @@ def run_hash(identity: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def run_name(config: DictConfig, encoding: str, digest: str) -> str:
-    """Return `<encoding>-L<train_length>-s<seed>-<hash>`."""
-    return f"{encoding}-L{config.train_length}-s{config.seed}-{digest}"
-
-
 def _user_sources(node: DictConfig) -> dict[str, str]:
     """Map each target outside posenc in a configuration node to a hash of its source code."""
     sources: dict[str, str] = {}

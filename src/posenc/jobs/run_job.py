@@ -3,6 +3,7 @@
 import logging
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from posenc.config.identity import identity, run_hash
 from posenc.config.settings import check_settings
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
-from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import (
@@ -35,7 +35,7 @@ from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
-from posenc.tracking.tracker import NullTracker, Tracker
+from posenc.tracking.tracker import NullTracker
 from posenc.training.checkpoint import list_checkpoints
 from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
 from posenc.training.fit import fit
@@ -62,8 +62,11 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         return FAILED
     except Exception as error:
         log.error("%s", traceback.format_exc())
-        if is_disk_full(error):
-            return _interrupt_for_full_disk(progress)
+        if is_disk_full(error):  # the run can resume once there is space on the disk
+            with suppress(OSError):
+                progress.write(state="interrupted", error=DISK_FULL_MESSAGE)
+                return INTERRUPTED
+            return DISK_FULL
         progress.write(state="failed", error=f"{describe_error(error)} ({_origin(error)})")
         return FAILED
     if not finished:
@@ -71,15 +74,6 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         return INTERRUPTED
     progress.write(state="finished", error=None, work_done=1.0)
     return FINISHED
-
-
-def _interrupt_for_full_disk(progress: Progress) -> int:
-    """Record an interruption, because the run can resume once there is space on the disk."""
-    try:
-        progress.write(state="interrupted", error=DISK_FULL_MESSAGE)
-    except OSError:
-        return DISK_FULL
-    return INTERRUPTED
 
 
 def _origin(error: Exception) -> str:
@@ -99,27 +93,27 @@ def _run(
     config.modules = modules
     check_settings(config)
     _check_identity(config)
-    encoding = build_encoding(config, list(config.modules))
+    encoding = build_encoding(config, modules)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
-    data = _planned_data(config)
-    tracker = _tracker(config)
+    data = build_data(config, log.info)
+    if data.fingerprint != config.frozen.fingerprint:
+        raise RunError(
+            f"the corpus or tokenizer has changed since planning: its fingerprint was"
+            f" {config.frozen.fingerprint} and is now {data.fingerprint}; rerun the command to plan"
+            f" a run with the changed data"
+        )
+    tracker = NullTracker()
+    if rank() == 0:
+        tracker = build(config.logger, name="logger", modules=modules)
     tracker.start(run, config)
-    failed = True
+    finished = False
     try:
         with process_group(torch.device(resolved.device)):
             session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
             finished = _train_and_evaluate(session)
-        failed = not finished
     finally:
-        tracker.finish(failed)
+        tracker.finish(failed=not finished)
     return finished
-
-
-def _tracker(config: DictConfig) -> Tracker:
-    """Build the configured tracker on rank 0 and a NullTracker on other ranks."""
-    if rank() > 0:
-        return NullTracker()
-    return build(config.logger, name="logger", modules=list(config.modules))
 
 
 def _check_identity(config: DictConfig) -> None:
@@ -138,11 +132,12 @@ def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
     """Resolve settings when a run first starts; a resumed run keeps the ones it started with."""
+    device, dtype = device_of(config), dtype_of(config.precision)
     resolved = ResolvedSettings(
         code=code_digest(),
         threads=threads,
-        device=device_of(config).type,
-        kernel=_describe_kernels(config, encoding),
+        device=device.type,
+        kernel=describe(layer_choices(config.kernel, encoding, device, dtype)),
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )
@@ -156,23 +151,6 @@ def _resolve_settings(
     total_tokens = training_steps(config).total * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
     return resolved
-
-
-def _describe_kernels(config: DictConfig, encoding: Encoding) -> str:
-    """Return the attention kernel of each layer and the reason for it."""
-    dtype = dtype_of(config.precision)
-    return describe(layer_choices(config.kernel, encoding, device_of(config), dtype))
-
-
-def _planned_data(config: DictConfig) -> Dataset:
-    data = build_data(config, log.info)
-    if data.fingerprint != config.frozen.fingerprint:
-        raise RunError(
-            f"the corpus or tokenizer has changed since planning: its fingerprint was"
-            f" {config.frozen.fingerprint} and is now {data.fingerprint}; rerun the command to plan"
-            f" a run with the changed data"
-        )
-    return data
 
 
 def _train_and_evaluate(session: Session) -> bool:

@@ -85,11 +85,6 @@ class JobProcess:
         lost = code in (LOST, FORK_SERVER_LOST)
         return lost or (code is not None and code < 0 and -code not in STOP_SIGNALS)
 
-    @property
-    def busy(self) -> bool:
-        """Whether the job exited because another process is running the run."""
-        return self.exit_code == BUSY
-
     def terminate(self) -> None:
         """Tell the job to save a checkpoint and exit."""
         self._process.terminate()

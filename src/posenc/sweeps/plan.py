@@ -11,7 +11,7 @@ from posenc import __version__
 from posenc.config.components import check
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, run_hash, run_name
+from posenc.config.identity import identity, run_hash
 from posenc.config.settings import evaluation_lengths
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
@@ -32,8 +32,6 @@ PLAN_KEYS = ("claims", "published")
 UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer")
 """Keys that a resumed run takes from the new command."""
 
-ProgressCallback = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Job:
@@ -48,7 +46,7 @@ def plan(
     jobs: Sequence[Sequence[str]],
     config_dirs: Sequence[Path],
     command: str,
-    on_progress: ProgressCallback,
+    on_progress: Callable[[str], None],
     *,
     local: bool = True,
 ) -> list[PlannedRun]:
@@ -60,19 +58,24 @@ def plan(
     defaults = compose("train", [], config_dirs)
     configs = [compose_job(overrides, config_dirs, defaults) for overrides in jobs]
     encodings = _validate_all(configs, local=local)
-    datasets = _build_datasets(configs, on_progress)
-    unique_jobs = _without_duplicates(
-        [
-            _build_job(config, encoding, datasets[_data_key(config)])
-            for config, encoding in zip(configs, encodings, strict=True)
-        ]
-    )
+    datasets: dict[str, Dataset] = {}
+    all_jobs = []
+    for config, encoding in zip(configs, encodings, strict=True):
+        data_settings = OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"])
+        key = OmegaConf.to_yaml(data_settings)
+        if key not in datasets:
+            datasets[key] = build_data(config, on_progress)
+        all_jobs.append(_build_job(config, encoding, datasets[key]))
+    unique_jobs = _without_duplicates(all_jobs)
     for job in unique_jobs:
         _check_directory(job)
     for job in unique_jobs:
         _write_run(job)
     _write_plan(unique_jobs, command)
-    return [_planned_run(job) for job in unique_jobs]
+    return [
+        PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
+        for j in unique_jobs
+    ]
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
@@ -91,27 +94,12 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
     return encodings
 
 
-def _build_datasets(
-    configs: Sequence[DictConfig], on_progress: ProgressCallback
-) -> dict[str, Dataset]:
-    datasets: dict[str, Dataset] = {}
-    for config in configs:
-        key = _data_key(config)
-        if key not in datasets:
-            datasets[key] = build_data(config, on_progress)
-    return datasets
-
-
-def _data_key(config: DictConfig) -> str:
-    return OmegaConf.to_yaml(OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"]))
-
-
 def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
     """Check that the data suffices, name the run, and complete its configuration."""
     validate_data(config, data)
     parameters = build_meta_model(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
-    name = run_name(config, config.choices.encoding, digest)
+    name = f"{config.choices.encoding}-L{config.train_length}-s{config.seed}-{digest}"
     config.frozen = {
         "run": name,
         "hash": digest,
@@ -196,8 +184,3 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
             "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
         }
         write_json(file, new_plan)
-
-
-def _planned_run(job: Job) -> PlannedRun:
-    config = job.config
-    return PlannedRun(job.run, tuple(config.modules), config.devices, config.trainer.accelerator)

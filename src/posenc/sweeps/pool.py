@@ -4,9 +4,11 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import closing
 
 from rich.console import Console
 
+from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import is_locked
@@ -47,8 +49,7 @@ class PoolLauncher:
         command: Sequence[str] = JOB_COMMAND,
         poll_seconds: float = 0.2,
     ) -> None:
-        if jobs is not None:
-            check_positive(jobs=jobs)
+        check_positive(jobs=jobs)
         self.jobs, self.command, self.poll_seconds = jobs, command, poll_seconds
         self.console = console or Console(stderr=True)
 
@@ -61,12 +62,9 @@ class PoolLauncher:
         Ctrl-C kills the runs.
         """
         display = create_display(self.console)
-        try:
-            with received_signals() as interrupts:
-                launch = _Launch(self, runs, finished, display)
-                launch.run(interrupts)
-        finally:
-            display.close()
+        with closing(display), received_signals() as interrupts:
+            launch = _Launch(self, runs, finished, display)
+            launch.run(interrupts)
         if interrupts:
             raise KeyboardInterrupt
         return launch.outcomes
@@ -119,8 +117,17 @@ class _Launch:
     def _start_waiting(self) -> None:
         while self.free_slots and (planned := self._next_waiting()):
             work = Status.read(planned.run.status_file).work_done
+            slot = self.free_slots[-1]
+            self.starts[planned.name] += 1
             try:
-                process = self._start(planned)
+                process = JobProcess(
+                    planned,
+                    threads=self.threads,
+                    gpus=self.gpus[slot % len(self.gpus)] if self.gpus else None,
+                    code=self.code,
+                    command=self.pool.command,
+                    fork=self.fork,
+                )
             except OSError as error:
                 failed = Status(state="failed", error=f"its process could not be started: {error}")
                 self._record(planned, failed)
@@ -146,18 +153,6 @@ class _Launch:
             self._record(planned, status)
         return None
 
-    def _start(self, planned: PlannedRun) -> JobProcess:
-        slot = self.free_slots[-1]
-        self.starts[planned.name] += 1
-        return JobProcess(
-            planned,
-            threads=self.threads,
-            gpus=self.gpus[slot % len(self.gpus)] if self.gpus else None,
-            code=self.code,
-            command=self.pool.command,
-            fork=self.fork,
-        )
-
     def _collect_ended(self, *, restart: bool) -> None:
         for process in [process for process in self.active if process.ended]:
             slot, pace = self.active.pop(process)
@@ -165,7 +160,7 @@ class _Launch:
             self.ended.append(pace)
             outcome, name = process.outcome(), process.run.name
             killed = process.killed and outcome.state == "interrupted"
-            if process.busy and restart:
+            if process.exit_code == BUSY and restart:
                 self._note_running_elsewhere(process.planned)
                 self.waiting.append(process.planned)
             elif restart and killed and self.starts[name] < MAX_STARTS:

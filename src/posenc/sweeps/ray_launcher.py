@@ -20,12 +20,10 @@ class RayLauncher:
 
     local = False
 
-    def __init__(
-        self, address: str | None, num_cpus: int, gpus: bool, *, console: Console | None = None
-    ) -> None:
+    def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
-        self.display = PlainDisplay(console or Console(stderr=True))
+        self.display = PlainDisplay(Console(stderr=True))
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`."""
@@ -48,11 +46,8 @@ class RayLauncher:
     def _submit(self, ray: Any, planned: PlannedRun) -> Any:
         on_gpus = self.gpus and planned.accelerator != "cpu"
         resources = {"num_cpus": self.num_cpus, "num_gpus": planned.devices if on_gpus else 0}
-        return (
-            ray.remote(_run_worker)
-            .options(max_retries=0, **resources)
-            .remote(Worker(planned, self.num_cpus))
-        )
+        run_worker = ray.remote(_run_worker).options(max_retries=0, **resources)
+        return run_worker.remote(Worker(planned, self.num_cpus))
 
 
 def _run_worker(worker: Worker) -> None:

@@ -37,14 +37,10 @@ class SubmititLauncher:
         jobs: int | None,
         cpus_per_task: int,
         timeout_min: int,
-        *,
-        console: Console | None = None,
     ) -> None:
-        check_positive(cpus_per_task=cpus_per_task, timeout_min=timeout_min)
-        if jobs is not None:
-            check_positive(jobs=jobs)
+        check_positive(jobs=jobs, cpus_per_task=cpus_per_task, timeout_min=timeout_min)
         self.jobs, self.cpus_per_task, self.timeout_min = jobs, cpus_per_task, timeout_min
-        self.display = PlainDisplay(console or Console(stderr=True))
+        self.display = PlainDisplay(Console(stderr=True))
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`. After Ctrl-C, the jobs continue."""
@@ -76,9 +72,8 @@ class SubmititLauncher:
         folder = planned.run.path.absolute().parent / ".submitit"
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
         executor = import_extra("submitit").AutoExecutor(folder, cluster=self.cluster, **requeues)
-        executor.update_parameters(
-            name=planned.name, timeout_min=self.timeout_min, **self._parameters(planned)
-        )
+        parameters = self._parameters(planned)
+        executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
         return executor.submit(Worker(planned, self.cpus_per_task))
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
@@ -111,10 +106,8 @@ class SlurmLauncher(SubmititLauncher):
         timeout_min: int,
         gpus: bool,
         additional_parameters: Mapping[str, Any] | None,
-        *,
-        console: Console | None = None,
     ) -> None:
-        super().__init__(jobs, cpus_per_task, timeout_min, console=console)
+        super().__init__(jobs, cpus_per_task, timeout_min)
         self.gpus, self.additional_parameters = gpus, dict(additional_parameters or {})
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:

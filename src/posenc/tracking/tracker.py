@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
@@ -21,8 +21,11 @@ class Inspection(NamedTuple):
     images: Sequence[Path]
 
 
-class Tracker(Protocol):
-    """Mirrors a run to a dashboard. Its methods must not stop, delay or fail the run."""
+class Tracker:
+    """Mirrors a run to a dashboard; by default, its methods do nothing.
+
+    They must not stop, delay or fail the run.
+    """
 
     def start(self, run: RunDirectory, config: DictConfig) -> None:
         """Open the tracked run, or reopen it if the run was interrupted."""
@@ -38,4 +41,4 @@ class Tracker(Protocol):
 
 
 class NullTracker(Tracker):
-    """Tracks nothing (`logger=none`); the methods of the interface do nothing."""
+    """Tracks nothing (`logger=none`)."""

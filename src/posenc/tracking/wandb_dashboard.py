@@ -4,6 +4,7 @@ import hashlib
 
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
+from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.report.experiment import Experiment
 from posenc.report.judge import judge
@@ -26,11 +27,10 @@ def build_workspace(
     """
     group_by = keys.encoding_key if len(keys.train_lengths) == 1 else "series"
     verdicts = _verdicts_markdown(experiment)
-    figures = [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures]
-    sections = {
-        **({"Claims": [wr.MarkdownPanel(markdown=verdicts)]} if verdicts else {}),
+    sections: dict[str, list[Panel]] = {
+        "Claims": [wr.MarkdownPanel(markdown=verdicts)] if verdicts else [],
         **panels_by_heading(keys, group_by),
-        **({"Report figures": figures} if figures else {}),
+        "Report figures": [wr.MediaBrowser(title=key, media_keys=[key]) for key in keys.figures],
     }
     workspace = ws.Workspace(
         entity=entity,
@@ -44,6 +44,7 @@ def build_workspace(
                 layout_settings=ws.SectionLayoutSettings(columns=2, rows=2),
             )
             for heading, panels in sections.items()
+            if panels
         ],
         settings=ws.WorkspaceSettings(max_runs=MAX_RUNS),
         runset_settings=ws.RunsetSettings(
@@ -85,6 +86,8 @@ def _blocks_at(experiment: Experiment, keys: LoggedKeys, train_length: int) -> l
     filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"
     blocks: list = [wr.H2(heading)]
     for subheading, panels in panels_by_heading(keys, keys.encoding_key).items():
+        if not panels:
+            continue
         name = f"l{train_length}-{subheading}"
         grid = wr.PanelGrid(
             runsets=[_runset(name, heading, filters, keys)], panels=arrange(panels, name)

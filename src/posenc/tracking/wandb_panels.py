@@ -25,15 +25,14 @@ TRAINING_TITLES = {
 def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]:
     """Return the panels under each heading; `group_by` is the configuration key that groups lines.
 
-    Headings without panels are left out.
+    A heading has no panels if the runs do not log their metrics.
     """
-    panels = {
+    return {
         "Extrapolation": [*_extrapolation(keys, group_by), *_ratio(keys, group_by)],
         "Loss by position": [*_positions(keys, group_by), *_position_media(keys)],
         "Cost against quality": _cost(keys),
         "Training": _training(keys, group_by),
     }
-    return {heading: panels for heading, panels in panels.items() if panels}
 
 
 def arrange(panels: list[Panel], name: str) -> list[Panel]:

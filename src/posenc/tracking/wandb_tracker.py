@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError, describe_error, did_you_mean
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror, MirrorFile
-from posenc.tracking.tracker import Inspection
+from posenc.tracking.tracker import Inspection, Tracker
 from posenc.tracking.wandb_client import abandon_run, close_run, online_run, open_run
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
 from posenc.training.checkpoint import latest_checkpoint
@@ -26,7 +26,7 @@ MODES = ("online", "offline", "disabled")
 MAX_TAG_LENGTH = 64
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Mirrors a run as the W&B run `<experiment folder>.<run>`, grouped by experiment.
 
     `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set.
