@@ -33,7 +33,8 @@ def run(arguments: Arguments) -> int:
         variants = build_variants(jobs)
         config = jobs[0][1]
         settings: Any = OmegaConf.to_container(config)
-        published = read_published(settings["published_costs"])
+        costs = settings["published_costs"]
+        published = read_published(costs)
     threads = config.threads or cores()
     with console.status("starting") as status:
         peaks = measure_peaks(variants, threads, status.update)
@@ -43,7 +44,8 @@ def run(arguments: Arguments) -> int:
         row | published_ratios(row, published)
         for row in result_rows(variants, rounds, peaks, machine)
     ]
-    texts = _report_texts(settings)
+    source = {"source": costs["source"]} if costs else {}
+    texts = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
     folder = Path(config.outputs_dir) / config.name / "bench"
     write_benchmark(folder, rows, arguments.command_line(), texts)
     print_benchmark(Console(), rows, texts)
@@ -69,9 +71,7 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
-            raise ConfigError(
-                f"{key}: all variants are measured in one process; give a single value"
-            )
+            raise ConfigError(f"{key}: one process measures all variants; give a single value")
     return jobs
 
 
@@ -82,10 +82,3 @@ def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) 
     check_bench_settings(config)
     config.modules = sorted({*config.modules, *user_modules(values)})
     return config
-
-
-def _report_texts(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the title and texts of the benchmark report, and the source of published costs."""
-    costs = settings["published_costs"]
-    source = {"source": costs["source"]} if costs else {}
-    return {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}

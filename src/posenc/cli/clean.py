@@ -1,17 +1,22 @@
 """`posenc clean`: delete selected runs."""
 
+import json
 from dataclasses import replace
 from typing import get_args
 
-from hydra.core.override_parser.types import Override
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import FOLDER_KEYS, experiment_folder, run_directory
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.overrides import parse
-from posenc.runs.removal import remove_run, run_paths, total_bytes
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.config.overrides import command_line_axes
+from posenc.runs.run_directory import (
+    RunDirectory,
+    list_runs,
+    remove_run,
+    run_paths,
+    total_bytes,
+)
 from posenc.runs.status import State
 from posenc.sweeps.progress import plural
 
@@ -35,7 +40,8 @@ def run(arguments: Arguments) -> int:
 
 
 def _select_runs(arguments: Arguments) -> list[RunDirectory]:
-    values = {o.key_or_group: _values(o) for o in parse(arguments.overrides)}
+    axes = command_line_axes(arguments.overrides)
+    values = {a.key: [str(json.loads(s.value or "null")) for s in a.settings] for a in axes}
     folder_keys = [key for key in values if key in FOLDER_KEYS]
     if unknown := [key for key in values if key not in ("run", "state", *FOLDER_KEYS)]:
         available = ", ".join(("run", "state", *FOLDER_KEYS))
@@ -51,10 +57,3 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
     without_state = [o for o in arguments.overrides if o.partition("=")[0] != "state"]
     folder = experiment_folder(replace(arguments, overrides=tuple(without_state)))
     return [run for run in list_runs(folder) if run.status().state in values["state"]]
-
-
-def _values(override: Override) -> list[str]:
-    """Return all values of an override such as `key=a` or `key=a,b`."""
-    if override.is_discrete_sweep():
-        return [str(value) for value in override.sweep_string_iterator()]
-    return [str(override.value())]

@@ -17,7 +17,6 @@ from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
 from posenc.data.build_data import evaluation_data
-from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import requested_rows
@@ -56,23 +55,20 @@ def run(arguments: Arguments) -> int:
         OmegaConf.create(compose_resolved("evaluate", job, arguments.config_dirs)) for job in jobs
     ]
     runs = [run_directory(request.run) for request in requests]
-    configs = [
-        _evaluation_config(directory, request, job)
-        for directory, request, job in zip(runs, requests, jobs, strict=True)
-    ]
-    for directory, config, request, job in zip(runs, configs, requests, jobs, strict=True):
+    set_keys = [{override_key(override) for override in job} for job in jobs]
+    configs = list(map(_evaluation_config, runs, requests, set_keys))
+    for directory, config, request, keys in zip(runs, configs, requests, set_keys, strict=True):
         with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
             if not acquired:
                 raise ConfigError(f"{directory.name} is being run by another process; wait for it")
-            rows = _evaluate(directory, config, request, job)
+            rows = _evaluate(directory, config, request, keys)
         _print_rows(directory.name, rows)
     return 0
 
 
-def _evaluation_config(run: RunDirectory, request: DictConfig, overrides: list[str]) -> DictConfig:
+def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str]) -> DictConfig:
     """Return the run's configuration with the requested evaluation settings."""
     config = run.config()
-    set_keys = {override_key(override) for override in overrides}
     if "tokenizer" in set_keys:
         raise ConfigError(
             "tokenizer: a run is evaluated with its own tokenizer; leave tokenizer out"
@@ -90,13 +86,20 @@ def _evaluation_config(run: RunDirectory, request: DictConfig, overrides: list[s
 
 
 def _evaluate(
-    run: RunDirectory, config: DictConfig, request: DictConfig, overrides: list[str]
+    run: RunDirectory, config: DictConfig, request: DictConfig, set_keys: set[str]
 ) -> list[Row]:
     console = Console(stderr=True)
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
-    data = _load_data(run, config, request, console)
-    _select_split(config, data, overrides)
+    if request.get("data") is None:
+        remedy = "to evaluate on the changed corpus, give data=... evaluation.split=..."
+        data = training_data(config, remedy, console.print)
+    else:
+        tokenizer = load_tokenizer(run.tokenizer_file)
+        data = evaluation_data(request.data, tokenizer, config, console.print)
+    if "evaluation.split" not in set_keys and len(data.splits) == 1:  # use the only split
+        config.evaluation.split = data.splits[0]
+    validate_evaluation_data(config, data)
     keys = requested_rows(config, data.fingerprint)
     with console.status("evaluating") as status:
 
@@ -108,25 +111,6 @@ def _evaluate(
     tracker.start(run, config)
     tracker.finish(False)
     return rows
-
-
-def _load_data(
-    run: RunDirectory, config: DictConfig, request: DictConfig, console: Console
-) -> Dataset:
-    """Return the run's training data, or the requested corpus encoded with its tokenizer."""
-    if request.get("data") is None:
-        remedy = "to evaluate on the changed corpus, give data=... evaluation.split=..."
-        return training_data(config, remedy, console.print)
-    tokenizer = load_tokenizer(run.tokenizer_file)
-    return evaluation_data(request.data, tokenizer, config, console.print)
-
-
-def _select_split(config: DictConfig, data: Dataset, overrides: list[str]) -> None:
-    """Use a corpus's only split unless the user chose one, and check that it can be evaluated."""
-    set_keys = {override_key(override) for override in overrides}
-    if "evaluation.split" not in set_keys and len(data.splits) == 1:
-        config.evaluation.split = data.splits[0]
-    validate_evaluation_data(config, data)
 
 
 def _print_rows(name: str, rows: Sequence[Row]) -> None:

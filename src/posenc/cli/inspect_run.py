@@ -75,12 +75,15 @@ def _load_run(
 ) -> TrainedRun:
     data = training_data(config, "train a run on the current corpus", console.print)
     model = load_model(directory, config, data.vocab_size, device_of(config))
-    lengths = _lengths(model.encoding, config.train_length, request.lengths)
+    windows: dict[int, Tensor] = {}
+    for length in _lengths(model.encoding, config.train_length, request.lengths):
+        data.check_length("validation", length)
+        windows[length] = data.validation_batch(length, request.windows * length)[0]
     return TrainedRun(
         model=model,
         initial_encoding=build_encoding(config, list(config.modules)),
         vocab_size=data.vocab_size,
-        windows={length: _windows(data, length, request.windows) for length in lengths},
+        windows=windows,
         sentence=_sentence(data, request.sentence, model.encoding),
         precision=config.precision,
     )
@@ -98,12 +101,6 @@ def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None)
             f" positions; give lengths up to {limit}"
         )
     return [train_length, *sorted({*requested} - {train_length})]
-
-
-def _windows(data: Dataset, length: int, count: int) -> Tensor:
-    """Return up to `count` windows [count, length], spread over the validation split."""
-    data.check_length("validation", length)
-    return data.validation_batch(length, count * length)[0]
 
 
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:

@@ -40,7 +40,10 @@ def run(arguments: Arguments) -> int:
     launcher: Launcher = build(sweep.hydra.launcher, name="hydra.launcher")
     jobs = expand_config(sweep, arguments.overrides, arguments.config_dirs)
     if "--cfg" in arguments.flags:
-        _print_configs(jobs, arguments)
+        from posenc.jobs.job_config import compose_job
+
+        for overrides in jobs:
+            print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs)))
         return 0
 
     planned_runs = _plan(jobs, arguments, launcher, console)
@@ -63,13 +66,6 @@ def _check_hydra_overrides(overrides: Sequence[str]) -> None:
             raise ConfigError(
                 f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
             )
-
-
-def _print_configs(jobs: Sequence[Sequence[str]], arguments: Arguments) -> None:
-    from posenc.jobs.job_config import compose_job
-
-    for overrides in jobs:
-        print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs)))
 
 
 def _plan(

@@ -1,6 +1,7 @@
 """The folder `conf/` with its config groups, in a checkout and in an installed wheel."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -31,9 +32,5 @@ def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
 
 def _description(file: Path) -> str:
     """Return the first comment of a YAML that is not Hydra's package directive."""
-    for line in file.read_text().splitlines():
-        if not line.startswith("#"):
-            return ""
-        if "@package" not in line:
-            return line.lstrip("# ")
-    return ""
+    comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
+    return next((line.lstrip("# ") for line in comments if "@package" not in line), "")

@@ -1,5 +1,6 @@
-"""The directory of a run and the files in it."""
+"""The directory of a run: its files, and its deletion."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.errors import RunError, first_line
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import read_rows
-from posenc.runs.files import read_jsonl
-from posenc.runs.lock import is_locked
+from posenc.runs.files import read_json, read_jsonl, write_json
+from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
 
 FROZEN_TYPES = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
@@ -86,6 +87,46 @@ class RunDirectory:
 def list_runs(folder: Path) -> list[RunDirectory]:
     """Return the runs in an experiment's folder, sorted by name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
+
+
+def run_paths(run: RunDirectory) -> list[Path]:
+    """Return the run's directory and its offline W&B files.
+
+    Raises RunError unless the directory has the name of the run in its configuration, so that no
+    other folder is mistaken for a run.
+    """
+    if run.path.is_symlink() or run.config().frozen.get("run") != run.path.resolve().name:
+        raise RunError(f"{run.path} is not the directory of the run that its config.yaml names")
+    folder = run.path.resolve().parent
+    offline = sorted((folder / "wandb").glob(f"*{folder.name}.{run.path.resolve().name}*"))
+    return [run.path, *offline]
+
+
+def total_bytes(paths: list[Path]) -> int:
+    """Return the total size of files, including those in folders."""
+    files = [file for path in paths for file in [path, *path.rglob("*")]]
+    return sum(file.lstat().st_size for file in files if file.is_file())
+
+
+def remove_run(run: RunDirectory) -> None:
+    """Delete a run's directory, its offline W&B files and its entry in the plan.
+
+    Raises RunError if a process is running it.
+    """
+    paths = run_paths(run)
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
+            raise RunError(f"{run.name} is being run by another process and was not deleted")
+        folder, name = run.path.resolve().parent, run.path.resolve().name
+        plan_file = folder / "plan.json"
+        with lock(folder / ".plan.lock"):
+            if plan_file.exists():
+                plan = read_json(plan_file)
+                plan["runs"] = [other for other in plan["runs"] if other != name]
+                plan.get("commands", {}).pop(name, None)
+                write_json(plan_file, plan)
+        for path in paths:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _is_planned(config: DictConfig) -> bool:

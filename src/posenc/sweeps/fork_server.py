@@ -4,8 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -25,8 +24,12 @@ def start_job(
     context.set_forkserver_preload(PRELOADED)
     _ensure_running()
     process = context.Process(target=run_job_process, args=(arguments, str(log), environment))
-    with _import_from(code):
+    old_path = list(sys.path)
+    sys.path[:0] = [str(code)] if code else []  # multiprocessing copies it to the new process
+    try:
         process.start()
+    finally:
+        sys.path[:] = old_path
     return process
 
 
@@ -62,14 +65,3 @@ def _ensure_running() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         os.environ.clear()
         os.environ.update(old_environment)
-
-
-@contextmanager
-def _import_from(code: Path | None) -> Iterator[None]:
-    """Put the folder `code` first on sys.path, which multiprocessing copies to the new process."""
-    old_path = list(sys.path)
-    sys.path[:0] = [str(code)] if code else []
-    try:
-        yield
-    finally:
-        sys.path[:] = old_path

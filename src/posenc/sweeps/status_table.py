@@ -53,18 +53,17 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
     """Return the name, path, status and time left of each run, and the command to finish it."""
-    return [_json_row(run, run.status()) for run in runs]
-
-
-def _json_row(run: RunDirectory, status: Status) -> dict[str, Any]:
-    commands = _commands_to_finish([run], {run.name: status})
-    return {
-        "run": run.name,
-        "path": str(run.path),
-        **asdict(status),
-        "seconds_left": _seconds_left(status),
-        "command": commands[0] if commands else None,
-    }
+    statuses = {run.name: run.status() for run in runs}
+    return [
+        {
+            "run": run.name,
+            "path": str(run.path),
+            **asdict(statuses[run.name]),
+            "seconds_left": _seconds_left(statuses[run.name]),
+            "command": next(iter(_commands_to_finish([run], statuses)), None),
+        }
+        for run in runs
+    ]
 
 
 def _table(statuses: dict[str, Status]) -> Table:
