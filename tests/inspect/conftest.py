@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from posenc.cli.arguments import parse
-from posenc.cli.inspect_encoding import inspected_encodings
+from posenc.cli.inspect import inspected_encodings
 from posenc.inspect.encoding.encoding_page import PropertyValues, measure
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 

@@ -11,7 +11,7 @@ import wandb
 
 from posenc.cli import main
 from posenc.cli.arguments import parse
-from posenc.cli.inspect_encoding import inspected_encodings
+from posenc.cli.inspect import inspected_encodings
 from posenc.inspect.encoding.encoding_page import ideal_table, matrix_table, measure
 
 SMALL = ["model.width=32", "model.heads=4", "train_length=16"]

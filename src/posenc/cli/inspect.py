@@ -1,11 +1,29 @@
 """`posenc inspect`: analyze encodings without training, or the attention of a trained run."""
 
-from importlib import import_module
+from pathlib import Path
+from typing import Any
 
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
+from posenc.config.components import build, user_modules
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import root_key
+from posenc.config.grids import expand
+from posenc.config.overrides import override_key, root_key
+from posenc.config.paths import options
+from posenc.config.resolve import compose_resolved
+from posenc.config.settings import TYPES, check_settings
+from posenc.inspect.encoding.encoding_page import inspect_encodings
+from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
+from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.tracker import Tracker
 
+SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
+SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 RUN_KEYS = ("lengths", "windows", "sentence")
 COMMON_KEYS = ("run", "logger", "modules")
 
@@ -23,5 +41,50 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"{override} cannot be combined with run=PATH; allowed keys: {keys}")
         if not inspects_run and key in RUN_KEYS:
             raise ConfigError(f"{override} needs run=PATH; leave {key} out, or give a run")
-    module = "inspect_run" if inspects_run else "inspect_encoding"  # Lightning is slow to import
-    return import_module(f"posenc.cli.{module}").run(arguments)
+    if inspects_run:
+        from posenc.cli.inspect_run import inspect_run  # Lightning is slow to import
+
+        return inspect_run(arguments)
+    return _inspect_encodings(arguments)
+
+
+def _inspect_encodings(arguments: Arguments) -> int:
+    encodings = inspected_encodings(arguments)
+    config = encodings[0].config
+    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
+    torch.set_num_threads(1)  # faster than several threads for encodings of this size
+    with Console(stderr=True).status("measuring") as status:
+        results = inspect_encodings(encodings, lambda label: status.update(f"measuring {label}"))
+    folder = Path(config.outputs_dir) / config.name / "inspect"
+    index = write_inspection(folder, results, arguments.command_line())
+    configs: Any = {
+        inspected.label: OmegaConf.to_container(inspected.config) for inspected in encodings
+    }
+    track_inspection(tracker, RunDirectory(folder), folder, results, configs)
+    print_inspection(Console(), results, index)
+    return 0
+
+
+def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
+    """Return the encodings to inspect; raises ConfigError before anything is measured."""
+    folders = list(arguments.config_dirs)
+    overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
+    if not any(override_key(override) == "encoding" for override in overrides):
+        available = ", ".join(options("encoding", folders))
+        raise ConfigError(f"give run=PATH, encoding=all, or encoding=NAME (available: {available})")
+    jobs = expand(None, overrides, folders)
+    configs = [_compose(job, folders) for job in jobs]
+    for key in SINGLE_VALUE_KEYS:
+        if len({str(config[key]) for config in configs}) > 1:
+            raise ConfigError(f"{key}: all encodings are in one report; give a single value")
+    labels = variant_labels([config.choices.encoding for config in configs], jobs)
+    return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
+
+
+def _compose(job: list[str], folders: list[Path]) -> DictConfig:
+    """Return the configuration of one encoding, resolved and checked."""
+    values = compose_resolved("inspect", job, folders)
+    config = OmegaConf.create(values)
+    check_settings(config, {key: TYPES[key] for key in SETTINGS})
+    config.modules = sorted({*config.modules, *user_modules(values)})
+    return config

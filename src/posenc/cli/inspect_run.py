@@ -36,7 +36,7 @@ DEFAULT_FACTORS = (2, 4)
 """The default evaluation lengths besides L, as multiples of L."""
 
 
-def run(arguments: Arguments) -> int:
+def inspect_run(arguments: Arguments) -> int:
     """Inspect one run, and write the results to `<run>/inspect/`."""
     if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")

@@ -8,15 +8,23 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import RunError, first_line
+from posenc.config.errors import ConfigError, RunError, first_line
+from posenc.config.settings import check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import read_rows
 from posenc.runs.files import read_json, read_jsonl, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
 
-FROZEN_TYPES = {"hash": str, "fingerprint": str, "parameters": int, "posenc": str}
-"""Keys that planning writes to the node `frozen`, in addition to the list `lengths`."""
+PLANNED_TYPES = {
+    "choices": dict,
+    "frozen.hash": str,
+    "frozen.fingerprint": str,
+    "frozen.lengths": list[int],
+    "frozen.parameters": int,
+    "frozen.posenc": str,
+}
+"""Keys that planning adds to a configuration."""
 
 
 class RunDirectory:
@@ -46,19 +54,25 @@ class RunDirectory:
             config = OmegaConf.load(self.config_file)
         except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
             raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
-        if not isinstance(config, DictConfig) or not _is_planned(config):
-            raise RunError(f"{self.config_file} is not the configuration of a planned run")
-        if config.frozen.posenc.startswith("0.1."):
-            raise RunError(
-                f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
-                f" different names; train the run again with this version"
-            )
+        if not isinstance(config, DictConfig):
+            raise RunError(f"{self.config_file} is not a mapping")
         for key, value in walk(OmegaConf.to_container(config, resolve=False)):
             if isinstance(value, str) and "${" in value:
                 raise RunError(
                     f"{self.config_file}: {key} is an interpolation, which could read environment"
                     f" variables; planning does not write interpolations"
                 )
+        try:
+            check_settings(config, PLANNED_TYPES)
+        except ConfigError as error:
+            raise RunError(
+                f"{self.config_file} is not the configuration of a planned run ({error})"
+            ) from None
+        if config.frozen.posenc.startswith("0.1."):
+            raise RunError(
+                f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
+                f" different names; train the run again with this version"
+            )
         return config
 
     def status(self) -> Status:
@@ -127,13 +141,3 @@ def remove_run(run: RunDirectory) -> None:
                 write_json(plan_file, plan)
         for path in paths:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _is_planned(config: DictConfig) -> bool:
-    """Whether a configuration has the keys that planning writes."""
-    if not OmegaConf.is_dict(config.get("choices")):
-        return False
-    frozen = config.get("frozen")
-    if not OmegaConf.is_dict(frozen) or not OmegaConf.is_list(frozen.get("lengths")):
-        return False
-    return all(isinstance(frozen.get(key), kind) for key, kind in FROZEN_TYPES.items())

@@ -88,9 +88,10 @@ class TerminalDisplay(PlainDisplay):
         pass
 
     def show(self, snapshot: Snapshot) -> None:
-        bar = ProgressBar(total=1.0, completed=snapshot.work)
-        summary = f"{snapshot.counts} · {_summary(snapshot)}"
-        self._live.update(Group(bar, summary, _run_table(snapshot.rows)), refresh=True)
+        lines = Table.grid(expand=True)
+        lines.add_row(ProgressBar(total=1.0, completed=snapshot.work))
+        lines.add_row(f"{snapshot.counts} · {_summary(snapshot)}")
+        self._live.update(Group(lines, _run_table(snapshot.rows)), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

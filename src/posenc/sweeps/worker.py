@@ -2,6 +2,7 @@
 
 import time
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ class Worker:
 
     def __init__(self, planned: PlannedRun, threads: int) -> None:
         run = RunDirectory(planned.run.path.absolute())
-        self.planned = PlannedRun(run, planned.modules, planned.devices, planned.accelerator)
+        self.planned = replace(planned, run=run)
         self.threads, self.code = threads, freeze_code(run.path.parent)
 
     def __call__(self) -> None:
