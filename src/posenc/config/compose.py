@@ -12,13 +12,12 @@ from hydra.errors import (
     ConfigCompositionException,
     HydraException,
     MissingConfigException,
-    OverrideParseException,
 )
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, did_you_mean, first_line
-from posenc.config.overrides import override_key, parse, unparsable_override
+from posenc.config.overrides import override_key, parse
 from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
@@ -49,8 +48,6 @@ def compose(
             raise _unknown_option(error) from None
         except ConfigCompositionException as error:
             composition_error = error  # handled below: _unknown_key must leave this context first
-        except OverrideParseException as error:
-            raise unparsable_override(error) from None
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
     raise _unknown_key(composition_error, command, overrides, config_dirs)

@@ -146,10 +146,9 @@ def _restrict_to_grids(axis: Axis, axes_by_grid: list[list[Axis]]) -> list[Axis 
 
 
 def _values_of(key: str, axes: list[Axis]) -> set[str | None] | None:
-    for axis in axes:
-        if axis.key == key:
-            return {setting.value for setting in axis.settings}
-    return None
+    """Return the values of a key in a grid, or None if the grid does not have the key."""
+    values = ({setting.value for setting in axis.settings} for axis in axes if axis.key == key)
+    return next(values, None)
 
 
 def _is_inside(key: str, component: str) -> bool:

@@ -37,15 +37,10 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:
-        raise unparsable_override(error) from None
-
-
-def unparsable_override(error: OverrideParseException) -> ConfigError:
-    """Return the ConfigError for an override outside Hydra's grammar."""
-    return ConfigError(
-        f"cannot parse {error.override!r} ({first_line(error)}); overrides look like key=value,"
-        f" with quotes for the shell: 'key=[1,2]'"
-    )
+        raise ConfigError(
+            f"cannot parse {error.override!r} ({first_line(error)}); overrides look like key=value,"
+            f" with quotes for the shell: 'key=[1,2]'"
+        ) from None
 
 
 def override_key(override: str) -> str:

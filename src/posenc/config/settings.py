@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.errors import ConfigError
 from posenc.config.values import canonical, matches_type
 
-PRECISIONS = ("float32", "bf16")
 KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
 NAME_PATTERN = re.compile(r"\w[\w.+-]*")
@@ -64,7 +63,7 @@ TYPE_NAMES = {
     type(None): "null",
 }
 CHOICES = {
-    "precision": PRECISIONS,
+    "precision": ("float32", "bf16"),
     "trainer.accelerator": ("auto", "cpu", "gpu"),
     "kernel": KERNELS,
     "evaluation.split": SPLITS,

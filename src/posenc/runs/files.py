@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import tempfile
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from posenc.config.errors import RunError
@@ -23,18 +23,16 @@ def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None
     Unless `durable`, the new file may be lost in a power failure.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    payload = data.encode() if isinstance(data, str) else data
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload)
+        with temporary.open("xb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -79,9 +77,3 @@ def truncate_jsonl(path: Path, step: int) -> None:
 
 def _corrupt(path: Path, error: ValueError) -> RunError:
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -107,14 +107,10 @@ class MirrorFile:
         if arrays and (self.newest_media or {}).get(MEDIA_KEY) != digest:
             new.append({MEDIA_KEY: digest})
         if new:
-            self._append(new)
-
-    def _append(self, new: list[dict[str, Any]]) -> None:
-        used_steps = [entry["step"] for entry in self.entries]
-        used_steps += [row["step"] for row in self.directory.metrics()[-1:]]
-        first_step = max(used_steps, default=0) + 1
-        self.entries += [{"step": step, **entry} for step, entry in enumerate(new, first_step)]
-        self._write()
+            used_steps = [e["step"] for e in [*self.entries, *self.directory.metrics()[-1:]]]
+            first_step = max(used_steps, default=0) + 1
+            self.entries += [{"step": step, **entry} for step, entry in enumerate(new, first_step)]
+            self._write()
 
     def _write(self) -> None:
         write_json(self.file, {"identity": self.identity, "entries": self.entries})

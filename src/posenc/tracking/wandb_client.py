@@ -62,9 +62,11 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
 
 def close_run(run: "Run", failed: bool) -> None:
     """Mark the run as finished or failed, flush its last rows, and shut down wandb's service."""
+    import wandb
+
     with process_state_restored():
         run.finish(exit_code=int(failed))
-        _stop_service()
+        wandb.teardown()
 
 
 def abandon_run(run: "Run | None") -> None:
@@ -146,11 +148,7 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: 
 
 
 def _try_to_stop_service() -> None:
-    with suppress(Exception, SystemExit):
-        _stop_service()
-
-
-def _stop_service() -> None:
     import wandb
 
-    wandb.teardown()
+    with suppress(Exception, SystemExit):
+        wandb.teardown()

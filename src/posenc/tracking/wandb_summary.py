@@ -1,6 +1,5 @@
 """A run's W&B summary: one value per metric, as shown in the run table."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -67,17 +66,14 @@ def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]
     """Return the experiment's `posenc bench` results for the run's encoding, model and length."""
     file = experiment_folder(directory) / "bench" / "bench.json"
     rows = read_json(file)["rows"] if file.exists() else []
+    encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))
+    trained = [encoding, model, config.train_length, config.precision]
+    measured_keys = ("encoding_config", "model_config", "length", "precision")
     return {
         f"bench/{row['pass']}_{name}": row[name]
         for row in rows
-        if _measures_same_model(row, config)
+        if [row[key] for key in measured_keys] == trained
+        and row["kernel"] in ("auto", config.kernel)
         for name in BENCHMARK_MEASURES
         if row[name] is not None
     }
-
-
-def _measures_same_model(row: Mapping[str, Any], config: DictConfig) -> bool:
-    encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))
-    measured = (row["encoding_config"], row["model_config"], row["length"], row["precision"])
-    trained = (encoding, model, config.train_length, config.precision)
-    return measured == trained and row["kernel"] in ("auto", config.kernel)

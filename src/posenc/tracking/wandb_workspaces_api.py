@@ -43,25 +43,23 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 
     Raises RunError if W&B fails.
     """
-    with process_state_restored():
-        try:
+    try:
+        with process_state_restored():
             wandb.setup(wandb.Settings(silent=True))
             workspace._internal_id = _workspace_id(workspace)
             report.id = _report_id(report)
             return workspace.save().url, report.save().url
-        except Exception as error:
-            message = describe_error(error)
-    raise RunError(f"W&B failed: {message}; {REMEDY}")
+    except Exception as error:
+        raise RunError(f"W&B failed: {describe_error(error)}; {REMEDY}") from None
 
 
 def default_entity() -> str:
     """Return the default entity of the W&B account; raises RunError if W&B is not available."""
-    with process_state_restored():
-        try:
+    try:
+        with process_state_restored():
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
-        except Exception as error:
-            reason = one_line(error)
-    raise RunError(f"W&B is not available online: {reason}; {REMEDY}")
+    except Exception as error:
+        raise RunError(f"W&B is not available online: {one_line(error)}; {REMEDY}") from None
 
 
 def _workspace_id(workspace: ws.Workspace) -> str:
