@@ -1,7 +1,6 @@
 """Rows of W&B's history: training metrics, extrapolation curves and loss by position."""
 
 from collections.abc import Mapping
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -44,10 +43,13 @@ def evaluation_history(
 ) -> list[Row]:
     """Return the extrapolation curves, then loss by position at the longest length."""
     by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
-    curves = [extrapolation_row(row, config) for row in by_length]
-    longest = {_qualifiers(row, config): row for row in rows_by_position(rows, arrays)}
-    positions = [_position_history(row, arrays, config) for row in longest.values()]
-    return curves + list(chain.from_iterable(positions))
+    history = [extrapolation_row(row, config) for row in by_length]
+    curves = loss_by_position(rows, arrays, config.train_length)
+    longest = {_qualifiers(row, config): bins for row, bins in curves}
+    for qualifiers, bins in longest.items():
+        curve = "/".join(["loss_by_position", *qualifiers, "loss"])
+        history += [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]
+    return history
 
 
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
@@ -63,28 +65,20 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
     return {LENGTH_AXIS: row["length"], **measures}
 
 
-def position_bins(
-    row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig
-) -> list[tuple[float, float, int]]:
-    """Return log-spaced bins (position, mean loss, tokens) of a row; positions start at 1."""
-    name = positions_name(row)
-    return bin_positions(arrays[f"{name}.sum"], arrays[f"{name}.count"], config.train_length)
+def loss_by_position(
+    rows: list[Row], arrays: Mapping[str, np.ndarray], train_length: int
+) -> list[tuple[Row, list[tuple[float, float, int]]]]:
+    """Return the rows with losses by position, sorted by length, each with its log-spaced bins.
 
-
-def rows_by_position(rows: list[Row], arrays: Mapping[str, np.ndarray]) -> list[Row]:
-    """Return the rows with losses by position, sorted by length."""
-    measured = [
-        row
-        for row in rows
-        if row["protocol"] == "by_position" and f"{positions_name(row)}.sum" in arrays
-    ]
-    return sorted(measured, key=itemgetter("length"))
-
-
-def _position_history(row: Row, arrays: Mapping[str, np.ndarray], config: DictConfig) -> list[Row]:
-    curve = "/".join(["loss_by_position", *_qualifiers(row, config), "loss"])
-    bins = position_bins(row, arrays, config)
-    return [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]
+    A bin is (position, mean loss, tokens); positions start at 1.
+    """
+    curves = []
+    for row in sorted(rows, key=itemgetter("length")):
+        name = positions_name(row)
+        if row["protocol"] == "by_position" and f"{name}.sum" in arrays:
+            sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
+            curves.append((row, bin_positions(sums, counts, train_length)))
+    return curves
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:

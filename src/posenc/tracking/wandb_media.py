@@ -11,7 +11,7 @@ from posenc.report.encoding_styles import style_at
 from posenc.report.line_plot import line_figure
 from posenc.runs.evaluation_rows import read_positions
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.wandb_history import position_bins, rows_by_position
+from posenc.tracking.wandb_history import loss_by_position
 
 TABLE_KEY, IMAGE_KEY = "loss_by_position_table", "loss_by_position_image"
 COLUMNS = ("data", "split", "swap", "length", "position", "loss", "tokens")
@@ -24,21 +24,15 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     import wandb
     from PIL import Image
 
-    curves = _curves(directory, config)
+    arrays = read_positions(directory.positions_file)
+    curves: Curves = {
+        (row["data_name"], row["split"], row["swap"] or "", row["length"]): bins
+        for row, bins in loss_by_position(directory.rows(), arrays, config.train_length)
+    }
     data: list[Any] = [[*key, *values] for key, bins in curves.items() for values in bins]
     image = Image.open(io.BytesIO(_png(curves, directory.name, config.train_length)))
     table = wandb.Table(columns=list(COLUMNS), data=data)
     return {TABLE_KEY: table, IMAGE_KEY: wandb.Image(image)}
-
-
-def _curves(directory: RunDirectory, config: DictConfig) -> Curves:
-    arrays = read_positions(directory.positions_file)
-    return {
-        (row["data_name"], row["split"], row["swap"] or "", row["length"]): position_bins(
-            row, arrays, config
-        )
-        for row in rows_by_position(directory.rows(), arrays)
-    }
 
 
 def _png(curves: Curves, title: str, train_length: int) -> bytes:
