@@ -1,8 +1,7 @@
-"""Types, choices and limits of the settings outside components, and the evaluation lengths."""
+"""Types and limits of the settings outside components, and the evaluation lengths."""
 
 import re
 from collections.abc import Mapping
-from types import UnionType
 from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
@@ -24,9 +23,9 @@ TYPES: dict[str, Any] = {
     "batch_tokens": int,
     "micro_batch_tokens": int | None,
     "seed": int,
-    "trainer.accelerator": str,
-    "precision": str,
-    "kernel": str,
+    "trainer.accelerator": ("auto", "cpu", "gpu"),
+    "precision": ("float32", "bf16"),
+    "kernel": KERNELS,
     "devices": int,
     "compile": bool,
     "gradient_clip": float | None,
@@ -48,7 +47,7 @@ TYPES: dict[str, Any] = {
     "evaluation.swaps": list[str] | dict | None,
     "evaluation.budget_seconds": float | None,
     "evaluation.budget_tokens": int | None,
-    "evaluation.split": str,
+    "evaluation.split": SPLITS,
     "evaluation.batch_tokens": int,
 }
 TYPE_NAMES = {
@@ -62,20 +61,15 @@ TYPE_NAMES = {
     list[str]: "a list of strings",
     type(None): "null",
 }
-CHOICES = {
-    "precision": ("float32", "bf16"),
-    "trainer.accelerator": ("auto", "cpu", "gpu"),
-    "kernel": KERNELS,
-    "evaluation.split": SPLITS,
-}
 MAY_BE_ZERO = ("seed", "checkpoint.every_seconds")
 """Numbers that must not be negative; all other numbers must be positive."""
 
 
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
-    """Check that settings are present and have valid types, choices and limits.
+    """Check that settings are present and have valid types and limits.
 
-    Raises a single ConfigError that lists every problem.
+    `types` has the type of each setting, or a tuple of its choices. Raises a single ConfigError that
+    lists every problem.
     """
     problems: list[str] = []
     for key, annotation in types.items():
@@ -110,12 +104,13 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
 def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if value is MISSING:
         return f"{key} is missing; give {key}=..."
+    if isinstance(annotation, tuple):
+        choices = ", ".join(annotation)
+        return None if value in annotation else f"{key}={value!r} must be one of {choices}"
     if not matches_type(value, annotation):
-        types = get_args(annotation) if isinstance(annotation, UnionType) else [annotation]
-        expected = " or ".join(TYPE_NAMES[type] for type in types)
+        types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)
+        expected = " or ".join(TYPE_NAMES[item] for item in types)
         return f"{key}={value!r} must be {expected}"
-    if key in CHOICES and value not in CHOICES[key]:
-        return f"{key}={value!r} must be one of {', '.join(CHOICES[key])}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
             f"{key}={value!r} must be letters, digits and - _ . +, starting with a letter or digit"
