@@ -68,8 +68,8 @@ MAY_BE_ZERO = ("seed", "checkpoint.every_seconds")
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
     """Check that settings are present and have valid types and limits.
 
-    `types` has the type of each setting, or a tuple of its choices. Raises a single ConfigError that
-    lists every problem.
+    `types` has the type of each setting, or a tuple of its choices. Raises a single ConfigError
+    that lists every problem.
     """
     problems: list[str] = []
     for key, annotation in types.items():

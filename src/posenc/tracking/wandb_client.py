@@ -62,9 +62,9 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
 
 def close_run(run: "Run", failed: bool) -> None:
     """Mark the run as finished or failed, flush its last rows, and shut down wandb's service."""
-    import wandb
-
     with process_state_restored():
+        import wandb
+
         run.finish(exit_code=int(failed))
         wandb.teardown()
 
@@ -148,7 +148,7 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: 
 
 
 def _try_to_stop_service() -> None:
-    import wandb
-
     with suppress(Exception, SystemExit):
+        import wandb
+
         wandb.teardown()
