@@ -1,7 +1,6 @@
 """`posenc wandb-sweep`: write an experiment's jobs as sweeps for W&B's agents."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def run(arguments: Arguments) -> int:
     target = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
     flags = [word for folder in config_dirs for word in ("--config-dir", str(folder.resolve()))]
     definitions = sweep_definitions(
-        [_parameters(job) for job in jobs],
+        [dict(_parameter(o) for o in job if override_key(o) not in SWEEP_KEYS) for job in jobs],
         [*flags, *shared, "logger.mode=online"],
         config.name,
         target,
@@ -45,11 +44,6 @@ def run(arguments: Arguments) -> int:
         write_atomic(file, HEADER.format(command=arguments.command_line()) + text)
         console.print(f"wandb sweep {file}")
     return 0
-
-
-def _parameters(job: Sequence[str]) -> dict[str, Any]:
-    """Return a job's overrides, without those of the whole sweep, as W&B sweep parameters."""
-    return dict(_parameter(o) for o in job if o.partition("=")[0] not in SWEEP_KEYS)
 
 
 def _parameter(override: str) -> tuple[str, Any]:

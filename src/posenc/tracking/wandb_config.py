@@ -90,14 +90,14 @@ def git_state() -> dict[str, Any]:
 
     Returns an empty mapping if posenc does not run from a git checkout.
     """
-    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
-    return {} if commit is None else {"git_commit": commit, "git_dirty": bool(changes)}
-
-
-def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return process.stdout.strip() if process.returncode == 0 else None
+        commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"git_commit": commit, "git_dirty": bool(changes)}
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=GIT_TIMEOUT)
+    return output.decode().strip()
