@@ -23,7 +23,7 @@ def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    return read_json(path)["rows"] if path.exists() else []
+    return read_json(path, {"rows": []})["rows"]
 
 
 def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -42,8 +42,13 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     write_atomic(path, text, durable=durable)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file; raises RunError if it is corrupt."""
+def read_json(path: Path, default: Any = None) -> Any:
+    """Read a JSON file; raises RunError if it is corrupt.
+
+    Returns `default`, if that is not None, for a missing file.
+    """
+    if default is not None and not path.exists():
+        return default
     try:
         return json.loads(path.read_text())
     except ValueError as error:

@@ -62,7 +62,7 @@ class Status:
     @classmethod
     def read(cls, path: Path) -> "Status":
         """Read the status file `path`; if there is none, the run is pending."""
-        return cls(**read_json(path)) if path.exists() else cls()
+        return cls(**read_json(path, {}))
 
 
 class Progress:

@@ -172,7 +172,7 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
     plain: Any = OmegaConf.to_container(config)
     file = folder / "plan.json"
     with lock(folder / ".plan.lock"):
-        old_plan = read_json(file) if file.exists() else {"runs": []}
+        old_plan = read_json(file, {"runs": []})
         names = [job.run.name for job in jobs]
         new_plan = {
             "name": config.name,

@@ -26,7 +26,7 @@ STYLES = {
 
 def expected_runs(folder: Path) -> list[RunDirectory]:
     """Return the planned runs of an experiment in planned order, then other runs in its folder."""
-    planned = _read_plan(folder).get("runs", [])
+    planned = read_json(folder / "plan.json", {}).get("runs", [])
     others = [run.name for run in list_runs(folder) if run.name not in planned]
     return [RunDirectory(folder / name) for name in [*planned, *others]]
 
@@ -93,7 +93,8 @@ def _seconds_left(status: Status) -> float | None:
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
     """Return the distinct commands that finish the unfinished runs, according to their plans."""
     unfinished = [run for run in runs if statuses[run.name].state != "finished"]
-    plans = {folder: _read_plan(folder) for folder in {run.path.parent for run in unfinished}}
+    folders = {run.path.parent for run in unfinished}
+    plans = {folder: read_json(folder / "plan.json", {}) for folder in folders}
     states_by_command: dict[str, set[str]] = {}
     for run in unfinished:
         plan = plans[run.path.parent]
@@ -103,8 +104,3 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
         f"{command} retry=true" if "failed" in states and "retry=" not in command else command
         for command, states in states_by_command.items()
     ]
-
-
-def _read_plan(folder: Path) -> dict[str, Any]:
-    plan_file = folder / "plan.json"
-    return read_json(plan_file) if plan_file.exists() else {}

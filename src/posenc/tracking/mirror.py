@@ -72,7 +72,7 @@ class MirrorFile:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.file = directory.path / "mirror.json"
-        content = read_json(self.file) if self.file.exists() else {}
+        content = read_json(self.file, {})
         self.identity: dict[str, Any] = content.get("identity", {})
         self.entries: list[dict[str, Any]] = content.get("entries", [])
 

@@ -65,13 +65,12 @@ def _costs(directory: RunDirectory) -> dict[str, float]:
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:
     """Return the experiment's `posenc bench` results for the run's encoding, model and length."""
     file = experiment_folder(directory) / "bench" / "bench.json"
-    rows = read_json(file)["rows"] if file.exists() else []
     encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))
     trained = [encoding, model, config.train_length, config.precision]
     measured_keys = ("encoding_config", "model_config", "length", "precision")
     return {
         f"bench/{row['pass']}_{name}": row[name]
-        for row in rows
+        for row in read_json(file, {"rows": []})["rows"]
         if [row[key] for key in measured_keys] == trained
         and row["kernel"] in ("auto", config.kernel)
         for name in BENCHMARK_MEASURES
