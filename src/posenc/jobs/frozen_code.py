@@ -27,16 +27,17 @@ def freeze_code(folder: Path) -> Path:
 
     Jobs import posenc from there. Raises RunError if the copy cannot be written.
     """
+    target = folder / ".code" / code_digest()
     try:
-        return _copy_once(folder / ".code" / code_digest())
+        if not target.is_dir():
+            _copy_package(target)
     except OSError as error:
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
         raise RunError(f"cannot copy the code of the sweep to {folder}: {reason}") from None
+    return target
 
 
-def _copy_once(target: Path) -> Path:
-    if target.is_dir():
-        return target
+def _copy_package(target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
         copy = Path(temporary) / "code"
@@ -46,4 +47,3 @@ def _copy_once(target: Path) -> Path:
         except OSError:
             if not target.is_dir():  # another launcher may have created it in the meantime
                 raise
-    return target

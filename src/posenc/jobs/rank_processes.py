@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
@@ -45,7 +44,10 @@ def run_ranks(
     threads = max(1, threads // devices)
     command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), "--threads", str(threads)]
     command += [f"--module={name}" for name in modules]
-    with _free_port() as port:
+    with socket.socket() as bound_socket:  # stays bound, so that no other process gets the port
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.bind(("127.0.0.1", 0))
+        port = bound_socket.getsockname()[1]
         ranks = [_start_rank(command, rank, devices, port, threads) for rank in range(devices)]
         with stop.handling_signals():
             killed = _wait(ranks, stop)
@@ -65,15 +67,6 @@ def _start_rank(
     }
     rank_env = {name: str(value) for name, value in rank_variables.items()}
     return subprocess.Popen(command, env=os.environ | thread_variables(threads) | rank_env)
-
-
-@contextmanager
-def _free_port() -> Iterator[int]:
-    """Yield a free port, which stays bound, so that no other process is assigned it."""
-    with socket.socket() as bound_socket:
-        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound_socket.bind(("127.0.0.1", 0))
-        yield bound_socket.getsockname()[1]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:

@@ -91,15 +91,14 @@ def _seconds_left(status: Status) -> float | None:
 
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
-    """Return the distinct commands that finish the unfinished runs, according to their plans."""
-    unfinished = [run for run in runs if statuses[run.name].state != "finished"]
-    folders = {run.path.parent for run in unfinished}
-    plans = {folder: read_json(folder / "plan.json", {}) for folder in folders}
+    """Return the distinct commands that finish an experiment's unfinished runs, from its plan."""
+    plan = read_json(runs[0].path.parent / "plan.json", {}) if runs else {}
     states_by_command: dict[str, set[str]] = {}
-    for run in unfinished:
-        plan = plans[run.path.parent]
-        if command := plan.get("commands", {}).get(run.name, plan.get("command")):
-            states_by_command.setdefault(command, set()).add(statuses[run.name].state)
+    for run in runs:
+        command = plan.get("commands", {}).get(run.name, plan.get("command"))
+        state = statuses[run.name].state
+        if command and state != "finished":
+            states_by_command.setdefault(command, set()).add(state)
     return [
         f"{command} retry=true" if "failed" in states and "retry=" not in command else command
         for command, states in states_by_command.items()

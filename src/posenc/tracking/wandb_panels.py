@@ -55,14 +55,15 @@ def _extrapolation(keys: LoggedKeys, group_by: str) -> list[Panel]:
 def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
     if RATIO_KEY not in keys.summary:
         return []
-    bar_plot = wr.BarPlot(
-        title="Perplexity at the longest length divided by that at L",
-        metrics=[wr.SummaryMetric(RATIO_KEY)],
-        groupby=wr.Config(group_by),
-        groupby_aggfunc="mean",
-        groupby_rangefunc="minmax",
-    )
-    return [bar_plot]
+    return [
+        wr.BarPlot(
+            title="Perplexity at the longest length divided by that at L",
+            metrics=[wr.SummaryMetric(RATIO_KEY)],
+            groupby=wr.Config(group_by),
+            groupby_aggfunc="mean",
+            groupby_rangefunc="minmax",
+        )
+    ]
 
 
 def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
