@@ -15,17 +15,16 @@ from posenc.inspect.encoding.inspected_encoding import (
 
 NUM_TOKENS = 1024
 REPETITIONS = 5
-PARAMETERS, BUFFERS, KERNEL, TIME = "parameters", "buffers", "kernel", "time"
+PARAMETERS = "parameters"
 
 
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Count the parameters and the elements of buffers."""
     parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
     buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
-    layers = inspected.config.model.layers
     return [
-        PropertyValue(PARAMETERS, float(parameters), f"trainable, in {layers} layers"),
-        PropertyValue(BUFFERS, float(buffers), "stored values that are not trained"),
+        PropertyValue(float(parameters), f"trainable, in {inspected.config.model.layers} layers"),
+        PropertyValue(float(buffers), "stored values that are not trained"),
     ]
 
 
@@ -53,12 +52,12 @@ def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
         f" {REPETITIONS} (posenc bench measures it more carefully)"
     )
     return [
-        PropertyValue(KERNEL, choice.name, "selected by kernel=auto in float32"),
-        PropertyValue(TIME, ratio, description),
+        PropertyValue(choice.name, "selected by kernel=auto in float32"),
+        PropertyValue(ratio, description),
     ]
 
 
 GROUPS = (
-    PropertyGroup("cost", [PARAMETERS, BUFFERS], measure_size),
-    PropertyGroup("cost", [KERNEL, TIME], measure_attention),
+    PropertyGroup("cost", [PARAMETERS, "buffers"], measure_size),
+    PropertyGroup("cost", ["kernel", "time"], measure_attention),
 )

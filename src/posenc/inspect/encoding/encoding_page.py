@@ -1,6 +1,6 @@
 """All measurements of encodings, as the tables and figures of one HTML report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from posenc.inspect.encoding import (
     attention_cost,
@@ -87,19 +87,17 @@ def inspect_encodings(
         on_progress(inspected.label)
         results[inspected.label] = measure(inspected)
     on_progress("figures")
-    multiple = len(encodings) > 1
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
     cards = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
     return InspectionResults(
-        title=f"Comparison of {names}" if multiple else f"Properties of {names}",
+        title=f"Comparison of {names}" if len(results) > 1 else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
         sections={"matrix": "Comparison", **SECTIONS, **cards},
         tables=[
             ideal_table(results),
             matrix_table(results),
-            *(_theme_table(theme, results, printed=multiple) for theme in THEMES),
-            *_cards(results, printed=not multiple),
-            _all_cards(results),
+            *(_theme_table(theme, results) for theme in THEMES),
+            *_cards(results),
             errors_by_position(encodings),
         ],
         figures=encoding_figures(encodings),
@@ -108,8 +106,10 @@ def inspect_encodings(
 
 def measure(inspected: InspectedEncoding) -> PropertyValues:
     """Return every property of an encoding."""
-    values = (value for group in GROUPS for value in group.measure(inspected))
-    return {value.name: value for value in values}
+    properties: dict[str, PropertyValue] = {}
+    for group in GROUPS:
+        properties |= group.measure(inspected)
+    return properties
 
 
 def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
@@ -118,50 +118,30 @@ def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     return InspectionTable("matrix", "matrix", table, printed=len(results) > 1)
 
 
-def _theme_table(
-    theme: str, results: Mapping[str, PropertyValues], *, printed: bool
-) -> InspectionTable:
+def _theme_table(theme: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table of all properties of a theme, with a row for each encoding."""
     names = [name for group in GROUPS if group.theme == theme for name in group.names]
-    file = theme.replace(" ", "_")
-    return InspectionTable(file, file, _table(THEMES[theme], names, results), printed)
+    file, table = theme.replace(" ", "_"), _table(THEMES[theme], names, results)
+    return InspectionTable(file, file, table, printed=len(results) > 1)
 
 
 def _table(
     title: str, names: Sequence[str], results: Mapping[str, PropertyValues], note: str = ""
 ) -> Table:
-    rows = [
-        [label, *(measurements[name].value for name in names)]
-        for label, measurements in results.items()
-    ]
+    rows = [[label, *(values[name].value for name in names)] for label, values in results.items()]
     return make_table(title, ["encoding", *names], rows, note)
 
 
-def _cards(results: Mapping[str, PropertyValues], *, printed: bool) -> list[InspectionTable]:
-    """Return a table ("card") for each encoding: every property, its value and its description."""
-    columns = ["property", "value", "description"]
-    return [
-        InspectionTable(
-            f"card-{i}",
-            "",
-            make_table(f"Properties of {label}", columns, _card_rows(properties)),
-            printed,
-        )
-        for i, (label, properties) in enumerate(results.items())
-    ]
-
-
-def _all_cards(results: Mapping[str, PropertyValues]) -> InspectionTable:
-    """Return the cards of all encodings as one table, for a file."""
-    columns = ["encoding", "property", "value", "description"]
-    rows = [
-        [label, *row] for label, properties in results.items() for row in _card_rows(properties)
-    ]
-    return InspectionTable("", "cards", make_table("Properties", columns, rows), printed=False)
-
-
-def _card_rows(properties: PropertyValues) -> list[list[Value]]:
-    return [[p.name, p.value, p.description] for p in properties.values()]
+def _cards(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
+    """Yield a table ("card") of all properties for each encoding, and one of all cards."""
+    columns, all_rows = ["property", "value", "description"], []
+    for i, (label, properties) in enumerate(results.items()):
+        rows = [[name, *measured] for name, measured in properties.items()]
+        table = make_table(f"Properties of {label}", columns, rows)
+        yield InspectionTable(f"card-{i}", "", table, printed=len(results) == 1)
+        all_rows += [[label, *row] for row in rows]
+    table = make_table("Properties", ["encoding", *columns], all_rows)
+    yield InspectionTable("", "cards", table, printed=False)
 
 
 def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:

@@ -24,8 +24,7 @@ from posenc.inspect.encoding.inspected_encoding import (
     PropertyValue,
 )
 
-MAX_LENGTH, FINITE, OUT_OF_RANGE = "max length", "finite at 4L", "out of range at 4L"
-NAMES = [MAX_LENGTH, FINITE, OUT_OF_RANGE]
+NAMES = ["max length", "finite at 4L", "out of range at 4L"]
 ROUNDING_ERROR = 1e-9
 
 
@@ -34,14 +33,13 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     limit, long_length = inspected.max_length, LONG_FACTOR * inspected.train_length
     if limit is not None and limit < long_length:
         reason = f"{limit + 1} tokens are rejected"
-        unsupported = [PropertyValue(name, None, reason) for name in NAMES[1:]]
-        return [PropertyValue(MAX_LENGTH, float(limit), reason), *unsupported]
+        return [PropertyValue(value, reason) for value in (float(limit), None, None)]
     content = random_content(inspected, long_length)
     scores = last_scores(inspected.encoding, *content, inspected.positions(long_length))
     finite = scores.isfinite().double().mean().item()
     return [
-        PropertyValue(MAX_LENGTH, "any" if limit is None else float(limit), "tokens"),
-        PropertyValue(FINITE, finite, f"fraction of the scores of {long_length} tokens"),
+        PropertyValue("any" if limit is None else float(limit), "tokens"),
+        PropertyValue(finite, f"fraction of the scores of {long_length} tokens"),
         _out_of_range(inspected, long_length),
     ]
 
@@ -51,11 +49,8 @@ def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyVal
     sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, long_length)
     if sinusoids is not None:
         exceeded, incomplete = new_angles(sinusoids, inspected, long_length)
-        description = (
-            f"fraction of {len(exceeded)} frequencies; {int(incomplete.sum())} complete no period"
-            " in L"
-        )
-        return PropertyValue(OUT_OF_RANGE, exceeded.double().mean().item(), description)
+        kind = f"frequencies; {int(incomplete.sum())} complete no period in L"
+        return _fraction(exceeded, kind)
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
@@ -63,10 +58,13 @@ def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyVal
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
-        return PropertyValue(OUT_OF_RANGE, 0.0, "nothing depends on positions")
-    exceeded = out_of_range(trained, extended)
+        return PropertyValue(0.0, "nothing depends on positions")
+    return _fraction(out_of_range(trained, extended), kind)
+
+
+def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
     fraction = exceeded.double().mean().item()
-    return PropertyValue(OUT_OF_RANGE, fraction, f"fraction of {len(exceeded)} {kind}")
+    return PropertyValue(fraction, f"fraction of {len(exceeded)} {kind}")
 
 
 def new_angles(

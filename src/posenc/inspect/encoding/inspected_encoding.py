@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -76,34 +76,38 @@ class InspectedEncoding:
         return self.encoding.positions(length, torch.device("cpu"))
 
 
-@dataclass(frozen=True)
-class PropertyValue:
+class PropertyValue(NamedTuple):
     """A value with its description, or None with the reason why the property does not apply."""
 
-    name: str
     value: Value
     description: str
 
 
+class NotApplicableError(Exception):
+    """The properties of a group do not apply to an encoding; the message is the reason."""
+
+
 @dataclass(frozen=True)
 class PropertyGroup:
-    """Properties that one function measures; `names` are the column names in tables."""
+    """Properties that one function measures; `names` are the column names in tables.
+
+    The function returns a value for each name, in this order.
+    """
 
     theme: str
     names: Sequence[str]
-    function: Callable[[InspectedEncoding], list[PropertyValue]]
+    function: Callable[[InspectedEncoding], Sequence[PropertyValue]]
 
-    def measure(self, inspected: InspectedEncoding) -> list[PropertyValue]:
-        """Return a value for each name.
+    def measure(self, inspected: InspectedEncoding) -> dict[str, PropertyValue]:
+        """Return the value of each property by name.
 
         If the encoding raises ValueError, every value is None with the error as its reason.
         """
         try:
-            return self.function(inspected)
+            values = self.function(inspected)
+        except NotApplicableError as error:
+            values = [PropertyValue(None, str(error))] * len(self.names)
         except ValueError as error:
-            return inapplicable(self.names, f"not supported: {one_line(error)}")
-
-
-def inapplicable(names: Sequence[str], reason: str) -> list[PropertyValue]:
-    """Return None for each name, with the reason."""
-    return [PropertyValue(name, None, reason) for name in names]
+            reason = f"not supported: {one_line(error)}"
+            values = [PropertyValue(None, reason)] * len(self.names)
+        return dict(zip(self.names, values, strict=True))

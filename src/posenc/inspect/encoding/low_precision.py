@@ -14,9 +14,9 @@ from torch import Tensor
 from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
 from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
+    NotApplicableError,
     PropertyGroup,
     PropertyValue,
-    inapplicable,
 )
 from posenc.inspect.inspection import InspectionTable, make_table
 
@@ -48,13 +48,12 @@ NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMAT
 def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the errors at the last of POSITIONS, or the encoding's last position."""
     if not inspected.has_1d_positions:
-        return inapplicable(NAMES, "coordinates are not distances along a sequence")
+        raise NotApplicableError("coordinates are not distances along a sequence")
     position = inspected.clamp_length(POSITIONS[-1] + 1) - 1
-    errors = [
-        error for by_format in score_errors(inspected, position) for error in by_format.values()
-    ]
+    by_values, by_positions = score_errors(inspected, position)
     description = f"max error of a score at position {position}; scores have variance 1"
-    return [PropertyValue(*pair, description) for pair in zip(NAMES, errors, strict=True)]
+    errors = [*by_values.values(), *by_positions.values()]
+    return [PropertyValue(error, description) for error in errors]
 
 
 def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:

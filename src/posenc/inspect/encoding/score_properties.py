@@ -20,9 +20,9 @@ from posenc.inspect.encoding.hook_outputs import (
 )
 from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
+    NotApplicableError,
     PropertyGroup,
     PropertyValue,
-    inapplicable,
 )
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
@@ -41,7 +41,7 @@ WINDOW_NAMES = ["narrowest window", "widest window"]
 def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure how much scores and inner products of vectors change if all positions shift."""
     if not inspected.has_1d_positions:
-        return inapplicable([SCORE_SHIFT, PRODUCT_SHIFT], "coordinates of nodes have no order")
+        raise NotApplicableError("coordinates of nodes have no order")
     tokens = min(SHIFTED_TOKENS, (inspected.max_length or SHIFTED_TOKENS) // 2)
     pos = inspected.positions(tokens)
     last = int(pos.max())
@@ -50,17 +50,17 @@ def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     scores, shifted = (last_scores(inspected.encoding, *content, p) for p in (pos, pos + shift))
     description = f"max change of a score if all positions shift by {shift}; scores have variance 1"
     error = (scores - shifted).abs().max().item()
-    return [PropertyValue(SCORE_SHIFT, error, description), _product_shift(inspected, pos, shift)]
+    return [PropertyValue(error, description), _product_shift(inspected, pos, shift)]
 
 
 def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> PropertyValue:
     if not inspected.encoding.overrides("embed"):
-        return PropertyValue(PRODUCT_SHIFT, None, "nothing is added to token embeddings")
+        return PropertyValue(None, "nothing is added to token embeddings")
     p, shifted = (position_vectors(inspected.encoding, at) for at in (pos, pos + shift))
     assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
-    return PropertyValue(PRODUCT_SHIFT, change.item(), description)
+    return PropertyValue(change.item(), description)
 
 
 def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
@@ -73,15 +73,12 @@ def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
             for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
         )
     except ValueError as error:
-        return [PropertyValue(AXES, 1.0, f"two axes are not supported: {one_line(error)}")]
+        return [PropertyValue(1.0, f"two axes are not supported: {one_line(error)}")]
     if (scores - stretched).abs().max() == 0:
-        return [PropertyValue(AXES, 1.0, "two axes are accepted but have no effect")]
+        return [PropertyValue(1.0, "two axes are accepted but have no effect")]
     change = (scores - moved).abs().max().item()
-    return [
-        PropertyValue(
-            AXES, 2.0, f"if a grid of tokens moves along both axes, scores change by {change:.1e}"
-        )
-    ]
+    description = f"if a grid of tokens moves along both axes, scores change by {change:.1e}"
+    return [PropertyValue(2.0, description)]
 
 
 def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
@@ -89,29 +86,22 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     length = inspected.long_length
     equal, random = (expected_scores(inspected, length, equal=kind) for kind in (True, False))
     distances = [*DISTANCES, inspected.train_length - 1, length - 1]
-    description = "expected score of a token and an equal one {} tokens back, mean over heads"
-    measurements = [
-        _score_at(equal, name, distance, description)
-        for name, distance in zip(EQUAL_NAMES, distances, strict=True)
-    ]
-    description = "expected score of a token and an independent one {} tokens back, mean over heads"
-    measurements += [
-        _score_at(random, name, distance, description)
-        for name, distance in zip(RANDOM_NAMES, distances[-2:], strict=True)
-    ]
+    measurements = [_score_at(equal, distance, "equal") for distance in distances]
+    measurements += [_score_at(random, distance, "independent") for distance in distances[-2:]]
     windows = effective_windows(random, inspected.encoding.at_layer(0).window())
     description = (
         f"number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight in"
         f" {length} tokens, without content"
     )
-    sizes = zip(WINDOW_NAMES, (min(windows), max(windows)), strict=True)
-    return measurements + [PropertyValue(name, float(size), description) for name, size in sizes]
+    sizes = float(min(windows)), float(max(windows))
+    return measurements + [PropertyValue(size, description) for size in sizes]
 
 
-def _score_at(scores: Tensor, name: str, distance: int, description: str) -> PropertyValue:
+def _score_at(scores: Tensor, distance: int, content: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
-        return PropertyValue(name, None, f"the longest distance is {scores.shape[-1] - 1}")
-    return PropertyValue(name, scores[:, distance].mean().item(), description.format(distance))
+        return PropertyValue(None, f"the longest distance is {scores.shape[-1] - 1}")
+    description = f"expected score of a token and an {content} one {distance} tokens back"
+    return PropertyValue(scores[:, distance].mean().item(), f"{description}, mean over heads")
 
 
 @cache

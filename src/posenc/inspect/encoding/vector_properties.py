@@ -8,19 +8,14 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.inspect.encoding.hook_outputs import (
-    bias_at_distances,
-    bias_of_query,
-    position_vectors,
-)
+from posenc.inspect.encoding.hook_outputs import bias_at_distances, bias_of_query, position_vectors
 from posenc.inspect.encoding.inspected_encoding import (
     LONG_FACTOR,
     InspectedEncoding,
+    NotApplicableError,
     PropertyGroup,
     PropertyValue,
-    inapplicable,
 )
-from posenc.report.table import Value
 
 MAX_SEARCHED_POSITIONS = 32_768
 FAR_POSITION = 100_000
@@ -33,7 +28,6 @@ WIDTHS = (64, 256, 1024)
 CONSTANT_TOLERANCE = 0.01  # relative to the RMS
 LINEAR_NAMES = [f"linear residual k={step}" for step in LINEAR_STEPS]
 CONSTANT_NAMES = [f"constant channels d={width}" for width in WIDTHS]
-NO_VECTORS = "the encoding has no position vectors"
 
 
 def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
@@ -41,11 +35,11 @@ def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, kind = _vectors(inspected, MAX_SEARCHED_POSITIONS)
     repeat = first_repeat(vectors)
     if repeat is None:
-        value: Value = f"none to {len(vectors) - 1}"
-        return [PropertyValue(FIRST_REPEAT, value, f"{len(vectors)} {kind} all differ")]
+        return [PropertyValue(f"none to {len(vectors) - 1}", f"{len(vectors)} {kind} all differ")]
     earlier, later = repeat
-    description = f"{kind.removesuffix('s')} {later} has the same vector as {earlier}"
-    return [PropertyValue(FIRST_REPEAT, later, description)]
+    return [
+        PropertyValue(later, f"{kind.removesuffix('s')} {later} has the same vector as {earlier}")
+    ]
 
 
 def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
@@ -76,10 +70,10 @@ def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
         (vectors - changed[: len(vectors)]).abs().max().item()
         for changed in (in_longer, with_other_seed)
     )
-    description = f"max change between sequences of {short_length} and {long_length} tokens"
+    lengths = f"{short_length} and {long_length} tokens"
     return [
-        PropertyValue(LENGTH_CHANGE, length_change, description),
-        PropertyValue(SEED_CHANGE, seed_change, "max change with another seed, in training mode"),
+        PropertyValue(length_change, f"max change between sequences of {lengths}"),
+        PropertyValue(seed_change, "max change with another seed, in training mode"),
     ]
 
 
@@ -88,28 +82,26 @@ def measure_sizes(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, kind = _vectors(inspected, inspected.train_length)
     rms = vectors.square().mean().sqrt().item()
     return [
-        PropertyValue(MAX_WITHIN_L, vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
+        PropertyValue(vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
         _max_far(inspected, kind),
-        PropertyValue(RMS, rms, "root mean square; a token embedding or score has an RMS of 1"),
+        PropertyValue(rms, "root mean square; a token embedding or score has an RMS of 1"),
     ]
 
 
 def _max_far(inspected: InspectedEncoding, kind: str) -> PropertyValue:
     if inspected.max_length is not None and inspected.max_length <= FAR_POSITION:
-        return PropertyValue(MAX_FAR, None, f"the maximum length is {inspected.max_length}")
+        return PropertyValue(None, f"the maximum length is {inspected.max_length}")
     if not inspected.has_1d_positions:
-        return PropertyValue(MAX_FAR, None, "coordinates are not distances along a sequence")
+        return PropertyValue(None, "coordinates are not distances along a sequence")
     pos = torch.arange(FAR_POSITION - 127, FAR_POSITION + 1)
     values = position_vectors(inspected.encoding, pos)
     if values is None:
         values = bias_at_distances(inspected.encoding, pos, FAR_POSITION)
     if values is None and inspected.encoding.at_layer(0).overrides("content_bias"):
-        return PropertyValue(MAX_FAR, None, "the bias depends on token content")
+        return PropertyValue(None, "the bias depends on token content")
     if values is None:
-        return PropertyValue(MAX_FAR, 0.0, "there is no bias")
-    return PropertyValue(
-        MAX_FAR, values.abs().max().item(), f"of {kind} {pos[0]} to {FAR_POSITION}"
-    )
+        return PropertyValue(0.0, "there is no bias")
+    return PropertyValue(values.abs().max().item(), f"of {kind} {pos[0]} to {FAR_POSITION}")
 
 
 def _vectors(
@@ -135,20 +127,17 @@ def measure_linear_residuals(inspected: InspectedEncoding) -> list[PropertyValue
     length = inspected.clamp_length(LINEAR_POSITIONS)
     vectors = position_vectors(inspected.encoding, inspected.positions(length))
     if vectors is None:
-        return inapplicable(LINEAR_NAMES, NO_VECTORS)
-    return [
-        _residual(vectors, name, step)
-        for name, step in zip(LINEAR_NAMES, LINEAR_STEPS, strict=True)
-    ]
+        raise NotApplicableError("the encoding has no position vectors")
+    return [_residual(vectors, step) for step in LINEAR_STEPS]
 
 
-def _residual(vectors: Tensor, name: str, step: int) -> PropertyValue:
+def _residual(vectors: Tensor, step: int) -> PropertyValue:
     length, channels = vectors.shape
     if length - step <= channels:
         reason = f"{length} positions are too few to test a map of {channels} channels"
-        return PropertyValue(name, None, reason)
+        return PropertyValue(None, reason)
     description = f"residual of the best linear map, relative to the change; {length} positions"
-    return PropertyValue(name, relative_residual(vectors, step), description)
+    return PropertyValue(relative_residual(vectors, step), description)
 
 
 def relative_residual(vectors: Tensor, step: int) -> float:
@@ -168,20 +157,16 @@ def relative_residual(vectors: Tensor, step: int) -> float:
 def measure_constant_channels(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure what fraction of channels hardly changes from one position to the next, by width."""
     if position_vectors(inspected.encoding, inspected.positions(2)) is None:
-        return inapplicable(CONSTANT_NAMES, NO_VECTORS)
-    return [
-        _constant_channels(inspected, name, width)
-        for name, width in zip(CONSTANT_NAMES, WIDTHS, strict=True)
-    ]
+        raise NotApplicableError("the encoding has no position vectors")
+    return [_constant_channels(inspected, width) for width in WIDTHS]
 
 
-def _constant_channels(inspected: InspectedEncoding, name: str, width: int) -> PropertyValue:
+def _constant_channels(inspected: InspectedEncoding, width: int) -> PropertyValue:
     per_head = not inspected.encoding.overrides("embed")
     model_width = width * inspected.config.model.heads if per_head else width
     encoding = inspected.build({"model.width": model_width})
     fraction, change = constant_fraction(encoding, inspected.positions(inspected.train_length))
     return PropertyValue(
-        name,
         fraction,
         f"fraction of channels that change by less than {CONSTANT_TOLERANCE:.0%} of the RMS from"
         f" one position to the next (RMS change: {change:.2g});"
