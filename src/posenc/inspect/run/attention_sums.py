@@ -4,12 +4,12 @@ Sums are float64. Distances are in tokens, regardless of the positions that the 
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from posenc.inspect.run.observe import QueryBlock, Row
+from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 
 MIN_DIVISOR = 1e-300
 NUM_SINGLE_DISTANCES = 32  # each has its own row; longer distances share rows
@@ -53,15 +53,14 @@ class AttentionByDistance:
         `attention` is the fraction of a query's attention to all keys in the range, `per_key` the
         mean weight of one key, and `bias` its mean bias.
         """
-        length = self.weights.shape[-1]
-        edges = distance_edges(length, train_length)
+        edges = distance_edges(self.weights.shape[-1], train_length)
         pairs = _bin_sums(self.pairs, edges).clamp(min=1)[:, None]
         values = {
             "attention": _bin_sums(self.fractions(), edges),
             "per_key": _bin_sums(self.weights, edges) / pairs,
             "bias": _bin_sums(self.bias, edges) / pairs,
         }
-        return list(_bin_rows(length, edges, values))
+        return _bin_rows(edges, values)
 
 
 class AttentionByPosition:
@@ -93,11 +92,10 @@ class AttentionByPosition:
 
     def rows(self) -> list[Row]:
         """Return rows with means over the queries at positions `start` to `stop` - 1."""
-        length = self.entropy.shape[-1]
-        edges = position_edges(length, self.train_length)
+        edges = position_edges(self.entropy.shape[-1], self.train_length)
         num_queries = torch.tensor(edges).diff() * self.windows
         means = {name: _bin_sums(getattr(self, name), edges) / num_queries for name in MEANS}
-        return list(_bin_rows(length, edges, means))
+        return _bin_rows(edges, means)
 
 
 def head_rows(
@@ -114,13 +112,9 @@ def head_rows(
         for name in MEANS
     }
     shift = total_variation(at_train_length, fractions, max(1, at_train_length.shape[-1] // 2))
-    return [
-        {"length": fractions.shape[-1], **head}
-        | {name: float(mean[index]) for name, mean in means.items()}
-        | {"self": float(fractions[index][0]), "previous": float(fractions[index][1])}
-        | {"shift": float(shift[index])}
-        for index, head in each_head(fractions)
-    ]
+    nearest = {"self": fractions[..., 0], "previous": fractions[..., 1]}
+    columns = {**means, **nearest, "shift": shift}
+    return tensor_rows({"length": fractions.shape[-1]}, ("layer", "head"), columns)
 
 
 def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
@@ -150,19 +144,11 @@ def position_edges(length: int, train_length: int) -> list[int]:
     return sorted(n for n in {*range(0, length, step), train_length, length} if n <= length)
 
 
-def each_head(values: Tensor) -> Iterator[tuple[tuple[int, int], Row]]:
-    """Yield (layer, head) of `values` [layers, H, ..], with the row columns that identify them."""
-    for layer, head in itertools.product(range(values.shape[0]), range(values.shape[1])):
-        yield (layer, head), {"layer": layer, "head": head}
-
-
 def _bin_sums(values: Tensor, edges: Sequence[int]) -> Tensor:
     """Return the sums of `values` [.., T] between consecutive edges."""
     return torch.stack([values[..., a:b].sum(-1) for a, b in itertools.pairwise(edges)], dim=-1)
 
 
-def _bin_rows(length: int, edges: Sequence[int], values: dict[str, Tensor]) -> Iterator[Row]:
-    for index, head in each_head(next(iter(values.values()))):
-        for n, (start, stop) in enumerate(itertools.pairwise(edges)):
-            row: Row = {"length": length, **head, "start": start, "stop": stop}
-            yield row | {name: float(value[index][n]) for name, value in values.items()}
+def _bin_rows(edges: Sequence[int], values: dict[str, Tensor]) -> list[Row]:
+    bins = {"start": torch.tensor(edges[:-1]), "stop": torch.tensor(edges[1:])}
+    return tensor_rows({"length": edges[-1]}, ("layer", "head"), bins | values)

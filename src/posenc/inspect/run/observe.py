@@ -4,7 +4,8 @@ The reference kernel computes scores and weights from the layer's queries and ke
 is O(rows x T) for any window. Shapes are written as in `encodings.base`.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, cast
@@ -23,6 +24,21 @@ from posenc.model.transformer import Decoder
 BATCH_TOKENS = 16384  # tokens per forward pass
 Row = dict[str, Any]
 """A row of a result table; layers and heads are numbered from 0."""
+
+
+def tensor_rows(shared: Row, axes: Sequence[str], columns: Mapping[str, Tensor]) -> list[Row]:
+    """Return a row for each index of the columns, which are broadcast to a common shape.
+
+    A row consists of `shared`, its indices along the first dimensions, which are named `axes`, and
+    its values.
+    """
+    tensors = torch.broadcast_tensors(*columns.values())
+    return [
+        shared
+        | dict(zip(axes, index, strict=False))
+        | {name: tensor[index].item() for name, tensor in zip(columns, tensors, strict=True)}
+        for index in itertools.product(*map(range, tensors[0].shape))
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ that g rotates. Channels that are not rotated have frequency 0. There are two fr
                to 1 over all g, and is below 0 if a frequency counteracts the others
 """
 
-import itertools
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
 from posenc.encodings.wrapper import Wrapper
-from posenc.inspect.run.observe import QueryBlock, Row
+from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 
 
 class RotaryChannels(NamedTuple):
@@ -91,19 +90,7 @@ class FrequencyContributions:
     def rows(self, length: int) -> list[Row]:
         """Return a row for each head and frequency; `periods` is the number within a window."""
         norm, variation = self.fractions()
-        rows: list[Row] = []
-        for head, index in itertools.product(*map(range, norm.shape)):
-            frequency = float(self.channels.frequencies[index])
-            rows.append(
-                {
-                    "length": length,
-                    "layer": self.layer,
-                    "head": head,
-                    "index": index,
-                    "frequency": frequency,
-                    "periods": length * frequency / (2 * torch.pi),
-                    "norm": float(norm[head, index]),
-                    "variation": float(variation[head, index]),
-                }
-            )
-        return rows
+        frequency = self.channels.frequencies.double()
+        periods = length * frequency / (2 * torch.pi)
+        columns = {"frequency": frequency, "periods": periods, "norm": norm, "variation": variation}
+        return tensor_rows({"length": length, "layer": self.layer}, ("head", "index"), columns)

@@ -9,7 +9,7 @@ from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
 from posenc.report.encoding_styles import DASHES, Style, style_at, sweep_styles
 from posenc.report.line_plot import line_figure
-from posenc.report.table import csv_text
+from posenc.report.table import records_csv
 from posenc.report.vega_figure import Figure
 
 MIN_DRAWN_WEIGHT = 1e-6
@@ -61,7 +61,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
             " dashed line is the training length. If a head does the same at both lengths, its"
             f" lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
-        csv=_csv(rows),
+        csv=records_csv(rows),
     )
 
 
@@ -78,7 +78,7 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
             " positions beyond L, its entropy jumps at the dashed line; if its attention spreads"
             " over more and more keys, its entropy keeps increasing."
         ),
-        csv=_csv(rows),
+        csv=records_csv(rows),
     )
 
 
@@ -94,7 +94,7 @@ def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
             "The mean bias over the queries beyond L (or in the second half of windows of L). The"
             " bias of gates and relative keys depends on this text."
         ),
-        csv=_csv([{key: row[key] for key in BIAS_COLUMNS} for row in rows]),
+        csv=records_csv([{key: row[key] for key in BIAS_COLUMNS} for row in rows]),
     )
 
 
@@ -124,7 +124,7 @@ def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
             " the fraction of the differences between the keys of a query. To the right of the"
             " dashed line the wavelength exceeds the training length."
         ),
-        csv=_csv(rows),
+        csv=records_csv(rows),
     )
 
 
@@ -152,7 +152,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
         y_title="Value or norm",
         subplots=tuple(subplots),
         caption=f"The order is that of the csv, which has the index of each value.{omitted}",
-        csv=_csv(rows),
+        csv=records_csv(rows),
     )
 
 
@@ -198,7 +198,3 @@ def _layers(rows: Sequence[Row]) -> list[int]:
 
 def _style(index: int, count: int) -> Style:
     return replace(sweep_styles(style_at(0), count)[index], dash=DASHES[index % len(DASHES)])
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    return csv_text([list(rows[0]), *(list(row.values()) for row in rows)])

@@ -1,14 +1,12 @@
 """The report of a run: its tables, some of them averaged over heads, and its figures."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from math import pi, sqrt
 
 from posenc.inspect.inspection import InspectionResults, InspectionTable, make_table
 from posenc.inspect.run.observe import Row
 from posenc.inspect.run.run_figures import run_figures
 from posenc.inspect.run.run_measurements import RunMeasurements
-from posenc.inspect.run.score_sums import REGIONS
 from posenc.report.table import Value
 
 SECTIONS = {
@@ -97,7 +95,7 @@ def run_tables(rows: dict[str, list[Row]], train_length: int) -> list[Inspection
 def _layer_table(heads: Sequence[Row]) -> InspectionTable:
     columns = ["length", "layer", *MEANS, "max shift", "in head"]
     lines: list[list[Value]] = []
-    for (length, layer), rows in _group(heads, "length", "layer"):
+    for (length, layer), rows in _group(heads, "length", "layer").items():
         largest = max(rows, key=lambda row: row["shift"])
         shift = [largest["shift"], largest["head"]] if largest["shift"] else [None, None]
         lines.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
@@ -112,12 +110,11 @@ def _region_table(scores: Sequence[Row]) -> InspectionTable:
     longest = max(row["length"] for row in scores)
     lines: list[list[Value]] = []
     in_longest = [row for row in scores if row["length"] == longest]
-    for (layer, region), rows in _group(in_longest, "layer", "region"):
+    for (layer, region), rows in _group(in_longest, "layer", "region").items():
         mean = _mean(rows, "mean")
         squares = sum(row["std"] ** 2 + row["mean"] ** 2 for row in rows) / len(rows)
         extremes = min(row["lowest"] for row in rows), max(row["highest"] for row in rows)
         lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
-    lines.sort(key=lambda line: (line[0], REGIONS.index(str(line[1]))))
     columns = ["layer", "region", "mean", "std", "lowest", "highest"]
     title = f"Scores by layer in windows of {longest} tokens"
     return InspectionTable(
@@ -128,7 +125,7 @@ def _region_table(scores: Sequence[Row]) -> InspectionTable:
 def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     columns = ["length", "index", "frequency", "wavelength", "periods in L", "norm", "variation"]
     lines: list[list[Value]] = []
-    for (length, index), rows in _group(frequencies, "length", "index"):
+    for (length, index), rows in _group(frequencies, "length", "index").items():
         frequency = rows[0]["frequency"]
         wavelength = 2 * pi / frequency if frequency else None
         periods = train_length * frequency / (2 * pi)
@@ -151,7 +148,7 @@ def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
             _rms(row["trained"] for row in rows),
             _rms(row["trained"] - row["initial"] for row in rows),
         ]
-        for (name, quantity), rows in _group(learned, "parameter", "quantity")
+        for (name, quantity), rows in _group(learned, "parameter", "quantity").items()
     ]
     table = make_table("Trained parameters", columns, lines, PARAMETERS_NOTE)
     return InspectionTable("encoding", "parameters", table)
@@ -190,15 +187,12 @@ def _raw_table(
     return InspectionTable(section, file, make_table(title, list(rows[0]), lines, note), printed)
 
 
-def _group(rows: Sequence[Row], *keys: str) -> Iterator[tuple[tuple, list[Row]]]:
-    """Yield (values, rows) for each distinct combination of the values of `keys`, in order."""
-
-    def key(row: Row) -> tuple:
-        return tuple(row[name] for name in keys)
-
-    order = {values: n for n, values in enumerate(dict.fromkeys(map(key, rows)))}
-    for values, group in groupby(sorted(rows, key=lambda row: order[key(row)]), key=key):
-        yield values, list(group)
+def _group(rows: Sequence[Row], *keys: str) -> dict[tuple, list[Row]]:
+    """Return the rows by the values of `keys`, in the order in which these first occur."""
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

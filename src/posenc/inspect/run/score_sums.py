@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.fox import CumulativeBias
-from posenc.inspect.run.attention_sums import each_head
-from posenc.inspect.run.observe import QueryBlock, Row
+from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 from posenc.inspect.run.rotary_frequencies import innermost_encoding
 
 REGIONS = ("within", "near", "far")
@@ -52,22 +51,15 @@ class ScoreRegions:
 
     def rows(self, length: int) -> list[Row]:
         """Return a row for each head and region that has pairs."""
-        mean, std = self.mean(), self.std()
-        return [
-            {
-                "length": length,
-                **head,
-                "region": region,
-                "pairs": int(self.count[index][n]),
-                "mean": float(mean[index][n]),
-                "std": float(std[index][n]),
-                "lowest": float(self.lowest[index][n]),
-                "highest": float(self.highest[index][n]),
-            }
-            for index, head in each_head(mean)
-            for n, region in enumerate(REGIONS)
-            if self.count[index][n]
-        ]
+        columns = {
+            "pairs": self.count.long(),
+            "mean": self.mean(),
+            "std": self.std(),
+            "lowest": self.lowest,
+            "highest": self.highest,
+        }
+        rows = tensor_rows({"length": length}, ("layer", "head", "region"), columns)
+        return [row | {"region": REGIONS[row["region"]]} for row in rows if row["pairs"]]
 
 
 class ForgetGates:
@@ -84,11 +76,8 @@ class ForgetGates:
 
     def observe(self, block: QueryBlock) -> None:
         encoding, layer = innermost_encoding(block.layer.encoding), block.layer
-        if (
-            layer.index != self.layer
-            or block.rows.start
-            or not isinstance(encoding, CumulativeBias)
-        ):
+        is_first_block = layer.index == self.layer and block.rows.start == 0
+        if not is_first_block or not isinstance(encoding, CumulativeBias):
             return
         _, sums = encoding.weights_and_sums(layer.x)
         logs = sums.squeeze(-1).diff(dim=-1).cpu()  # [B, H, T - 1]; the first gate has no effect
@@ -108,14 +97,6 @@ class ForgetGates:
         """Return a row for each head; an empty list for an encoding without gates."""
         if not self.count:
             return []
-        return [
-            {
-                "length": length,
-                "layer": self.layer,
-                "head": head,
-                "mean_log": float(self.mean()[head]),
-                "std_log": float(self.std()[head]),
-                "below_half": float(self.below_half[head] / self.count),
-            }
-            for head in range(len(self.sum))
-        ]
+        below_half = self.below_half / self.count
+        columns = {"mean_log": self.mean(), "std_log": self.std(), "below_half": below_half}
+        return tensor_rows({"length": length, "layer": self.layer}, ("head",), columns)
