@@ -92,7 +92,7 @@ def test_tables_and_csv_have_the_same_numbers(compared: Rows) -> None:
 
 
 def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> None:
-    figure = cost_figure(compared, "Cost", "of something")
+    figure = cost_figure(compared, "Cost", "of something", csv="")
     (panel,) = figure.panels
     (points,) = panel.data.values()
     measured = [point for point in points if not point.get("published")]

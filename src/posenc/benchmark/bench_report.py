@@ -10,7 +10,7 @@ from rich.text import Text
 
 from posenc.benchmark.bench_results import Row
 from posenc.benchmark.cost_figure import cost_figure
-from posenc.report.table import Column, Table, csv_text
+from posenc.report.table import Column, Table, records_csv
 from posenc.runs.files import write_atomic, write_json
 
 NOTE = (
@@ -32,11 +32,8 @@ def write_benchmark(
     `texts` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
     the `source` of published costs. The contents of all files are created before any is written.
     """
-    files = {
-        "bench.csv": to_csv(rows),
-        "bench.md": _markdown(rows, command, texts),
-        **_figure_files(rows, texts["title"]),
-    }
+    figure = cost_figure(rows, texts["title"], setup(rows), to_csv(rows))
+    files = {"bench.md": _markdown(rows, command, texts), **figure.files()}
     write_json(folder / "bench.json", {"command": command, **texts, "rows": list(rows)})
     for name, data in files.items():
         write_atomic(folder / name, data)
@@ -64,15 +61,13 @@ def cost_tables(rows: Sequence[Row]) -> list[Table]:
         Column("peak MB", format=".0f"),
         Column("utilisation", format=".1%"),
     ]
-    return [
-        Table(title, columns, [[row["encoding"], *_cost_cells(row)] for row in group])
-        for title, group in _groups(rows)
-    ]
+    return [Table(title, columns, list(map(_cells, group))) for title, group in _groups(rows)]
 
 
-def _cost_cells(row: Row) -> list[str | float | None]:
+def _cells(row: Row) -> list[str | float | None]:
     requested, used = row["kernel"], row["kernels_used"]
     return [
+        row["encoding"],
         requested if requested == used else f"{requested}: {used}",
         row["milliseconds"],
         row["tokens_per_second"],
@@ -92,10 +87,10 @@ def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Tabl
         Column("memory", detail="measured ratio", format=".3f"),
         Column("memory", detail="published ratio", format=".3f"),
     ]
-    times, memory = ("ratio", "published_ratio"), ("peak_memory_ratio", "published_memory_ratio")
+    names = ["encoding", "ratio", "published_ratio", "peak_memory_ratio", "published_memory_ratio"]
     tables = []
     for title, group in _groups([row for row in rows if row["published_ratio"] is not None]):
-        values = [[row[name] for name in ("encoding", *times, *memory)] for row in group]
+        values = [[row[name] for name in names] for row in group]
         tables.append(Table(f"{title}, compared with {texts['source']}", columns, values))
     return tables
 
@@ -103,7 +98,7 @@ def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Tabl
 def to_csv(rows: Sequence[Row]) -> str:
     """Return the rows as csv, without values that are lists or mappings."""
     names = [name for name, value in rows[0].items() if not isinstance(value, list | dict)]
-    return csv_text([names, *([row[name] for name in names] for row in rows)])
+    return records_csv([{name: row[name] for name in names} for row in rows])
 
 
 def setup(rows: Sequence[Row]) -> str:
@@ -131,11 +126,6 @@ def _markdown(rows: Sequence[Row], command: str, texts: Mapping[str, Any]) -> st
 
 def _paragraphs(texts: Mapping[str, Any]) -> list[str]:
     return [texts[key] for key in ("question", "conclude", "caution") if key in texts]
-
-
-def _figure_files(rows: Sequence[Row], title: str) -> dict[str, str | bytes]:
-    figure = cost_figure(rows, title, setup(rows))
-    return {f"{figure.file}.png": figure.png, f"{figure.file}.svg": figure.svg}
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

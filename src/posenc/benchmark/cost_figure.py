@@ -15,7 +15,7 @@ MARKER_HEIGHT = 15  # pixels
 MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this ratio
 
 
-def cost_figure(rows: Sequence[Row], title: str, subtitle: str) -> Figure:
+def cost_figure(rows: Sequence[Row], title: str, subtitle: str, csv: str) -> Figure:
     """Return a figure with a panel for each pass; markers of published ratios are hollow."""
     panels = [
         Panel(PANEL_TITLES[pass_], {"": _panel(rows, pass_)}, {f"ratios-{pass_}": points})
@@ -24,14 +24,14 @@ def cost_figure(rows: Sequence[Row], title: str, subtitle: str) -> Figure:
     ]
     if any(row["published_ratio"] is not None for row in rows):
         subtitle += ". Hollow markers: published ratios"
-    return Figure("", "bench", title, subtitle, "", "", panels)
+    return Figure("", "bench", title, subtitle, "", csv, panels)
 
 
 def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
     """Yield the chart's rows: measured ratios with their ranges, and published ratios."""
     for row in rows:
         if row["pass"] == pass_:
-            key = {"encoding": _name(row, rows), "length": _length_label(row["length"])}
+            key = {"encoding": _name(row, rows), "length": f"L = {row['length']}"}
             ends = {"low": row["ratio_lowest"], "high": row["ratio_highest"]}
             yield {**key, "ratio": row["ratio"], **ends}
             if row["published_ratio"] is not None:
@@ -40,7 +40,7 @@ def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
 
 def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     names = list(dict.fromkeys(_name(row, rows) for row in rows))
-    lengths = [_length_label(length) for length in sorted({row["length"] for row in rows})]
+    lengths = [f"L = {length}" for length in sorted({row["length"] for row in rows})]
     low, high = _range(rows)
     is_log = high > MAX_LINEAR_RATIO
     ticks = log_ticks(low, high) if is_log else linear_ticks(low, high)
@@ -76,10 +76,6 @@ def _style_channel(channel: Any, lengths: Sequence[str], attribute: str) -> Any:
     scale = alt.Scale(domain=lengths, range=[getattr(style, attribute) for style in styles])
     legend = alt.Legend(title=None, orient="bottom") if len(lengths) > 1 else None
     return channel("length:N", scale=scale, legend=legend)
-
-
-def _length_label(length: int) -> str:
-    return f"L = {length}"
 
 
 def _range(rows: Sequence[Row]) -> tuple[float, float]:

@@ -3,12 +3,12 @@
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from omegaconf import DictConfig
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from posenc.benchmark.process_memory import process_bytes
+from posenc.benchmark.throughput import Machine
 from posenc.benchmark.training_memory import TrainingMemory, training_memory
 from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps, training_steps
@@ -24,27 +24,6 @@ from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 
 NOPE_CONFIG = {"_target_": "posenc.encodings.nope.NoPE"}
-
-
-class Machine(Protocol):
-    """The machine for which runs are planned (config group `machine`)."""
-
-    @property
-    def gpu(self) -> bool: ...
-
-    @property
-    def concurrent_runs(self) -> int:
-        """The number of runs that execute at the same time."""
-        ...
-
-    @property
-    def memory(self) -> float | None:
-        """Memory of one device in bytes, or None if unknown."""
-        ...
-
-    def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the achieved FLOP/s of one device."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 from rich.console import Console
 
-from posenc.benchmark.estimate import Estimate, Machine
+from posenc.benchmark.estimate import Estimate
+from posenc.benchmark.throughput import Machine
 from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
-SI_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
@@ -100,7 +100,7 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
 
 def _with_si_prefix(number: float) -> str:
     """Format with three significant digits and an SI prefix, e.g. 247M."""
-    for size, prefix in SI_PREFIXES:
+    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{prefix}"
     return f"{number:.3g}"

@@ -16,27 +16,26 @@ from posenc.config.errors import RunError
 from posenc.model.device import device_of
 
 MEASURING_PROCESS = "posenc.benchmark.measuring_process"
-ProgressCallback = Callable[[str], None]
-"""Called with a line of text that describes the progress."""
 
 
 def measure_peaks(
-    variants: Sequence[Variant], threads: int, on_progress: ProgressCallback
+    variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[float | None]:
     """Return by how many MB the pass of each variant raises the peak memory of a process.
 
     The value is None if the model is compiled on a CPU, because the compiler runs in the same
-    process and needs more memory than the pass.
+    process and needs more memory than the pass. `on_progress` is called with a line of text.
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
         on_progress(f"memory {number}/{len(variants)}: {variant}")
-        peaks.append(None if _compiles_on_cpu(variant) else _peak(variant, threads))
+        compiles_on_cpu = variant.config.compile and device_of(variant.config).type == "cpu"
+        peaks.append(None if compiles_on_cpu else _peak(variant, threads))
     return peaks
 
 
 def measure_times(
-    variants: Sequence[Variant], threads: int, on_progress: ProgressCallback
+    variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Return the rounds of `measuring_process.time_rounds`, excluding warm-up rounds."""
     configs = list({id(variant.config): variant.config for variant in variants}.values())
@@ -67,14 +66,10 @@ def _peak(variant: Variant, threads: int) -> float:
     return answer["peak_memory_mb"]
 
 
-def _compiles_on_cpu(variant: Variant) -> bool:
-    return variant.config.compile and device_of(variant.config).type == "cpu"
-
-
 def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
     """Return the device, the number of threads, versions and the date of a measurement."""
     return {
-        "device": device_name(device),
+        "device": _device_name(device),
         "threads": threads,
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -83,7 +78,7 @@ def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
     }
 
 
-def device_name(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     """Return the model name of a GPU or CPU, or the CPU architecture if that is unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -1,15 +1,14 @@
 """The memory of a training process, excluding the model.
 
-`python -m posenc.benchmark.process_memory` trains a tiny model and prints its peak memory in MB.
+`python -m posenc.benchmark.process_memory` trains a tiny model and reports its peak memory in MB.
 """
 
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from posenc.runs.environment import MALLOC_VARIABLES
+from posenc.benchmark.subprocess_calls import answer_request, call_module
 
 TINY_RUN = [
     "model=tiny",
@@ -27,17 +26,11 @@ VOCAB_SIZE = 16
 @cache
 def process_bytes() -> int:
     """Return the bytes that Python, torch and Lightning use in a training process."""
-    process = subprocess.run(
-        [sys.executable, "-m", "posenc.benchmark.process_memory"],
-        env=os.environ | MALLOC_VARIABLES,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return round(float(process.stdout.split()[-1]) * 1e6)
+    (megabytes,) = call_module("posenc.benchmark.process_memory", {}, threads=1)
+    return round(megabytes * 1e6)
 
 
-def _train() -> None:
+def _train(request: dict[str, Any]) -> Iterator[float]:
     import torch
     from torch.utils.data import DataLoader
 
@@ -55,8 +48,8 @@ def _train() -> None:
     batches: Any = [(tokens, tokens, tokens.numel())] * steps.total
     loader = DataLoader(batches, batch_size=None)
     build_trainer(config, "cpu", steps, []).fit(build_module(config, VOCAB_SIZE, steps), loader)
-    print(peak_megabytes())
+    yield peak_megabytes()
 
 
 if __name__ == "__main__":
-    _train()
+    sys.exit(answer_request(_train))

@@ -1,11 +1,11 @@
 """Machines to plan for: how many FLOP/s a device achieves."""
 
 import copy
-import time
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from posenc.attention.precision import autocast
 from posenc.model.build import build_model
@@ -17,7 +17,23 @@ PASS_TOKENS = 2048  # tokens per timed pass, but at least one sequence
 MAX_LAYERS = 2  # of the timed model
 
 
-class DataSheetGpu:
+class Machine:
+    """A machine for which runs are planned (config group `machine`).
+
+    `concurrent_runs` run at the same time; `memory` is that of one device in bytes, None if
+    unknown.
+    """
+
+    gpu: bool
+    concurrent_runs: int
+    memory: float | None = None
+
+    def rate(self, config: DictConfig, vocab_size: int) -> float:
+        """Return the FLOP/s that training achieves on one device."""
+        raise NotImplementedError
+
+
+class DataSheetGpu(Machine):
     """A GPU described by its data sheet: peak FLOP/s by precision and memory in bytes.
 
     `utilisation` is the assumed fraction of peak FLOP/s that training achieves.
@@ -43,14 +59,11 @@ class DataSheetGpu:
         self.concurrent_runs = concurrent_runs
 
     def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the FLOP/s that training achieves."""
         return self.utilisation * self.peaks[config.precision]
 
 
-class ThisMachine:
+class ThisMachine(Machine):
     """This machine, timed for `seconds`: one GPU, or the CPU cores that one run of a sweep gets."""
-
-    memory = None
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
@@ -77,14 +90,9 @@ def _seconds_per_pass(model: Decoder, tokens: Tensor, precision: str, min_second
         with autocast(precision, tokens.device):
             loss = model.losses(tokens, tokens).mean()
         loss.backward()
-        loss.item()  # waits until a GPU has finished
 
-    run()
-    passes, start = 0, time.perf_counter()
-    while passes == 0 or time.perf_counter() - start < min_seconds:
-        run()
-        passes += 1
-    return (time.perf_counter() - start) / passes
+    timer = Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    return timer.blocked_autorange(min_run_time=min_seconds).mean
 
 
 def _zipf_tokens(vocab_size: int, sequences: int, length: int) -> Tensor:

@@ -129,15 +129,22 @@ def saved_activations(config: DictConfig, vocab_size: int, sequences: int, *, gp
     device = torch.device("cuda" if gpu else "cpu")
     choices = layer_choices(config.kernel, encoding, device, dtype_of(config.precision))
     attend = _attend_with_choices(choices)
-    saved = _SavedStorages()
+    saved: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address is used twice
+
+    def save(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage._cdata] = storage
+        return tensor
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
         model.embedding = _ZeroEmbedding(config.model.width)
-        saved.exclude_weights(model)
         tokens = torch.zeros(sequences, length, dtype=torch.long)
-        with saved.hooks(), autocast(config.precision, torch.device("cpu")):
+        with hooks, autocast(config.precision, torch.device("cpu")):
             model.hidden_states(tokens)
-    return saved.total()
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    return sum(storage.nbytes() for key, storage in saved.items() if key not in weights)
 
 
 class _ZeroEmbedding(nn.Module):
@@ -149,32 +156,6 @@ class _ZeroEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return torch.zeros(*tokens.shape, self.width, requires_grad=True)
-
-
-class _SavedStorages:
-    """The storages of tensors that autograd has saved, each counted once.
-
-    Keeps them alive so that no later storage reuses the address of an earlier one.
-    """
-
-    def __init__(self) -> None:
-        self._sizes: dict[int, tuple[torch.UntypedStorage, int]] = {}
-
-    def exclude_weights(self, model: nn.Module) -> None:
-        for parameter in model.parameters():
-            storage = parameter.untyped_storage()
-            self._sizes[storage._cdata] = (storage, 0)
-
-    def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
-        return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def total(self) -> int:
-        return sum(size for _, size in self._sizes.values())
-
-    def _pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        self._sizes.setdefault(storage._cdata, (storage, storage.nbytes()))
-        return tensor
 
 
 def _attend_with_choices(choices: Sequence[KernelChoice]) -> Kernel:

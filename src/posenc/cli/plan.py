@@ -4,8 +4,9 @@ import json
 
 from rich.console import Console
 
-from posenc.benchmark.estimate import Machine, estimate
+from posenc.benchmark.estimate import estimate
 from posenc.benchmark.estimate_tables import as_json, print_estimates
+from posenc.benchmark.throughput import Machine
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import compose
