@@ -32,11 +32,14 @@ def formula_figure(
     subplots: Sequence[Subplot],
     *,
     log_y: bool = False,
-) -> Figure:
-    """Return a line figure; `axes` are the titles of the x axis (logarithmic) and the y axis.
+) -> Figure | None:
+    """Return a line figure, or None without subplots.
 
-    With `log_y` the y axis may be logarithmic, too.
+    `axes` are the titles of the x axis (logarithmic) and the y axis, which may be logarithmic, too,
+    with `log_y`.
     """
+    if not subplots:
+        return None
     points = [
         [subplot.title, line.label, f"{point.x:.6g}", f"{point.y.mean:.8g}"]
         for subplot in subplots
@@ -56,8 +59,13 @@ def map_figure(
     caption: str,
     axes: tuple[str, str, str],
     panels: Sequence[HeatPanel],
-) -> Figure:
-    """Return a figure of heat maps; `axes` are the titles of rows, columns and values."""
+) -> Figure | None:
+    """Return a figure of heat maps, or None without panels.
+
+    `axes` are the titles of rows, columns and values.
+    """
+    if not panels:
+        return None
     values = [
         [panel.title, row, column, f"{panel.values[i, j]:.6g}"]
         for panel in panels

@@ -33,7 +33,7 @@ class InspectionTable:
     section: str
     file: str
     table: Table
-    printed: bool = True
+    printed: bool
 
     def files(self) -> dict[str, str]:
         """Return the content of each file by name."""
@@ -58,12 +58,16 @@ class InspectionResults:
 
 
 def make_table(
+    section: str,
+    file: str,
     title: str,
     columns: Sequence[str],
     rows: Sequence[Sequence[Value]],
     note: str = "",
+    *,
     key_columns: int = 1,
-) -> Table:
+    printed: bool = True,
+) -> InspectionTable:
     """Return a table in which text columns are left-aligned, and wrapped if they are wide.
 
     The first `key_columns` columns identify a row.
@@ -80,7 +84,8 @@ def make_table(
         )
         for name, cells in zip(columns, texts, strict=True)
     ]
-    return Table(title, formatted_columns, rows, [note] if note else [], key_columns)
+    table = Table(title, formatted_columns, rows, [note] if note else [], key_columns)
+    return InspectionTable(section, file, table, printed)
 
 
 def short_number(number: float) -> str:

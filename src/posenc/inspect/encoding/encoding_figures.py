@@ -68,28 +68,24 @@ def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " query of ones after rotation (first head). Red is positive, blue is negative; each panel"
         " has its own scale."
     )
-    axes = ("Position", "Channel", "value")
-    title = "Position vectors"
-    return (
-        map_figure("vectors", "position_vectors", title, caption, axes, panels) if panels else None
-    )
+    title, axes = "Position vectors", ("Position", "Channel", "value")
+    return map_figure("vectors", "position_vectors", title, caption, axes, panels)
 
 
 def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw expected scores of equal content on a plane, for encodings that support two axes."""
-    values = [(inspected.label, plane_scores(inspected)) for inspected in encodings]
     offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
     panels = [
-        HeatPanel(label, scores.numpy(), offsets, offsets)
-        for label, scores in values
-        if scores is not None
+        HeatPanel(inspected.label, scores.numpy(), offsets, offsets)
+        for inspected in encodings
+        if (scores := plane_scores(inspected)) is not None
     ]
     caption = (
         "The expected score of a token and an equal token that many rows and columns away, minus"
         " the score of the token and itself (blue: lower); mean over heads."
     )
     axes = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "planes", "Two axes", caption, axes, panels) if panels else None
+    return map_figure("scores", "planes", "Two axes", caption, axes, panels)
 
 
 @torch.no_grad()
@@ -115,15 +111,14 @@ def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
     return None if scores.abs().max() == 0 else scores.view(len(offsets), -1)
 
 
-def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure:
+def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the expected score of equal content by distance, relative to distance 0."""
     subplots = []
     for start in range(0, len(encodings), MAX_LINES):
         lines = []
         for i, inspected in enumerate(encodings[start : start + MAX_LINES]):
             scores = expected_scores(inspected, inspected.long_length, equal=True).mean(0)
-            distances = log_distances(len(scores) - 1).astype(int)
-            points = [(n, float(scores[n] - scores[0])) for n in distances]
+            points = [(n, float(scores[n] - scores[0])) for n in log_distances(len(scores) - 1)]
             lines.append(formula_line(inspected.label, points, i))
         subplots.append(Subplot("", tuple(lines), str(start)))
     caption = (
@@ -137,25 +132,27 @@ def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure:
 def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the bias of each head, with the narrowest and the widest effective window."""
     subplots = [
-        subplot for inspected in encodings if (subplot := _bias_subplot(inspected)) is not None
+        _bias_subplot(inspected, bias)
+        for inspected in encodings
+        if (bias := _bias_by_distance(inspected)) is not None and bias.any()
     ]
     caption = (
         "The bias of each head if all tokens are equal. The vertical lines show effective windows,"
         f" the number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight"
         " without content: the narrowest and the widest over all heads."
     )
-    if not subplots:
-        return None
     title, axes = "Bias by distance and head", (DISTANCE, "bias")
     return formula_figure("decay", "biases", title, caption, axes, subplots)
 
 
-def _bias_subplot(inspected: InspectedEncoding) -> Subplot | None:
+def _bias_by_distance(inspected: InspectedEncoding) -> Tensor | None:
+    """Return the bias [H, N] of the last query at 4 L; None without a bias."""
     length = inspected.long_length
-    bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
-    if bias is None or bias.abs().max() == 0:
-        return None
-    distances = log_distances(length - 1).astype(int)
+    return bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
+
+
+def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
+    distances = log_distances(bias.shape[1] - 1)
     lines = [
         formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], i)
         for i, row in enumerate(bias)
@@ -172,17 +169,15 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings in which most distances do."""
     lines = []
     for inspected in encodings:
-        length = inspected.long_length
-        bias = bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
+        length, bias = inspected.long_length, _bias_by_distance(inspected)
         starts = [] if bias is None else bucket_starts(bias)
         if 1 < len(starts) < length // LONG_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
             lines.append(formula_line(inspected.label, points, len(lines)))
-    if not lines:
-        return None
     caption = "The first distance of each bucket; all distances of a bucket have the same bias."
-    subplots, axes = [Subplot("", tuple(lines), "buckets")], (DISTANCE, "bucket")
+    subplots = [Subplot("", tuple(lines), "buckets")] if lines else []
+    axes = (DISTANCE, "bucket")
     return formula_figure("decay", "buckets", "Distance buckets", caption, axes, subplots)
 
 

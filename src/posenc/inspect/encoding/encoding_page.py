@@ -19,7 +19,7 @@ from posenc.inspect.inspection import (
     make_table,
     short_number,
 )
-from posenc.report.table import Table, Value
+from posenc.report.table import Value
 
 PropertyValues = Mapping[str, PropertyValue]
 """The properties of one encoding by name."""
@@ -114,22 +114,27 @@ def measure(inspected: InspectedEncoding) -> PropertyValues:
 
 def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table that compares MATRIX_COLUMNS, with a row for each encoding."""
-    table = _table("Encodings by property", MATRIX_COLUMNS, results, MATRIX_NOTE)
-    return InspectionTable("matrix", "matrix", table, printed=len(results) > 1)
+    title = "Encodings by property"
+    return _comparison("matrix", title, MATRIX_COLUMNS, results, MATRIX_NOTE)
 
 
 def _theme_table(theme: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table of all properties of a theme, with a row for each encoding."""
     names = [name for group in GROUPS if group.theme == theme for name in group.names]
-    file, table = theme.replace(" ", "_"), _table(THEMES[theme], names, results)
-    return InspectionTable(file, file, table, printed=len(results) > 1)
+    return _comparison(theme.replace(" ", "_"), THEMES[theme], names, results)
 
 
-def _table(
-    title: str, names: Sequence[str], results: Mapping[str, PropertyValues], note: str = ""
-) -> Table:
+def _comparison(
+    file: str,
+    title: str,
+    names: Sequence[str],
+    results: Mapping[str, PropertyValues],
+    note: str = "",
+) -> InspectionTable:
+    """Return a table of some properties, in the section of the same name as its file."""
     rows = [[label, *(values[name].value for name in names)] for label, values in results.items()]
-    return make_table(title, ["encoding", *names], rows, note)
+    columns, printed = ["encoding", *names], len(results) > 1
+    return make_table(file, file, title, columns, rows, note, printed=printed)
 
 
 def _cards(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
@@ -137,18 +142,17 @@ def _cards(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
     columns, all_rows = ["property", "value", "description"], []
     for i, (label, properties) in enumerate(results.items()):
         rows = [[name, *measured] for name, measured in properties.items()]
-        table = make_table(f"Properties of {label}", columns, rows)
-        yield InspectionTable(f"card-{i}", "", table, printed=len(results) == 1)
+        title, printed = f"Properties of {label}", len(results) == 1
+        yield make_table(f"card-{i}", "", title, columns, rows, printed=printed)
         all_rows += [[label, *row] for row in rows]
-    table = make_table("Properties", ["encoding", *columns], all_rows)
-    yield InspectionTable("", "cards", table, printed=False)
+    yield make_table("", "cards", "Properties", ["encoding", *columns], all_rows, printed=False)
 
 
 def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return a table of whether each encoding has Fleetwood's (2024) five ideal properties."""
     rows = [[label, *ideal_properties(properties)] for label, properties in results.items()]
-    table = make_table("Five ideal properties", ["encoding", *IDEAL_COLUMNS], rows, IDEAL_NOTE)
-    return InspectionTable("matrix", "ideal", table)
+    columns = ["encoding", *IDEAL_COLUMNS]
+    return make_table("matrix", "ideal", "Five ideal properties", columns, rows, IDEAL_NOTE)
 
 
 def ideal_properties(properties: PropertyValues) -> list[Value]:

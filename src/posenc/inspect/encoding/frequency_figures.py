@@ -1,18 +1,17 @@
 """Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on the base."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.hook_outputs import sinusoids_of
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
-from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, ContinuousSpectrum, mean_phasor
+from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, mean_phasor
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
-from posenc.report.chart import Line, Subplot, VerticalLine
+from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.vega_figure import Figure
 
 SHORT_RANGE, LONG_RANGE = 64, 16_384  # tokens
@@ -33,48 +32,34 @@ SUMS_CAPTION = (
 )
 
 
-def draw_spectra() -> Figure:
+def draw_spectra() -> Figure | None:
     """Draw the frequency choices of Su (2021) at short and at long range."""
-    subplots = [
-        Subplot(f"{name}, up to {last} tokens", _spectrum_lines(last, values), name)
-        for name, values in (("Integral", _integral), (f"Sum over {NUM_PAIRS} pairs", _sum))
-        for last in (SHORT_RANGE, LONG_RANGE)
-    ]
+    subplots = []
+    for name in ("Integral", f"Sum over {NUM_PAIRS} pairs"):
+        for last in (SHORT_RANGE, LONG_RANGE):
+            distances, lines = log_distances(last), []
+            for i, spectrum in enumerate(SPECTRA):
+                if name == "Integral":
+                    values = spectrum.integral(distances)
+                else:
+                    values = mean_phasor(spectrum.frequencies(NUM_PAIRS), distances)
+                points = zip(distances, values.real, strict=True)
+                lines.append(formula_line(spectrum.name, points, i))
+            subplots.append(Subplot(f"{name}, up to {last} tokens", tuple(lines), name))
     title = "Inner products of sinusoidal embeddings by distance, for the frequencies of Su (2021)"
     return formula_figure("decay", "frequencies", title, SPECTRA_CAPTION, AXES, subplots)
 
 
-def _spectrum_lines(
-    last: int, values: Callable[[ContinuousSpectrum, np.ndarray], np.ndarray]
-) -> tuple[Line, ...]:
-    distances = log_distances(last)
-    return tuple(
-        formula_line(spectrum.name, zip(distances, values(spectrum, distances), strict=True), i)
-        for i, spectrum in enumerate(SPECTRA)
-    )
-
-
-def _integral(spectrum: ContinuousSpectrum, distances: np.ndarray) -> np.ndarray:
-    return spectrum.integral(distances).real
-
-
-def _sum(spectrum: ContinuousSpectrum, distances: np.ndarray) -> np.ndarray:
-    return mean_phasor(spectrum.frequencies(NUM_PAIRS), distances).real
-
-
 def log_distances(last: int) -> np.ndarray:
     """Return integers from 1 to `last`, about evenly spaced on a logarithmic axis."""
-    return np.unique(np.round(np.geomspace(1, last, NUM_POINTS)))
+    return np.unique(np.round(np.geomspace(1, last, NUM_POINTS)).astype(int))
 
 
 def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the oscillatory sum of each encoding with frequencies, and its envelope."""
     spectra = _with_frequencies(encodings)
-    if not spectra:
-        return None
-    distances = log_distances(
-        LONG_FACTOR * 4 * max(inspected.train_length for inspected, _ in spectra)
-    )
+    longest = max((inspected.train_length for inspected, _ in spectra), default=1)
+    distances = log_distances(LONG_FACTOR * 4 * longest)
     subplots = []
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
@@ -93,8 +78,6 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the wavelengths of each encoding with frequencies, and lines at L and 4 L."""
     subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
-    if not subplots:
-        return None
     caption = (
         "A pair of channels completes a period in one wavelength. Pairs to the right of L complete"
         f" no period in training and take new angles at {LONG_FACTOR}L. Frequencies of zero have no"
@@ -128,17 +111,14 @@ def _with_frequencies(
     encodings: Sequence[InspectedEncoding],
 ) -> list[tuple[InspectedEncoding, np.ndarray]]:
     """Return each encoding that has frequencies, with its frequencies at the training length."""
-    return [
-        (inspected, _frequencies(sinusoids, inspected.train_length))
-        for inspected in encodings
-        if (sinusoids := sinusoids_of(inspected)) is not None
-    ]
-
-
-def _frequencies(sinusoids: SinusoidalFrequencies, length: int) -> np.ndarray:
-    with torch.no_grad():
-        frequencies, _ = sinusoids.frequencies(1, length, torch.device("cpu"))
-    return frequencies[0].numpy()
+    spectra = []
+    for inspected in encodings:
+        sinusoids = sinusoids_of(inspected)
+        if sinusoids is not None:
+            cpu = torch.device("cpu")
+            frequencies, _ = sinusoids.frequencies(1, inspected.train_length, cpu)
+            spectra.append((inspected, frequencies[0].detach().numpy()))
+    return spectra
 
 
 def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:

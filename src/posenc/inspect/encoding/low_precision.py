@@ -68,8 +68,8 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
-    table = make_table("Max error of a score by position", columns, rows)
-    return InspectionTable("", "low_precision_by_position", table, printed=False)
+    file, title = "low_precision_by_position", "Max error of a score by position"
+    return make_table("", file, title, columns, rows, printed=False)
 
 
 @torch.no_grad()

@@ -99,10 +99,8 @@ def _layer_table(heads: Sequence[Row]) -> InspectionTable:
         largest = max(rows, key=lambda row: row["shift"])
         shift = [largest["shift"], largest["head"]] if largest["shift"] else [None, None]
         lines.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
-    table = make_table(
-        "Attention by layer, mean over heads", columns, lines, HEADS_NOTE, key_columns=2
-    )
-    return InspectionTable("attention", "layers", table)
+    title = "Attention by layer, mean over heads"
+    return make_table("attention", "layers", title, columns, lines, HEADS_NOTE, key_columns=2)
 
 
 def _region_table(scores: Sequence[Row]) -> InspectionTable:
@@ -117,9 +115,7 @@ def _region_table(scores: Sequence[Row]) -> InspectionTable:
         lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
     columns = ["layer", "region", "mean", "std", "lowest", "highest"]
     title = f"Scores by layer in windows of {longest} tokens"
-    return InspectionTable(
-        "scores", "score_regions", make_table(title, columns, lines, SCORES_NOTE, key_columns=2)
-    )
+    return make_table("scores", "score_regions", title, columns, lines, SCORES_NOTE, key_columns=2)
 
 
 def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
@@ -132,9 +128,7 @@ def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTa
         fractions = [_mean(rows, name) for name in ("norm", "variation")]
         lines.append([length, index, frequency, wavelength, periods, *fractions])
     title = "Rotary frequencies, mean over layers and heads"
-    return InspectionTable(
-        "rotations", "rotary", make_table(title, columns, lines, ROTARY_NOTE, key_columns=2)
-    )
+    return make_table("rotations", "rotary", title, columns, lines, ROTARY_NOTE, key_columns=2)
 
 
 def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
@@ -150,16 +144,16 @@ def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
         ]
         for (name, quantity), rows in _group(learned, "parameter", "quantity").items()
     ]
-    table = make_table("Trained parameters", columns, lines, PARAMETERS_NOTE)
-    return InspectionTable("encoding", "parameters", table)
+    title = "Trained parameters"
+    return make_table("encoding", "parameters", title, columns, lines, PARAMETERS_NOTE)
 
 
 def _embedding_table(rows: Sequence[Row]) -> InspectionTable:
     columns = ["vectors", "count", "norm", "std", "diagonal ratio", "independent"]
     columns += ["diagonal fraction"]
     lines = [list(row.values()) for row in rows]
-    table = make_table("Token and position embeddings", columns, lines, EMBEDDINGS_NOTE)
-    return InspectionTable("vectors", "embeddings", table)
+    title = "Token and position embeddings"
+    return make_table("vectors", "embeddings", title, columns, lines, EMBEDDINGS_NOTE)
 
 
 def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
@@ -175,8 +169,7 @@ def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
         [text, *(by_depth[depth] for depth in depths)] for text, by_depth in distances.items()
     ]
     title, columns = "Distance between two equal tokens", ["text", *map(str, depths)]
-    table = make_table(title, columns, lines, EQUAL_NOTE)
-    return InspectionTable("equal", "equal_tokens", table)
+    return make_table("equal", "equal_tokens", title, columns, lines, EQUAL_NOTE)
 
 
 def _raw_table(
@@ -184,7 +177,7 @@ def _raw_table(
 ) -> InspectionTable:
     """Return a table with all rows and columns unchanged."""
     lines = [list(row.values()) for row in rows]
-    return InspectionTable(section, file, make_table(title, list(rows[0]), lines, note), printed)
+    return make_table(section, file, title, list(rows[0]), lines, note, printed=printed)
 
 
 def _group(rows: Sequence[Row], *keys: str) -> dict[tuple, list[Row]]:
