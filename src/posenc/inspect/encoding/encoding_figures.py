@@ -12,7 +12,7 @@ from posenc.inspect.encoding.frequency_figures import (
     draw_wavelengths,
     log_distances,
 )
-from posenc.inspect.encoding.hook_outputs import bias_of_query, last_scores, position_vectors
+from posenc.inspect.encoding.hook_outputs import bias_by_distance, last_scores, position_vectors
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.encoding.score_properties import (
     WINDOW_WEIGHT,
@@ -134,7 +134,7 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     subplots = [
         _bias_subplot(inspected, bias)
         for inspected in encodings
-        if (bias := _bias_by_distance(inspected)) is not None and bias.any()
+        if (bias := bias_by_distance(inspected, inspected.long_length)) is not None and bias.any()
     ]
     caption = (
         "The bias of each head if all tokens are equal. The vertical lines show effective windows,"
@@ -143,12 +143,6 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     )
     title, axes = "Bias by distance and head", (DISTANCE, "bias")
     return formula_figure("decay", "biases", title, caption, axes, subplots)
-
-
-def _bias_by_distance(inspected: InspectedEncoding) -> Tensor | None:
-    """Return the bias [H, N] of the last query at 4 L; None without a bias."""
-    length = inspected.long_length
-    return bias_of_query(inspected.encoding, inspected.positions(length), length - 1)
 
 
 def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
@@ -169,7 +163,8 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings in which most distances do."""
     lines = []
     for inspected in encodings:
-        length, bias = inspected.long_length, _bias_by_distance(inspected)
+        length = inspected.long_length
+        bias = bias_by_distance(inspected, length)
         starts = [] if bias is None else bucket_starts(bias)
         if 1 < len(starts) < length // LONG_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]

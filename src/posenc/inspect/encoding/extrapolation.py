@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.hook_outputs import (
-    bias_of_query,
+    bias_by_distance,
     last_scores,
     position_vectors,
     random_content,
@@ -54,7 +54,7 @@ def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyVal
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
-        biases = [bias_of_query(inspected.encoding, inspected.positions(n), n - 1) for n in lengths]
+        biases = [bias_by_distance(inspected, n) for n in lengths]
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:

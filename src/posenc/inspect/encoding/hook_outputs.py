@@ -43,16 +43,20 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
 
 
 @torch.no_grad()
-def bias_of_query(encoding: Encoding, pos: Tensor, query: int) -> Tensor | None:
-    """Return the bias [H, query + 1] by distance of the query at that index; None without a bias.
+def bias_by_distance(
+    inspected: InspectedEncoding, length: int, query: int | None = None
+) -> Tensor | None:
+    """Return the bias [H, N] of one query in a sequence of `length` tokens; None without a bias.
 
-    All tokens have equal content.
+    The query is number `query`, counted from 1, and by default the last. All tokens have equal
+    content.
     """
-    geometry, tokens = encoding.geometry, query + 1
+    tokens, geometry = query or length, inspected.encoding.geometry
     x = random_normal(2, 1, 1, geometry.width).expand(1, tokens, -1)
     q = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
-    rows, keys = slice(query, tokens), slice(0, tokens)
-    bias = score_bias(encoding.at_layer(0), x, q, q, positions_at(pos, keys), rows, keys)
+    rows, keys = slice(tokens - 1, tokens), slice(0, tokens)
+    pos = positions_at(inspected.positions(length), keys)
+    bias = score_bias(inspected.encoding.at_layer(0), x, q, q, pos, rows, keys)
     return None if bias is None else bias[0, :, 0].flip(-1)
 
 
@@ -86,7 +90,11 @@ def attention_inputs(
 
 def last_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
     """Return the scores [B, H, T] of the last token's query, before the softmax."""
-    q, k, bias = attention_inputs(encoding, x, q, k, pos)
+    return scores_of_last(encoding, *attention_inputs(encoding, x, q, k, pos))
+
+
+def scores_of_last(encoding: Encoding, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the scores [B, H, T] of the last query, given the values of `attention_inputs`."""
     scores = (q[:, :, -1:] @ k.mT)[:, :, 0] * encoding.geometry.head_width**-0.5
     return scores if bias is None else scores + bias[:, :, 0]
 

@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from posenc.inspect.encoding.hook_outputs import attention_inputs, random_content
+from posenc.inspect.encoding.hook_outputs import (
+    attention_inputs,
+    last_scores,
+    random_content,
+    scores_of_last,
+)
 from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
     NotApplicableError,
@@ -80,30 +85,25 @@ def score_errors(
     nearest = torch.arange(position - NUM_KEYS + 1, position + 1)
     pos = torch.cat([torch.arange(NUM_KEYS), nearest])
     pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos
-    content = random_content(inspected, len(pos))
-    exact = _scores(inspected, *attention_inputs(inspected.encoding, *content, pos))
+    encoding, content = inspected.encoding, random_content(inspected, len(pos))
+    q, k, bias = attention_inputs(encoding, *content, pos)
+    exact = scores_of_last(encoding, q, k, bias)
     by_values, by_positions = {}, {}
     for name, rounding in FORMATS.items():
-        q, k, bias = attention_inputs(inspected.encoding, *content, pos)
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
-        by_values[name] = _max_abs(_scores(inspected, *rounded) - exact)
+        by_values[name] = _max_error(scores_of_last(encoding, *rounded), exact)
         rounded_pos = rounding(pos.double())
         integer_pos = rounded_pos.nan_to_num(posinf=0).long()
-        inputs = attention_inputs(inspected.encoding, *content, integer_pos)
-        error = _max_abs(_scores(inspected, *inputs) - exact)
+        error = _max_error(last_scores(encoding, *content, integer_pos), exact)
         overflow = not rounded_pos.isfinite().all()
         by_positions[name] = float("inf") if overflow and error > 0 else error
     return by_values, by_positions
 
 
-def _scores(inspected: InspectedEncoding, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the scores [1, H, NUM_KEYS] of the last query for the nearest keys."""
-    scores = (q[:, :, -1:] @ k.mT) * inspected.encoding.geometry.head_width**-0.5
-    return (scores if bias is None else scores + bias)[:, :, 0, -NUM_KEYS:]
-
-
-def _max_abs(difference: Tensor) -> float:
-    return difference.abs().nan_to_num(nan=float("inf")).max().item()
+def _max_error(scores: Tensor, exact: Tensor) -> float:
+    """Return the max error of the scores of the nearest keys."""
+    errors = (scores - exact)[..., -NUM_KEYS:].abs()
+    return errors.nan_to_num(nan=float("inf")).max().item()
 
 
 GROUPS = (PropertyGroup("low precision", NAMES, measure_low_precision),)

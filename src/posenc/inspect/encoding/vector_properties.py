@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.inspect.encoding.hook_outputs import bias_at_distances, bias_of_query, position_vectors
+from posenc.inspect.encoding.hook_outputs import (
+    bias_at_distances,
+    bias_by_distance,
+    position_vectors,
+)
 from posenc.inspect.encoding.inspected_encoding import (
     LONG_FACTOR,
     InspectedEncoding,
@@ -116,7 +120,7 @@ def _vectors(
     if vectors is not None:
         return vectors, "positions"
     tokens = min(tokens, LONG_FACTOR * inspected.train_length)
-    bias = bias_of_query(inspected.encoding, inspected.positions(tokens), (query or tokens) - 1)
+    bias = bias_by_distance(inspected, tokens, query)
     if bias is None:
         return torch.zeros(tokens, 1, dtype=torch.float64), "positions"
     return bias.mT, "distances"

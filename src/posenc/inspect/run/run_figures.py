@@ -16,7 +16,6 @@ MIN_DRAWN_WEIGHT = 1e-6
 MAX_DRAWN_PARAMETERS = 6
 DISTANCE = "Distance (tokens, counted from 1)"
 BIAS_COLUMNS = ("length", "layer", "head", "start", "stop", "bias")
-Coordinate = Callable[[Row], float]
 
 
 def run_figures(rows: dict[str, list[Row]], train_length: int) -> list[Figure]:
@@ -37,18 +36,14 @@ def run_figures(rows: dict[str, list[Row]], train_length: int) -> list[Figure]:
 
 def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
     """Draw windows of L on the left and the longest windows on the right."""
-    lengths = {row["length"] for row in rows}
-    subplots = [
-        _subplot(
-            f"Layer {layer}, windows of {length} tokens",
-            [row for row in _select(rows, layer, length) if row["per_key"] > MIN_DRAWN_WEIGHT],
-            (_middle, lambda row: row["per_key"]),
-            f"layer {layer}",
-            train_length,
-        )
-        for layer in _layers(rows)
-        for length in dict.fromkeys((min(lengths), max(lengths)))
-    ]
+    lengths = [row["length"] for row in rows]
+    drawn = [row for row in rows if row["per_key"] > MIN_DRAWN_WEIGHT]
+    subplots = []
+    for layer in _layers(rows):
+        for length in dict.fromkeys((min(lengths), max(lengths))):
+            title, group = f"Layer {layer}, windows of {length} tokens", f"layer {layer}"
+            selected = _select(drawn, layer, length)
+            subplots.append(_subplot(title, selected, "per_key", group, train_length))
     return Chart(
         file="attention_by_distance",
         title="Attention by distance",
@@ -66,10 +61,10 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
 
 
 def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
-    longest = max(row["length"] for row in rows)
+    title = "Entropy of attention by the query's position"
     return Chart(
         file="attention_by_position",
-        title=f"Entropy of attention by the query's position, windows of {longest} tokens",
+        title=f"{title}, windows of {_longest(rows)} tokens",
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
         subplots=_layer_subplots(rows, "entropy", train_length),
@@ -83,10 +78,9 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
 
 
 def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
-    longest = max(row["length"] for row in rows)
     return Chart(
         file="bias_by_distance",
-        title=f"Bias by distance, windows of {longest} tokens",
+        title=f"Bias by distance, windows of {_longest(rows)} tokens",
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
         subplots=_layer_subplots(rows, "bias", train_length),
@@ -100,19 +94,13 @@ def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
 
 def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
     """Draw fractions of the norm on the left and fractions of the variation on the right."""
-    longest = max(row["length"] for row in rows)
+    longest = _longest(rows)
     rotating = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
-    subplots = [
-        _subplot(
-            f"Layer {layer}: {name}",
-            _select(rotating, layer, longest),
-            (lambda row: 2 * pi / row["frequency"], lambda row, name=name: row[name]),
-            name,
-            train_length,
-        )
-        for layer in _layers(rotating)
-        for name in ("norm", "variation")
-    ]
+    subplots = []
+    for layer in _layers(rotating):
+        for name in ("norm", "variation"):
+            title, selected = f"Layer {layer}: {name}", _select(rotating, layer, longest)
+            subplots.append(_subplot(title, selected, name, name, train_length, _wavelength))
     return Chart(
         file="frequencies",
         title=f"Contribution of each rotary frequency, windows of {longest} tokens",
@@ -158,34 +146,42 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
 
 def _layer_subplots(rows: Sequence[Row], column: str, train_length: int) -> tuple[Subplot, ...]:
     """Return a subplot for each layer in the longest windows, all with the same y range."""
-    longest = max(row["length"] for row in rows)
-    point = _middle, lambda row: row[column]
+    longest = _longest(rows)
     return tuple(
-        _subplot(f"Layer {layer}", _select(rows, layer, longest), point, "all", train_length)
+        _subplot(f"Layer {layer}", _select(rows, layer, longest), column, "all", train_length)
         for layer in _layers(rows)
     )
-
-
-def _subplot(
-    title: str,
-    rows: Sequence[Row],
-    point: tuple[Coordinate, Coordinate],
-    y_group: str,
-    train_length: int,
-) -> Subplot:
-    """Return a subplot with a line for each head; `point` maps a row to its x and its y."""
-    x, y = point
-    heads = list(dict.fromkeys(row["head"] for row in rows))
-    lines = []
-    for n, head in enumerate(heads):
-        dots = tuple(PlotPoint(x(row), exact(y(row))) for row in rows if row["head"] == head)
-        lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
-    return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 
 def _middle(row: Row) -> float:
     """Return the middle of a row's distances or positions, counted from 1."""
     return (row["start"] + row["stop"] + 1) / 2
+
+
+def _wavelength(row: Row) -> float:
+    return 2 * pi / row["frequency"]
+
+
+def _subplot(
+    title: str,
+    rows: Sequence[Row],
+    column: str,
+    y_group: str,
+    train_length: int,
+    x: Callable[[Row], float] = _middle,
+) -> Subplot:
+    """Return a subplot of a column, with a line for each head."""
+    heads = list(dict.fromkeys(row["head"] for row in rows))
+    lines = []
+    for n, head in enumerate(heads):
+        dots = tuple(PlotPoint(x(row), exact(row[column])) for row in rows if row["head"] == head)
+        lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
+    return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
+
+
+def _longest(rows: Sequence[Row]) -> int:
+    """Return the length of the longest windows."""
+    return max(row["length"] for row in rows)
 
 
 def _select(rows: Sequence[Row], layer: int, length: int) -> list[Row]:
