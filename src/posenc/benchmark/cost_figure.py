@@ -42,11 +42,9 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     names = list(dict.fromkeys(_name(row, rows) for row in rows))
     lengths = [f"L = {length}" for length in sorted({row["length"] for row in rows})]
     low, high = _range(rows)
-    is_log = high > MAX_LINEAR_RATIO
-    ticks = log_ticks(low, high) if is_log else linear_ticks(low, high)
-    scale_type = "log" if is_log else "linear"
-    scale = alt.Scale(type=scale_type, domain=[low, high], nice=False, zero=False)
-    axis = alt.Axis(values=ticks, labelExpr=TICK_LABEL)
+    kind, ticks = ("log", log_ticks) if high > MAX_LINEAR_RATIO else ("linear", linear_ticks)
+    scale = alt.Scale(type=kind, domain=[low, high], nice=False, zero=False)
+    axis = alt.Axis(values=ticks(low, high), labelExpr=TICK_LABEL)
     baselines = " or ".join(dict.fromkeys(row["ratio_to"] for row in rows))
     x_title = f"Time relative to {baselines} at the same length"
     chart = alt.Chart(alt.NamedData(f"ratios-{pass_}")).encode(

@@ -23,8 +23,6 @@ from posenc.model.build import build_meta_model
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 
-NOPE_CONFIG = {"_target_": "posenc.encodings.nope.NoPE"}
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -58,10 +56,10 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
     Evaluation is included only if the data have been prepared, because its cost depends on their
     length. Raises ConfigError if the configuration cannot run.
     """
-    validate(config)
+    encoding = validate(config)
     vocab_size, data = known_vocab_size(config)
     steps = training_steps(config)
-    model = build_meta_model(config, vocab_size)
+    model = build_meta_model(config, vocab_size, encoding)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
     tokens = steps.total * config.batch_tokens
@@ -99,7 +97,7 @@ def _memory(
         return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:
         nope = copy.deepcopy(config)
-        nope.encoding = NOPE_CONFIG
+        nope.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         return training_memory(nope, model, vocab_size, steps, process), True
 
 

@@ -12,6 +12,7 @@ separate process for each variant, because the peak of a process never decreases
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,37 +78,26 @@ class BenchmarkedModel:
             return self.losses(tokens, tokens)
 
 
-class MatrixProduct:
-    """A product of square matrices, timed to measure the device's peak FLOP/s."""
-
-    def __init__(self, precision: str, device: torch.device) -> None:
-        self.device = device
-        size = PRODUCT_SIZE[device.type]
-        dtype = dtype_of(precision)
-        self.a, self.b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-        self.out = torch.empty_like(self.a)
-
-    def seconds(self) -> float:
-        return seconds(lambda: torch.mm(self.a, self.b, out=self.out), self.device)
+def matrix_product(precision: str, device: torch.device) -> Callable[[], Tensor]:
+    """Return a product of square matrices, timed to measure the device's peak FLOP/s."""
+    size, dtype = PRODUCT_SIZE[device.type], dtype_of(precision)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    return partial(torch.mm, a, b, out=torch.empty_like(a))
 
 
 def product_flops(device: torch.device) -> int:
-    """Return the floating-point operations of one MatrixProduct."""
+    """Return the floating-point operations of one `matrix_product`."""
     return 2 * PRODUCT_SIZE[device.type] ** 3
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
     """Return the duration of a call; on a GPU, includes waiting for its kernels to finish."""
-    _synchronize(device)
+    synchronize = torch.get_device_module(device).synchronize  # does nothing on a CPU
+    synchronize()
     start = time.perf_counter()
     call()
-    _synchronize(device)
+    synchronize()
     return time.perf_counter() - start
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -117,25 +107,21 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of `rounds`.
     """
     configs = [OmegaConf.create(config) for config in request["configs"]]
-    variants = [(index, pass_) for index, pass_ in request["variants"]]
+    variants = request["variants"]
     if any(config.compile for config in configs):
-        _raise_recompile_limit(len(variants))
+        # Beyond its recompilation limit, torch.compile would silently stop compiling.
+        torch._dynamo.config.recompile_limit *= len(variants)
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
     models = [BenchmarkedModel(config) for config in configs]
-    precisions = dict.fromkeys(config.precision for config in configs)
-    products = {name: MatrixProduct(name, device_of(configs[0])) for name in precisions}
+    device, precisions = device_of(configs[0]), {config.precision for config in configs}
+    products = {precision: matrix_product(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
         times = [models[index].seconds(pass_) for index, pass_ in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
-            "products": {name: product.seconds() for name, product in products.items()},
+            "products": {name: seconds(product, device) for name, product in products.items()},
         }
-
-
-def _raise_recompile_limit(variants: int) -> None:
-    """Raise the recompilation limit, beyond which torch.compile would silently stop compiling."""
-    torch._dynamo.config.recompile_limit *= variants
-    torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
