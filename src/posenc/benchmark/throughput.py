@@ -1,6 +1,7 @@
 """Machines to plan for: how many FLOP/s a device achieves."""
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from omegaconf import DictConfig
@@ -33,33 +34,28 @@ class Machine:
         raise NotImplementedError
 
 
+@dataclass(kw_only=True)
 class DataSheetGpu(Machine):
     """A GPU described by its data sheet: peak FLOP/s by precision and memory in bytes.
 
     `utilisation` is the assumed fraction of peak FLOP/s that training achieves.
     """
 
+    float32: float
+    bf16: float
+    utilisation: float
+    memory: float | None
+    concurrent_runs: int = 1
     gpu = True
 
-    def __init__(
-        self,
-        *,
-        float32: float,
-        bf16: float,
-        utilisation: float,
-        memory: float,
-        concurrent_runs: int = 1,
-    ) -> None:
-        if not 0 < utilisation <= 1:
-            raise ValueError(f"utilisation={utilisation} must be above 0 and at most 1")
-        if concurrent_runs < 1:
-            raise ValueError(f"concurrent_runs={concurrent_runs} must be 1 or more")
-        self.peaks = {"float32": float32, "bf16": bf16}
-        self.utilisation, self.memory = utilisation, memory
-        self.concurrent_runs = concurrent_runs
+    def __post_init__(self) -> None:
+        if not 0 < self.utilisation <= 1:
+            raise ValueError(f"utilisation={self.utilisation} must be above 0 and at most 1")
+        if self.concurrent_runs < 1:
+            raise ValueError(f"concurrent_runs={self.concurrent_runs} must be 1 or more")
 
     def rate(self, config: DictConfig, vocab_size: int) -> float:
-        return self.utilisation * self.peaks[config.precision]
+        return self.utilisation * getattr(self, config.precision)
 
 
 class ThisMachine(Machine):

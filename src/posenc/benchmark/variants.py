@@ -111,17 +111,12 @@ def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> l
         {key: value for key, _, value in (w.partition("=") for w in job) if key not in COLUMN_KEYS}
         for job in jobs
     ]
-    pairs = list(zip(encodings, overrides, strict=True))
-
-    def varies(encoding: str, key: str) -> bool:
-        return len({values.get(key) for other, values in pairs if other == encoding}) > 1
-
-    return [
-        " ".join(
-            [name, *(_short_override(*item) for item in values.items() if varies(name, item[0]))]
-        )
-        for name, values in pairs
-    ]
+    labels = []
+    for encoding, values in zip(encodings, overrides, strict=True):
+        same = [o for name, o in zip(encodings, overrides, strict=True) if name == encoding]
+        varying = [key for key in values if len({other.get(key) for other in same}) > 1]
+        labels.append(" ".join([encoding, *(_short_override(k, values[k]) for k in varying)]))
+    return labels
 
 
 def _short_override(key: str, value: str) -> str:

@@ -58,14 +58,10 @@ def hidden_states(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     """
     states: list[Tensor] = []
 
-    def before(block: nn.Module, args: tuple[Any, ...]) -> None:
-        states.append(args[0])
+    def record(block: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        states.extend([output] if states else [inputs[0], output])
 
-    def after(block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        states.append(output)
-
-    handles = [model.blocks[0].register_forward_pre_hook(before)]
-    handles += [block.register_forward_hook(after) for block in model.blocks]
+    handles = [block.register_forward_hook(record) for block in model.blocks]
     model.eval()
     try:
         with autocast(precision, model.device):
