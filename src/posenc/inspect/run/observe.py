@@ -137,12 +137,10 @@ def observe_attention(
 def _with_observers(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
     """Return a kernel that first passes its inputs to the observers."""
 
-    def attend(
-        encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
-    ) -> Tensor:
-        for block in LayerInputs(index, encoding, x, q, k, v, pos).blocks():
+    def attend(*inputs: Any) -> Tensor:
+        for block in LayerInputs(index, *inputs).blocks():
             for observer in observers:
                 observer.observe(block)
-        return kernel(encoding, x, q, k, v, pos)
+        return kernel(*inputs)
 
     return attend

@@ -50,11 +50,10 @@ def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasu
     """Return the rows of every table; `on_progress` is called with the name of each step."""
     results, model = RunMeasurements(), run.model
     train_length, longest = model.encoding.geometry.train_length, max(run.windows)
-    at_train_length: Tensor | None = None
+    fractions: dict[int, Tensor] = {}
     for length in run.windows:
         on_progress(f"attention in windows of {length} tokens")
-        fractions = _measure_attention(results, run, length, at_train_length)
-        at_train_length = fractions if at_train_length is None else at_train_length
+        _measure_attention(results, run, length, fractions)
     on_progress("embeddings and equal tokens")
     limit, tokens = model.encoding.max_length(), run.windows[longest]
     if limit is not None:
@@ -74,13 +73,9 @@ def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasu
 
 
 def _measure_attention(
-    results: RunMeasurements, run: TrainedRun, length: int, at_train_length: Tensor | None
-) -> Tensor:
-    """Add the tables for windows of `length`; return attention by distance [layers, H, T].
-
-    `at_train_length` is the attention by distance in windows of the training length; None if
-    `length` is the training length.
-    """
+    results: RunMeasurements, run: TrainedRun, length: int, fractions: dict[int, Tensor]
+) -> None:
+    """Add the tables for windows of `length`, and attention by distance to `fractions`."""
     encoding = run.model.encoding
     layers, heads = encoding.geometry.layers, encoding.geometry.heads
     train_length = encoding.geometry.train_length
@@ -93,11 +88,8 @@ def _measure_attention(
     gates = [ForgetGates(i, heads) for i in range(layers)]
     observers = [distances, positions, scores, *rotary, *gates]
     observe_attention(run.model, run.windows[length], observers, run.precision)
-    fractions = distances.fractions()
-    results.add(
-        "heads",
-        head_rows(distances, positions, fractions if at_train_length is None else at_train_length),
-    )
+    fractions[length] = distances.fractions()
+    results.add("heads", head_rows(distances, positions, fractions[train_length]))
     results.add("attention_by_distance", distances.rows(train_length))
     results.add("attention_by_position", positions.rows())
     results.add("scores", scores.rows(length))
@@ -105,4 +97,3 @@ def _measure_attention(
     results.add("frequencies", frequency_rows, "No layer rotates queries and keys.")
     gate_rows = [row for layer in gates for row in layer.rows(length)]
     results.add("gates", gate_rows, "No layer has forget gates.")
-    return fractions
