@@ -33,6 +33,7 @@ def result_rows(
     rows: list[Row] = []
     for i, variant in enumerate(variants):
         base = baseline_indices.setdefault((variant.length, variant.pass_), i)
+        peak, base_peak = peaks[i], peaks[base]
         seconds = [round_["seconds"][i] for round_ in rounds]
         ratios = [round_["seconds"][i] / round_["seconds"][base] for round_ in rounds]
         products = [round_["products"][variant.config.precision] for round_ in rounds]
@@ -45,8 +46,8 @@ def result_rows(
                 "ratio": median(ratios),
                 "ratio_lowest": min(ratios),
                 "ratio_highest": max(ratios),
-                "peak_memory_mb": peaks[i],
-                "peak_memory_ratio": _ratio(peaks[i], peaks[base]),
+                "peak_memory_mb": peak,
+                "peak_memory_ratio": peak / base_peak if peak is not None and base_peak else None,
                 "rounds": len(rounds),
                 "seconds": seconds,
                 "ratios": ratios,
@@ -87,10 +88,6 @@ def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row
     }
 
 
-def _ratio(peak: float | None, base: float | None) -> float | None:
-    return peak / base if peak is not None and base else None
-
-
 def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
     """Return the rows of the config key `published_costs` by encoding and length.
 
@@ -102,17 +99,14 @@ def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
     if set(costs) != {"source", "rows"} or not isinstance(costs["rows"], Sequence):
         raise ConfigError("published_costs must have source (text) and rows (a list of mappings)")
     for i, row in enumerate(costs["rows"]):
-        numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else []
-        if not numbers or set(row) != set(PUBLISHED_KEYS) or not all(map(_is_positive, numbers)):
+        numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else [0]
+        positive = all(isinstance(number, int | float) and number > 0 for number in numbers)
+        if not positive or set(row) != set(PUBLISHED_KEYS):
             keys = ", ".join(PUBLISHED_KEYS)
             raise ConfigError(
                 f"published_costs.rows[{i}]={row!r} must have {keys}, with numbers above 0"
             )
     return {(row["encoding"], row["length"]): row for row in costs["rows"]}
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and value > 0
 
 
 def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:

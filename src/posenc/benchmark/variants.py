@@ -66,13 +66,13 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
         except (ConfigError, ValueError) as error:
             errors.setdefault(str(error), []).append(label)
     if errors:
-        raise ConfigError("\n".join(_error_line(*item, len(jobs)) for item in errors.items()))
+        # A message that applies to some encodings only starts with their labels.
+        lines = [
+            message if len(names) == len(jobs) else f"{', '.join(dict.fromkeys(names))}: {message}"
+            for message, names in errors.items()
+        ]
+        raise ConfigError("\n".join(lines))
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
-
-
-def _error_line(message: str, labels: list[str], jobs: int) -> str:
-    """Return the message, preceded by the encodings it applies to unless it applies to all."""
-    return message if len(labels) == jobs else f"{', '.join(dict.fromkeys(labels))}: {message}"
 
 
 def _build(label: str, config: DictConfig) -> list[Variant]:
