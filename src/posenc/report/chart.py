@@ -1,17 +1,4 @@
-"""The content of a line figure; `line_plot.py` draws it.
-
-    chart = Chart(
-        file="decay",
-        title="Bias by distance",
-        x_title="Distance (tokens)",
-        y_title="Bias",
-        subplots=(
-            Subplot("head 0", (Line("alibi", style_at(0), points),), y_group="bias"),
-        ),
-        caption="How to read the figure.",
-        csv=csv_text(...),
-    )
-    figure = line_figure("decay", chart)   # exports PNG, SVG and csv, and can be embedded in a page
+"""The content of a line figure; `line_plot.line_figure` draws it.
 
 The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
 than a factor of LOG_Y_RATIO.
@@ -22,7 +9,7 @@ from dataclasses import dataclass
 
 from posenc.report.axes import log_ticks, token_ticks, widen
 from posenc.report.confidence import Band, describe_bands
-from posenc.report.encoding_styles import Style
+from posenc.report.encoding_styles import PUBLISHED_DASH, Style
 
 LOG_Y_RATIO = 4.0
 """A y axis whose maximum exceeds this many times its minimum is logarithmic."""
@@ -55,6 +42,10 @@ class Line:
     @property
     def name(self) -> str:
         return f"{self.label} (published)" if self.published else self.label
+
+    @property
+    def dash(self) -> tuple[int, ...]:
+        return PUBLISHED_DASH if self.published else self.style.dash
 
 
 @dataclass(frozen=True)
@@ -128,16 +119,13 @@ class Chart:
             return log_ticks(low, high)
         return [float(tick) for tick in token_ticks(low, high, subplot.tick_unit)]
 
-    def y_range(self, subplot: Subplot, *, log: bool) -> tuple[float, float]:
-        """Return the y range that all subplots of the same `y_group` share."""
-        return widen(*self._extremes(subplot), log=log)
-
     def defaults_to_log_y(self, subplot: Subplot) -> bool:
         """Whether the subplot's y axis is logarithmic by default."""
-        low, high = self._extremes(subplot)
+        low, high = self.y_extremes(subplot)
         return self.log_y and high / low > LOG_Y_RATIO
 
-    def _extremes(self, subplot: Subplot) -> tuple[float, float]:
+    def y_extremes(self, subplot: Subplot) -> tuple[float, float]:
+        """Return the lowest and highest y of all subplots of the same `y_group`."""
         group = [other for other in self.subplots if other.y_group == subplot.y_group]
         bands = [point.y for other in group for line in other.lines for point in line.points]
         ends = [end for band in bands for end in (band.low, band.high)]

@@ -1,23 +1,9 @@
 """Heat maps: colored matrices of values, in one panel or several side by side.
 
-    heat_map = HeatMap(
-        file="bias",
-        title="Bias by query and key",
-        x_title="key",
-        y_title="query",
-        value_title="bias",
-        panels=(HeatPanel("alibi", values, rows=range(64), columns=range(64)),),
-        caption="How to read the figure.",
-        csv=csv_text(...),
-        diverging=True,
-    )
-    figure = heat_figure("scores", heat_map)
-
 A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips.
 """
 
-import struct
-import zlib
+import io
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +11,7 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+from PIL import Image
 
 from posenc.report.axes import TICK_LABEL, token_ticks
 from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
@@ -156,11 +143,12 @@ def _cell_rows(panel: HeatPanel) -> Iterator[dict[str, Any]]:
     x_edges = panel.edges or _edges(panel.columns)
     y_edges = () if _has_named_rows(panel) else _edges(panel.rows)
     for i, j in np.argwhere(~np.isnan(panel.values)).tolist():
-        row = {"row": panel.rows[i], "column": panel.columns[j], "value": panel.values[i, j]}
+        row = {"row": panel.rows[i], "column": panel.columns[j]}
+        row["value"] = float(panel.values[i, j])
         row |= {"x": x_edges[j], "x2": x_edges[j + 1]}
         row |= {"y": y_edges[i], "y2": y_edges[i + 1]} if y_edges else {}
-        extra = {name: float(values[i, j]) for name, values in panel.tooltip_values.items()}
-        yield rounded({**row, "value": float(row["value"]), **extra})
+        row |= {name: float(values[i, j]) for name, values in panel.tooltip_values.items()}
+        yield rounded(row)
 
 
 def _tooltip(heat_map: HeatMap, panel: HeatPanel) -> list[alt.Tooltip]:
@@ -178,12 +166,6 @@ def _png_url(values: np.ndarray, limits: np.ndarray, colors: Sequence[str]) -> s
     pixels = np.stack([np.interp(values, limits, channel) for channel in channels], axis=-1)
     factor = -(-MIN_IMAGE_PIXELS // max(values.shape))
     pixels = pixels.round().astype(np.uint8).repeat(factor, axis=0).repeat(factor, axis=1)
-    height, width, _ = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of red, green, blue
-    scanlines = b"".join(b"\0" + row.tobytes() for row in pixels)
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(scanlines, 9)), (b"IEND", b"")]
-    data = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in chunks
-    )
-    return f"data:image/png;base64,{b64encode(data).decode()}"
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{b64encode(file.getvalue()).decode()}"

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
+from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks, widen
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.encoding_styles import PUBLISHED_DASH
 from posenc.report.vega_figure import (
@@ -18,7 +18,6 @@ from posenc.report.vega_figure import (
     WIDTH,
     Figure,
     Layers,
-    LegendEntry,
     Panel,
     rounded,
 )
@@ -33,9 +32,8 @@ def line_figure(section: str, chart: Chart) -> Figure:
     """Return the figure of a chart; with `log_y`, pages offer a log and a linear y axis."""
     with debug_mode(False):  # debug mode would validate every part again at each step
         panels = [_panel(chart, i) for i in range(len(chart.subplots))]
-    legend = [LegendEntry(line.name, line.style, line.published) for line in chart.lines]
     texts = (chart.title, chart.subtitle, chart.caption, chart.csv)
-    return Figure(section, chart.file, *texts, panels, legend)
+    return Figure(section, chart.file, *texts, panels, chart.lines)
 
 
 def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
@@ -72,7 +70,7 @@ class _Plot:
         subplot = self.subplot
         self.height = max(HEIGHT, LABEL_GAP * len(subplot.lines))
         self.x_range = chart.x_range(subplot)
-        self.y_range = chart.y_range(subplot, log=log_y)
+        self.y_range = widen(*chart.y_extremes(subplot), log=log_y)
         self.x, self.y = self._x("x"), self._y("y")
         self.data = {
             f"lines-{index}": [row for line in subplot.lines for row in _rows(line)],

@@ -79,12 +79,9 @@ class Page:
     sections: Sequence[Section]
     notice: Sequence[str] = ()
 
-    @property
-    def has_figures(self) -> bool:
-        return any(isinstance(block, Figure) for s in self.sections for block in s.blocks)
-
     def html(self) -> str:
-        vega = Markup(javascript()) if self.has_figures else ""
+        has_figures = any(isinstance(b, Figure) for s in self.sections for b in s.blocks)
+        vega = Markup(javascript()) if has_figures else ""
         template = ENVIRONMENT.get_template("page.html.j2")
         return template.render(page=self, vega=vega, theme=PAGE_THEME)
 

@@ -25,7 +25,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from posenc.report.encoding_styles import PUBLISHED_DASH, Style
+from posenc.report.chart import Line
 
 Layers = alt.LayerChart | alt.FacetChart
 WIDTH, HEIGHT = 400, 300
@@ -93,19 +93,6 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class LegendEntry:
-    """The name and style of a line in the legend."""
-
-    name: str
-    style: Style
-    published: bool = False
-
-    @property
-    def dash(self) -> tuple[int, ...]:
-        return PUBLISHED_DASH if self.published else self.style.dash
-
-
-@dataclass(frozen=True)
 class Figure:
     """Panels under one title; `file` is the stem of its file names, `section` the page section.
 
@@ -120,7 +107,7 @@ class Figure:
     caption: str
     csv: str
     panels: Sequence[Panel]
-    legend: Sequence[LegendEntry] = ()
+    legend: Sequence[Line] = ()
 
     @property
     def figcaption(self) -> str:
