@@ -8,8 +8,6 @@ from posenc.report.evaluation_key import PROTOCOL_TEXTS
 from posenc.report.experiment import Experiment, Run
 from posenc.report.run_labels import flatten, format_setting
 
-MACHINE_KEYS = ("device", "threads")
-
 
 def experimental_setup(
     experiment: Experiment, curve_sets: Sequence[CurveSet]
@@ -17,22 +15,33 @@ def experimental_setup(
     """Return the setup as (term, description) pairs."""
     runs = experiment.evaluated
     lengths = _join_distinct((str(run.train_length) for run in runs), ", ")
-    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
-    model = f"{describe_choice(runs, 'model')}; {_join_distinct(map(_parameters, runs))} parameters"
-    optimizer = f"{describe_choice(runs, 'optimizer')}; {describe_choice(runs, 'schedule')}"
+    parameters = _join_distinct(
+        f"{run.status.resolved.get('parameters') or run.config['frozen']['parameters'] or 0:,}"
+        for run in runs
+    )
+    training = _join_distinct(
+        f"{run.status.tokens:,} tokens per run, {run.config['batch_tokens']:,} tokens per step"
+        for run in runs
+    )
+    data = _join_distinct(
+        f"{format_setting(run.config['choices'].get('data'))}"
+        f" (data {run.config['frozen']['fingerprint'][:8]})"
+        for run in runs
+    )
+    kernels = (f"{r.label}: {format_setting(r.status.resolved.get('kernel'))}" for r in runs)
     return [
         ("Encodings", _join_distinct((run.label for run in runs), ", ")),
-        ("Model", model),
+        ("Model", f"{describe_choice(runs, 'model')}; {parameters} parameters"),
         ("Training length", f"{lengths} tokens"),
-        ("Training", _join_distinct(map(_budget, runs))),
-        ("Training data", _join_distinct(map(_corpus, runs))),
+        ("Training", training),
+        ("Training data", data),
         ("Tokenizer", describe_choice(runs, "tokenizer")),
-        ("Optimizer", optimizer),
+        ("Optimizer", "; ".join(describe_choice(runs, key) for key in ("optimizer", "schedule"))),
         *(("Evaluation", text) for text in _evaluations(curve_sets)),
-        ("Seeds", seeds),
+        ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
         ("Precision", _join_distinct(run.config["precision"] for run in runs)),
         ("Machine", _join_distinct(map(_machine, runs))),
-        ("Attention kernels", _join_distinct(map(_kernel, runs))),
+        ("Attention kernels", _join_distinct(kernels)),
         ("Dates", _dates(runs)),
         ("posenc", posenc_versions(runs)),
     ]
@@ -76,29 +85,10 @@ def _choice(run: Run, group: str) -> str:
     return f"{name} ({', '.join(options)})" if options else name
 
 
-def _parameters(run: Run) -> str:
-    count = run.status.resolved.get("parameters") or run.config["frozen"]["parameters"] or 0
-    return f"{count:,}"
-
-
-def _budget(run: Run) -> str:
-    return f"{run.status.tokens:,} tokens per run, {run.config['batch_tokens']:,} tokens per step"
-
-
-def _corpus(run: Run) -> str:
-    frozen, name = run.config["frozen"], format_setting(run.config["choices"].get("data"))
-    return f"{name} (data {frozen['fingerprint'][:8]})"
-
-
 def _machine(run: Run) -> str:
     resolved = run.status.resolved
-    return ", ".join(
-        f"{name} {format_setting(resolved[name])}" for name in MACHINE_KEYS if name in resolved
-    )
-
-
-def _kernel(run: Run) -> str:
-    return f"{run.label}: {format_setting(run.status.resolved.get('kernel'))}"
+    names = (name for name in ("device", "threads") if name in resolved)
+    return ", ".join(f"{name} {format_setting(resolved[name])}" for name in names)
 
 
 def _dates(runs: Sequence[Run]) -> str:
@@ -106,7 +96,7 @@ def _dates(runs: Sequence[Run]) -> str:
     if not timestamps:
         return "unknown"
     ends = (min(timestamps), max(timestamps))
-    days = (datetime.fromtimestamp(timestamp, UTC).date().isoformat() for timestamp in ends)
+    days = (str(datetime.fromtimestamp(timestamp, UTC).date()) for timestamp in ends)
     return _join_distinct(days, " to ")
 
 

@@ -61,7 +61,10 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
             continue
         _check_same_tokens(samples)
         complete[seed] = samples
-    command = _train_more_seeds(experiment.command, list(complete))
+    # The command adds the fewest new seeds that allow an interval.
+    unused = [seed for seed in range(1, 2 * MIN_SEEDS + 1) if seed not in complete]
+    seeds = sorted([*complete, *unused[: max(0, MIN_SEEDS - len(complete))]])
+    command = _train(experiment.command, {"seed": seeds})
     missing.append(
         f"both sides have {len(complete)} of the {MIN_SEEDS} required seeds; `{command}`"
     )
@@ -86,7 +89,7 @@ def _runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> di
     ]
     if not runs:
         seeds = sorted({run.seed for run in experiment.runs})
-        overrides = {**value.selector, "train_length": trained, "seed": _comma_separated(seeds)}
+        overrides = {**value.selector, "train_length": trained, "seed": seeds}
         command = _train(experiment.command, overrides)
         raise MissingData(f"no run for {value}: `{command}`")
     by_seed = {run.seed: run for run in runs}
@@ -174,18 +177,12 @@ def _right_number(clause: Clause, samples: Sequence[Sample], train_length: int) 
     return math.log(right) if as_ratio else right
 
 
-def _train_more_seeds(command: str, seeds: Sequence[int]) -> str:
-    """Return the sweep's command with `seeds` and the fewest new ones that allow an interval."""
-    unused = [seed for seed in range(1, MIN_SEEDS + len(seeds) + 1) if seed not in seeds]
-    added = unused[: MIN_SEEDS - len(seeds)]
-    return _train(command, {"seed": _comma_separated(sorted([*seeds, *added]))})
-
-
 def _train(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return the sweep's command with `overrides` replaced or added."""
+    """Return the sweep's command with `overrides` replaced or added; `seed` is a list."""
     words = shlex.split(command) or ["posenc", "train"]
     kept = [word for word in words if word.partition("=")[0] not in overrides]
-    return shlex.join([*kept, *(f"{key}={value}" for key, value in overrides.items())])
+    settings = {**overrides, "seed": ",".join(map(str, overrides["seed"]))}
+    return shlex.join([*kept, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def _evaluate(run: str, value: Value, length: int | None) -> str:
@@ -201,7 +198,3 @@ def _evaluate(run: str, value: Value, length: int | None) -> str:
     }
     overrides = [f"{key}={setting}" for key, setting in settings.items() if setting is not None]
     return shlex.join(["posenc", "evaluate", *overrides])
-
-
-def _comma_separated(seeds: Sequence[int]) -> str:
-    return ",".join(map(str, seeds))

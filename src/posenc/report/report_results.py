@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from posenc.report.curves import CurveSet, accuracy_curves, loss_curves, position_curves
@@ -26,50 +25,49 @@ from posenc.report.vega_figure import Figure
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's curves, with the verdicts, tables and figures computed from them."""
+    """An experiment's curves, with the verdicts, tables and figures computed from them.
+
+    `figures` has all figures for which there is data, each assigned to a section of the report.
+    """
 
     experiment: Experiment
     losses: Sequence[CurveSet]
     accuracies: Sequence[CurveSet]
-    positions: Sequence[CurveSet]
-
-    @cached_property
-    def verdicts(self) -> list[Verdict]:
-        return judge(self.experiment.claims, self.experiment)
-
-    @cached_property
-    def perplexity_tables(self) -> list[Table]:
-        return [perplexity_table(curves) for curves in self.losses]
-
-    @cached_property
-    def accuracy_tables(self) -> list[Table]:
-        return [accuracy_table(curves) for curves in self.accuracies]
-
-    @cached_property
-    def figures(self) -> list[Figure]:
-        """All figures for which there is data, each assigned to a section of the report."""
-        curve_sets = [*self.losses, *self.accuracies, *self.positions]
-        curves = [curve for curve_set in curve_sets for curve in curve_set.curves]
-        styles = line_styles({curve.label: curve.encoding for curve in curves})
-        charts = [
-            ("tasks", accuracy_by_length(self.accuracies, styles)),
-            ("results", perplexity_by_length(self.losses, styles)),
-            ("results", relative_perplexity(self.losses, styles)),
-            ("bases", perplexity_by_base(self.losses, self.experiment)),
-            ("positions", loss_by_position(self.positions, styles)),
-            ("cost", cost_against_quality(self.losses, styles, self.experiment)),
-        ]
-        figures = [line_figure(section, chart) for section, chart in charts if chart]
-        heat_map = loss_heat_map(self.positions)
-        return [*figures, heat_figure("positions", heat_map)] if heat_map else figures
+    verdicts: Sequence[Verdict]
+    perplexity_tables: Sequence[Table]
+    accuracy_tables: Sequence[Table]
+    figures: Sequence[Figure]
 
 
 def read_results(folder: Path) -> Results:
     """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
     experiment = read_experiment(folder)
+    losses, accuracies = loss_curves(experiment), accuracy_curves(experiment)
     return Results(
         experiment,
-        loss_curves(experiment),
-        accuracy_curves(experiment),
-        position_curves(experiment),
+        losses,
+        accuracies,
+        judge(experiment.claims, experiment),
+        [perplexity_table(curves) for curves in losses],
+        [accuracy_table(curves) for curves in accuracies],
+        _figures(experiment, losses, accuracies),
     )
+
+
+def _figures(
+    experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
+) -> list[Figure]:
+    positions = position_curves(experiment)
+    curves = [curve for c in (*losses, *accuracies, *positions) for curve in c.curves]
+    styles = line_styles({curve.label: curve.encoding for curve in curves})
+    charts = [
+        ("tasks", accuracy_by_length(accuracies, styles)),
+        ("results", perplexity_by_length(losses, styles)),
+        ("results", relative_perplexity(losses, styles)),
+        ("bases", perplexity_by_base(losses, experiment)),
+        ("positions", loss_by_position(positions, styles)),
+        ("cost", cost_against_quality(losses, styles, experiment)),
+    ]
+    figures = [line_figure(section, chart) for section, chart in charts if chart]
+    heat_map = loss_heat_map(positions)
+    return [*figures, heat_figure("positions", heat_map)] if heat_map else figures

@@ -11,6 +11,7 @@ from posenc.report.table import Cell, Column, Table, Tone, records_csv
 
 PLURALS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
 TONES: dict[Outcome, Tone] = {"holds": "good", "fails": "bad", "undecided": "open"}
+COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="left", wrap=True))
 NOTE = (
     "Left and right are means over seeds: geometric means for perplexity, speed and memory,"
     " arithmetic means for other quantities. Differences are paired by seed and have a Student's t"
@@ -62,9 +63,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     """Return a row for each verdict, and one for each clause of a claim that has several."""
     columns = [
-        Column("verdict", align="left"),
-        Column("L"),
-        Column("claim", align="left", wrap=True),
+        *COLUMNS,
         Column("left"),
         Column("right"),
         Column("difference"),
@@ -81,8 +80,6 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
 
 def terminal_table(verdicts: Sequence[Verdict]) -> Table:
     """Return a narrow table with the numbers and the reason below each claim."""
-    columns = [Column("verdict", align="left"), Column("L")]
-    columns.append(Column("claim", align="left", wrap=True))
     rows = []
     for row in _rows(verdicts):
         left, right, difference = _numbers(row.clause)
@@ -92,7 +89,7 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
         published = [f"published: {row.published}"] if row.published else []
         details = [*numbers, *row.reason, *row.comparison, *published]
         rows.append([*row.first_cells, Cell(row.text, tone=row.tone, details=details)])
-    return Table("", columns, rows)
+    return Table("", COLUMNS, rows)
 
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
