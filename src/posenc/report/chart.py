@@ -5,7 +5,7 @@ than a factor of LOG_Y_RATIO.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from posenc.report.axes import log_ticks, token_ticks, widen
 from posenc.report.confidence import Band, describe_bands
@@ -27,7 +27,7 @@ class PlotPoint:
     def transformed(self, function: Callable[[float], float]) -> "PlotPoint":
         """Return the point with `function` applied to y, for example `exp` to get perplexities."""
         mean, low, high = map(function, (self.y.mean, self.y.low, self.y.high))
-        return PlotPoint(self.x, Band(mean, low, high, self.y.seeds), self.x_band, self.note)
+        return replace(self, y=Band(mean, low, high, self.y.seeds))
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,7 @@ class Chart:
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:
         points = [point for line in subplot.lines for point in line.points]
-        bands = [point.x_band for point in points if point.x_band]
-        ends = [end for band in bands for end in (band.low, band.high)]
+        ends = [end for p in points if p.x_band for end in (p.x_band.low, p.x_band.high)]
         values = [*(p.x for p in points), *ends, *(line.x for line in subplot.vertical_lines)]
         return widen(min(values), max(values), log=True)
 

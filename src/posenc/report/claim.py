@@ -118,11 +118,11 @@ class TrainLengths:
     def select(self, available: Iterable[int]) -> list[int]:
         if self.listed:
             return sorted(self.listed)
-        return sorted(n for n in set(available) if self._within_limits(n))
-
-    def _within_limits(self, length: int) -> bool:
-        differences = ((comparison, length - limit) for comparison, limit in self.limits)
-        return all(compare(comparison, d, d, 0) == "holds" for comparison, d in differences)
+        return sorted(
+            n
+            for n in set(available)
+            if all(compare(name, n - limit, n - limit, 0) == "holds" for name, limit in self.limits)
+        )
 
 
 @dataclass(frozen=True)

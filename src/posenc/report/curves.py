@@ -96,12 +96,10 @@ class CurveSet:
     @property
     def key(self) -> dict[str, object]:
         """What identifies the set: the first columns of csv files."""
+        names = ("split", "protocol", "stride", "swap")
         return {
             "data": self.measurement.data_name,
-            "split": self.measurement.split,
-            "protocol": self.measurement.protocol,
-            "stride": self.measurement.stride,
-            "swap": self.measurement.swap,
+            **{name: getattr(self.measurement, name) for name in names},
             "train_length": self.train_length,
         }
 
@@ -196,7 +194,7 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
         CurveSet(
             *key,
             tuple(
-                Curve(label, encodings[label], tuple(map(_point, sorted(points.items()))))
+                Curve(label, encodings[label], tuple(_point(x, points[x]) for x in sorted(points)))
                 for label, points in sets[key].items()
             ),
             _published(experiment, *key, sets[key].keys()),
@@ -205,8 +203,7 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
     ]
 
 
-def _point(item: tuple[float, dict[int, Sample]]) -> Point:
-    x, samples = item
+def _point(x: float, samples: dict[int, Sample]) -> Point:
     seeds = tuple(sorted(samples))
     tokens = max(sample.tokens for sample in samples.values())
     return Point(x, tuple(samples[seed].value for seed in seeds), seeds, tokens)

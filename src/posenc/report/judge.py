@@ -56,7 +56,11 @@ def judge(claims: Sequence[Claim], experiment: Experiment) -> list[Verdict]:
 
 
 def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
-    lengths_by_clause = [(clause, _train_lengths(clause, experiment)) for clause in claim.clauses]
+    lengths_by_clause = []
+    for clause in claim.clauses:
+        runs = (run for run in experiment.runs if run.matches(clause.left.selector))
+        lengths = clause.train_lengths.select(run.train_length for run in runs)
+        lengths_by_clause.append((clause, lengths))
     verdicts = []
     for length in sorted({length for _, lengths in lengths_by_clause for length in lengths}):
         clauses = [clause for clause, lengths in lengths_by_clause if length in lengths]
@@ -66,13 +70,6 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
         return verdicts
     undecided = (ClauseVerdict(clause, reason=NO_TRAIN_LENGTH) for clause in claim.clauses)
     return [Verdict(claim, None, tuple(undecided))]
-
-
-def _train_lengths(clause: Clause, experiment: Experiment) -> list[int]:
-    """Return the training lengths at which a clause is judged."""
-    return clause.train_lengths.select(
-        run.train_length for run in experiment.runs if run.matches(clause.left.selector)
-    )
 
 
 def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> ClauseVerdict:

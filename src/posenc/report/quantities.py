@@ -49,10 +49,6 @@ def _training_speed(lines: list[Row]) -> float:
     return math.log(median(line["tokens_per_second"] for line in lines))
 
 
-def _training_memory(lines: list[Row]) -> float:
-    return math.log(max(line["memory_mb"] for line in lines))
-
-
 QUANTITIES = {
     quantity.name: quantity
     for quantity in (
@@ -66,6 +62,9 @@ QUANTITIES = {
         ),
         Quantity("evaluation_memory_mb", "MB", True, "row", _log_of("peak_memory_mb")),
         Quantity("training_tokens_per_second", SPEED_UNIT, True, "timing", _training_speed),
-        Quantity("training_memory_mb", "MB", True, "timing", _training_memory),
+        Quantity(
+            *("training_memory_mb", "MB", True, "timing"),
+            lambda lines: math.log(max(line["memory_mb"] for line in lines)),
+        ),
     )
 }

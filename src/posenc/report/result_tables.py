@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.report.curves import CurveSet, Point, describe_lengths
-from posenc.report.experiment import Experiment, Run
+from posenc.report.experiment import Experiment
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.table import MISSING, Cell, Column, Table, records_csv
 
@@ -119,7 +119,22 @@ def runs_table(experiment: Experiment) -> Table:
         Column("validation loss", format=number_text),
         Column("files", align="left"),
     ]
-    return Table("", columns, [_run_cells(run) for run in experiment.runs])
+    rows = []
+    for run in experiment.runs:
+        files = [(file.partition(".")[0], f"../{run.name}/{file}") for file in run.files]
+        rows.append(
+            [
+                Cell(run.name, links=[(run.name, f"../{run.name}/")]),
+                run.label,
+                run.state,
+                run.train_length,
+                run.seed,
+                run.status.tokens,
+                run.metrics.get("validation_loss"),
+                Cell(" ".join(name for name, _ in files), links=files),
+            ]
+        )
+    return Table("", columns, rows)
 
 
 def _table(
@@ -174,17 +189,3 @@ def _ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
     """Return the value at the longest length divided by that at the training length."""
     longest, reference = values.get(curves.x_values[-1]), values.get(curves.train_length)
     return number_text(longest / reference) if reference and longest is not None else MISSING
-
-
-def _run_cells(run: Run) -> list[Cell | str | float | None]:
-    files = [(file.partition(".")[0], f"../{run.name}/{file}") for file in run.files]
-    return [
-        Cell(run.name, links=[(run.name, f"../{run.name}/")]),
-        run.label,
-        run.state,
-        run.train_length,
-        run.seed,
-        run.status.tokens,
-        run.metrics.get("validation_loss"),
-        Cell(" ".join(name for name, _ in files), links=files),
-    ]

@@ -1,6 +1,7 @@
 """Perplexity by RoPE base, with the smallest bases for L and 2L by Men et al. (2024)."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import exp
 
@@ -9,7 +10,7 @@ import numpy as np
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.curves import CurveSet, describe_lengths
 from posenc.report.encoding_styles import style_at, sweep_styles
-from posenc.report.experiment import Experiment, Run
+from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import (
     curve_chart,
     first_measurement,
@@ -37,7 +38,8 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
     ]
     if not shown:
         return None
-    width = _head_width(experiment, bases)
+    model = next(run.config["model"] for run in experiment.evaluated if run.label in bases)
+    width = model["width"] // model["heads"]
     lines = [_lines(curves, bases) for curves in shown]
     return curve_chart(
         shown,
@@ -55,18 +57,13 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
 
 def _bases_by_label(experiment: Experiment) -> dict[str, float]:
     """Return the base of each RoPE label; empty if the labels differ in another setting, too."""
-    bases = {run.label: _base(run) for run in experiment.evaluated if run.encoding == "rope"}
+    bases = {
+        run.label: (run.config["encoding"].get("spectrum") or {}).get("base")
+        for run in experiment.evaluated
+        if run.encoding == "rope"
+    }
     numbers = {label: float(base) for label, base in bases.items() if base is not None}
     return numbers if len(set(numbers.values())) == len(bases) else {}
-
-
-def _base(run: Run) -> float | None:
-    return (run.config["encoding"].get("spectrum") or {}).get("base")
-
-
-def _head_width(experiment: Experiment, bases: dict[str, float]) -> int:
-    model = next(run for run in experiment.evaluated if run.label in bases).config["model"]
-    return model["width"] // model["heads"]
 
 
 def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
@@ -89,9 +86,7 @@ def _bounds(head_width: int, train_length: int) -> tuple[VerticalLine, ...]:
 
     lines = []
     for row, (name, length) in enumerate((("L", train_length), ("2L", 2 * train_length))):
-        try:
+        with suppress(ValueError):  # no base supports such a long context
             base = smallest_base(head_width, length)
-        except ValueError:  # no base supports such a long context
-            continue
-        lines.append(VerticalLine(base, f"bound for {name}: {base:,.0f}", dotted=True, row=row))
+            lines.append(VerticalLine(base, f"bound for {name}: {base:,.0f}", dotted=True, row=row))
     return tuple(lines)

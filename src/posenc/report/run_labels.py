@@ -28,19 +28,11 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     settings = [list(_settings(config)) for config in configs]
     varying = _varying(configs, settings)
     names = _short_names({path for path, _ in varying})
-    labels = [
-        " ".join(
-            [
-                config["choices"]["encoding"],
-                *(
-                    f"{names[path]}={format_setting(value)}"
-                    for path, value, context in run
-                    if (path, context) in varying
-                ),
-            ]
-        )
-        for config, run in zip(configs, settings, strict=True)
-    ]
+    labels = []
+    for config, run in zip(configs, settings, strict=True):
+        shown = [setting for setting in run if (setting.path, setting.context) in varying]
+        parts = (f"{names[setting.path]}={format_setting(setting.value)}" for setting in shown)
+        labels.append(" ".join([config["choices"]["encoding"], *parts]))
     keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
     ambiguous = {key for key, count in Counter(keys).items() if count > 1}
     return [

@@ -17,7 +17,6 @@ from posenc.report.plotted_curves import (
 )
 from posenc.report.quantities import QUANTITIES
 
-SPEED_QUANTITY = QUANTITIES["training_tokens_per_second"]
 CAPTION = (
     "Encodings further right train faster; those further down have lower perplexity. A run's speed"
     " is the median over its training steps, on its machine and with whatever else was running"
@@ -67,16 +66,15 @@ def _lines(curves: CurveSet, styles: Styles, experiment: Experiment) -> list[Lin
         point = curve.point_at(_length(curves))
         speed = _speed(experiment, curve.label, curves.train_length)
         if point and speed:
-            perplexity = plot_point(point).transformed(exp)
-            points = (replace(perplexity, x=speed.mean, x_band=speed),)
-            lines.append(Line(curve.label, styles[curve.label], points))
+            dot = replace(plot_point(point).transformed(exp), x=speed.mean, x_band=speed)
+            lines.append(Line(curve.label, styles[curve.label], (dot,)))
     return lines
 
 
 def _speed(experiment: Experiment, label: str, train_length: int) -> Band | None:
     """Return the mean training speed over seeds in tokens/s, computed on logarithms."""
     speeds = [
-        SPEED_QUANTITY.read(run.timing)
+        QUANTITIES["training_tokens_per_second"].read(run.timing)
         for run in experiment.evaluated
         if run.timing and run.label == label and run.train_length == train_length
     ]

@@ -83,6 +83,10 @@ class Cell:
     links: Sequence[tuple[str, str]] = ()
     tooltip: str = ""
 
+    @property
+    def bold(self) -> bool:
+        return self.best or self.tone == "strong"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -106,9 +110,8 @@ class Table:
             return MISSING
         if isinstance(cell.value, str):
             return cell.value
-        if callable(column.format):
-            return column.format(cell.value)
-        return format(cell.value, column.format)
+        spec = column.format
+        return spec(cell.value) if callable(spec) else format(cell.value, spec)
 
     def text_with_symbol(self, cell: Cell, column: Column) -> str:
         """Return the text with the symbol of its tone, for pages and the terminal."""
@@ -118,12 +121,8 @@ class Table:
         return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
 
     def to_csv(self) -> str:
-        return csv_text(
-            [
-                [column.name for column in self.columns],
-                *([cell.value for _, cell in row] for row in self.grid),
-            ]
-        )
+        values = ([cell.value for _, cell in row] for row in self.grid)
+        return csv_text([[column.name for column in self.columns], *values])
 
     def to_markdown(self) -> str:
         """Return a GitHub table, with the title as a paragraph above and the notes below it."""
@@ -160,16 +159,14 @@ class Table:
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
         """Split the table into as few pieces as fit the width, each with the key columns."""
         unbounded = console.options.update(width=UNBOUNDED_WIDTH)
-        pieces = [self._piece(range(len(self.columns)))]
+        indices = range(len(self.columns))
+        pieces = [self._piece(indices)]
         if any(column.wrap for column in self.columns):
             return pieces
-        for count in range(len(self.columns) - self.key_columns, 0, -1):
-            starts = range(self.key_columns, len(self.columns), count)
-            ends = [min(start + count, len(self.columns)) for start in starts]
-            pieces = [
-                self._piece([*range(self.key_columns), *range(start, end)])
-                for start, end in zip(starts, ends, strict=True)
-            ]
+        keys, others = indices[: self.key_columns], indices[self.key_columns :]
+        for count in range(len(others), 0, -1):
+            starts = range(0, len(others), count)
+            pieces = [self._piece([*keys, *others[i : i + count]]) for i in starts]
             widths = (Measurement.get(console, unbounded, piece).maximum for piece in pieces)
             if max(widths) <= options.max_width:
                 break
@@ -223,12 +220,10 @@ def escape_latex(text: str) -> str:
 
 
 def _markdown_cell(cell: Cell, text: str) -> str:
-    bold = cell.best or cell.tone == "strong"
-    text = f"**{escape_markdown(text)}**" if bold else escape_markdown(text)
+    text = f"**{escape_markdown(text)}**" if cell.bold else escape_markdown(text)
     return "<br>".join([text, *map(escape_markdown, cell.details)])
 
 
 def _latex_cell(cell: Cell, text: str) -> str:
-    bold = cell.best or cell.tone == "strong"
     text = f"\\quad {escape_latex(text)}" if cell.tone == "part" else escape_latex(text)
-    return f"\\textbf{{{text}}}" if bold else text
+    return f"\\textbf{{{text}}}" if cell.bold else text
