@@ -23,7 +23,7 @@ def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[
     lines = _paragraphs(experiment.about.get("conclude"))
     for curves in curve_sets:
         setting = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
-        lines += [f"{setting}: {text}" for text in (*_lowest(curves), *_ratios(curves))]
+        lines += [f"{setting}: {text}" for text in (_lowest(curves), *_ratios(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines
 
 
@@ -63,14 +63,14 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
 
 
-def _lowest(curves: CurveSet) -> list[str]:
+def _lowest(curves: CurveSet) -> str:
     lowest = []
     for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
         points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
         if points:
             label, best = min(points, key=lambda pair: pair[1].mean)
             lowest.append(f"{label} at {length} tokens ({number_text(best.perplexity)})")
-    return [f"perplexity is lowest with {', and with '.join(lowest)}."]
+    return f"perplexity is lowest with {', and with '.join(lowest)}."
 
 
 def _ratios(curves: CurveSet) -> list[str]:
@@ -88,7 +88,7 @@ def _ratios(curves: CurveSet) -> list[str]:
 
 def _seeds(curve_sets: Sequence[CurveSet]) -> list[str]:
     seeds = {p.seeds for curves in curve_sets for c in curves.curves for p in c.points}
-    counts = {len(seeds_of_point) for seeds_of_point in seeds}
+    counts = set(map(len, seeds))
     lines = []
     if 1 in counts:
         which = "All numbers come" if counts == {1} else "Some numbers come"
@@ -127,8 +127,7 @@ def _different_tokens(experiment: Experiment) -> list[str]:
 
 def _early_tokens(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return how much of the early-token curse the windows have (Press et al. 2022, app. B)."""
-    nonoverlapping = (c for c in curve_sets if c.measurement.protocol == "nonoverlapping")
-    curves = next(nonoverlapping, None)
+    curves = next((c for c in curve_sets if c.measurement.protocol == "nonoverlapping"), None)
     if curves is None or curves.x_values[-1] <= curves.train_length:
         return []
     half, longest = curves.train_length // 2, curves.x_values[-1]
@@ -143,11 +142,10 @@ def _early_tokens(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 def _few_windows(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a warning for each measurement with lengths at which too few windows fit the text."""
-    counts: dict[str, dict[float, int]] = {}
+    counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:
-        for curve in curves.curves:
-            scored = counts.setdefault(str(curves.measurement), {})
-            scored.update({point.x: point.tokens for point in curve.points})
+        points = (point for curve in curves.curves for point in curve.points)
+        counts[str(curves.measurement)].update({point.x: point.tokens for point in points})
     lines = []
     for name, tokens in counts.items():
         few = sorted(length for length in tokens if tokens[length] // length < MIN_WINDOWS)

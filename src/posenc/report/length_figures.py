@@ -42,8 +42,6 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
 
     Confidence intervals are computed on losses.
     """
-    if not curve_sets:
-        return None
     return curve_chart(
         curve_sets,
         [curve_lines(curves, styles, exp) for curves in curve_sets],
@@ -65,8 +63,6 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
     """
     measured = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.x_values) > 1]
     measured = [(curves, lines) for curves, lines in measured if lines]
-    if not measured:
-        return None
     shown = [curves for curves, _ in measured]
     lines = [[*lines, *_relative_published_lines(c, styles)] for c, lines in measured]
     published = (line for subplot_lines in lines for line in subplot_lines if line.published)
@@ -86,8 +82,6 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
 
 def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return a subplot for each task and training length, with published accuracies overlaid."""
-    if not curve_sets:
-        return None
     lines = [
         [
             *curve_lines(curves, styles, lambda value: min(1.0, max(0.0, value))),

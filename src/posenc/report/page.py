@@ -1,11 +1,7 @@
 """Self-contained HTML pages with tables and interactive figures.
 
-    page = Page(
-        title="Benchmark",
-        question="How long does a step take?",
-        sections=[Section("cost", "Time and memory", [Paragraph("One GPU."), table, figure])],
-    )
-    page.html()
+    sections = [Section("cost", "Time and memory", [Paragraph("One GPU."), table, figure])]
+    Page("Benchmark", "How long does a step take?", sections).html()
 
 A block of a section is a `Table`, a `Figure` or one of the classes below. The templates in
 `templates/` escape every value and show text between backticks as code.

@@ -36,23 +36,25 @@ def curve_chart(
     lines: Sequence[Sequence[Line]],
     *,
     titles: Sequence[str] = (),
-    vertical_lines: Sequence[Sequence[VerticalLine]] | None = None,
+    vertical_lines: Sequence[Sequence[VerticalLine]] = (),
     **options: Any,
-) -> Chart:
-    """Return a chart with one subplot of lines for each curve set.
+) -> Chart | None:
+    """Return a chart with one subplot of lines for each curve set; None without curve sets.
 
-    If `vertical_lines` is None, x is in tokens and a vertical line marks the training length.
+    Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
     `options` are the other fields of the chart.
     """
+    if not curve_sets:
+        return None
     subplots = []
     for i, curves in enumerate(curve_sets):
         title = titles[i] if titles else subplot_title(curves, curve_sets)
         length = curves.train_length
-        marks, tick_unit = (VerticalLine(length, "training length"),), length
-        if vertical_lines is not None:
-            marks, tick_unit = tuple(vertical_lines[i]), None
+        marks, tick_unit = [VerticalLine(length, "training length")], length
+        if vertical_lines:
+            marks, tick_unit = vertical_lines[i], None
         y_group = str(curves.measurement)
-        subplots.append(Subplot(title, tuple(lines[i]), y_group, marks, tick_unit))
+        subplots.append(Subplot(title, tuple(lines[i]), y_group, tuple(marks), tick_unit))
     common_text = "" if titles else shared_measurement(curve_sets)
     return Chart(subplots=tuple(subplots), common_text=common_text, **options)
 

@@ -34,8 +34,6 @@ HEAT_MAP_CAPTION = (
 
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return a chart with a subplot for each measurement and training length."""
-    if not curve_sets:
-        return None
     return curve_chart(
         curve_sets,
         [curve_lines(curves, styles) for curves in curve_sets],

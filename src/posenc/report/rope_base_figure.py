@@ -1,6 +1,6 @@
 """Perplexity by RoPE base, with the smallest bases for L and 2L by Men et al. (2024)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import exp
@@ -36,15 +36,12 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
         for curves in first_measurement(curve_sets)
         if sum(curve.label in bases for curve in curves.curves) > 1
     ]
-    if not shown:
-        return None
-    model = next(run.config["model"] for run in experiment.evaluated if run.label in bases)
-    width = model["width"] // model["heads"]
+    models = [run.config["model"] for run in experiment.evaluated if run.label in bases]
     lines = [_lines(curves, bases) for curves in shown]
     return curve_chart(
         shown,
         lines,
-        vertical_lines=[_bounds(width, curves.train_length) for curves in shown],
+        vertical_lines=[_bounds(models[0], curves.train_length) for curves in shown],
         file="perplexity_by_base",
         title="Perplexity by RoPE base",
         x_title="Base",
@@ -80,13 +77,13 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _bounds(head_width: int, train_length: int) -> tuple[VerticalLine, ...]:
+def _bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalLine, ...]:
     """Return lines at the smallest bases for L and 2L, skipping lengths that no base supports."""
     from posenc.encodings.spectra.base_bound import smallest_base  # imports torch
 
     lines = []
     for row, (name, length) in enumerate((("L", train_length), ("2L", 2 * train_length))):
         with suppress(ValueError):  # no base supports such a long context
-            base = smallest_base(head_width, length)
+            base = smallest_base(model["width"] // model["heads"], length)
             lines.append(VerticalLine(base, f"bound for {name}: {base:,.0f}", dotted=True, row=row))
     return tuple(lines)

@@ -1,19 +1,9 @@
 """A table that can be written as csv, Markdown and LaTeX and printed to the terminal.
 
-    table = Table(
-        title="Perplexity, trained at L = 64",
-        columns=[
-            Column("encoding", align="left"),
-            Column("64", detail="L", format=".2f"),
-            Column("128", detail="2L", format=".2f"),
-        ],
-        rows=[["alibi", 35.31, Cell(34.62, best=True)], ["learned", 36.02, None]],
-        notes=["The lowest value in each column is marked."],
-    )
+    columns = [Column("encoding", align="left"), Column("64", detail="L", format=".2f")]
+    rows = [["alibi", Cell(35.31, best=True)], ["learned", None]]
+    table = Table("Perplexity, trained at L = 64", columns, rows)
     console.print(table)  # rich; a table that is too wide is split into several
-    table.to_csv()        # unrounded numbers
-    table.to_markdown()   # best cells in bold
-    table.to_latex()      # uses booktabs and, if a column wraps, tabularx
 
 `page.py` renders a table as HTML. A cell is a text, a number, None (missing), or a `Cell` with
 formatting. On a page, text between backticks in cells and notes is shown as code.
@@ -121,6 +111,7 @@ class Table:
         return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
 
     def to_csv(self) -> str:
+        """Return unrounded numbers, without title and notes."""
         values = ([cell.value for _, cell in row] for row in self.grid)
         return csv_text([[column.name for column in self.columns], *values])
 
@@ -134,7 +125,10 @@ class Table:
         return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
 
     def to_latex(self) -> str:
-        """Return a `table` environment whose caption consists of the title and the notes."""
+        """Return a `table` environment with booktabs and, if a column wraps, tabularx.
+
+        Its caption consists of the title and the notes.
+        """
         wraps = any(column.wrap for column in self.columns)
         name, width = ("tabularx", "{\\linewidth}") if wraps else ("tabular", "")
         sides = "".join("X" if c.wrap else c.align[0] for c in self.columns)
@@ -205,7 +199,7 @@ def csv_text(lines: Sequence[Sequence[object]]) -> str:
 
 def records_csv(records: Sequence[Mapping[str, object]]) -> str:
     """Return records with equal keys as csv; the first line has the keys."""
-    return csv_text([list(records[0]), *(list(record.values()) for record in records)])
+    return csv_text([*map(list, records[:1]), *(list(record.values()) for record in records)])
 
 
 def escape_markdown(text: str) -> str:

@@ -1,13 +1,7 @@
 """Figures made of Vega-Lite charts: their exported files and their data on an HTML page.
 
 A figure has one or more panels. A panel is a layered Altair chart of WIDTH by HEIGHT pixels without
-a title. `line_plot.py` and `heat_map.py` create most figures; other charts work, too:
-
-    chart = alt.layer(bars, points).properties(width=WIDTH, height=HEIGHT)
-    panel = Panel("forward pass", {"": chart}, {})
-    figure = Figure("cost", "ratios", "Time per step", subtitle, caption, csv, [panel])
-    figure.files()          # {"ratios.csv": ..., "ratios.png": ..., "ratios.svg": ...}
-    figure.specification    # the Vega-Lite specification
+a title. `line_plot.py` and `heat_map.py` create most figures; other charts work, too.
 
 In the exported files, panels are side by side. On a page, each panel fills its column, and the
 legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The
@@ -150,7 +144,9 @@ class Figure:
     def svg(self) -> str:
         """The figure as SVG, with element ids that do not depend on figures drawn before it."""
         text = vl_convert.vegalite_to_svg(self.specification, VEGALITE_VERSION)
-        text = re.sub(r' (d|transform)="[^"]*"', _round_coordinates, text)
+        # Truncate coordinates to hundredths of a pixel; finer differences are invisible.
+        coordinates = r' (d|transform)="[^"]*"'
+        text = re.sub(coordinates, lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), text)
         names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', text)))
         new_names = {name: f"{self.file}-{i}" for i, name in enumerate(names)}
         return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_names[m[2]], text)
@@ -169,11 +165,8 @@ class Figure:
 
     def files(self) -> dict[str, str | bytes]:
         """Return the exported files as a mapping from names to contents."""
-        return {
-            f"{self.file}.csv": self.csv,
-            f"{self.file}.png": self.png,
-            f"{self.file}.svg": self.svg,
-        }
+        contents = {"csv": self.csv, "png": self.png, "svg": self.svg}
+        return {f"{self.file}.{suffix}": content for suffix, content in contents.items()}
 
 
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,11 +176,6 @@ def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parameters(end_labels: bool) -> list[dict[str, Any]]:
     return [{"name": HIDDEN, "value": []}, {"name": END_LABELS, "value": end_labels}]
-
-
-def _round_coordinates(attribute: re.Match[str]) -> str:
-    """Truncate coordinates to hundredths of a pixel; finer differences are invisible."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 @cache
