@@ -4,7 +4,7 @@ The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if it
 than a factor of LOG_Y_RATIO.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from posenc.report.axes import log_ticks, token_ticks, widen
@@ -112,11 +112,11 @@ class Chart:
         values = [*(p.x for p in points), *ends, *(line.x for line in subplot.vertical_lines)]
         return widen(min(values), max(values), log=True)
 
-    def x_ticks(self, subplot: Subplot) -> list[float]:
+    def x_ticks(self, subplot: Subplot) -> Sequence[float]:
         low, high = self.x_range(subplot)
         if subplot.tick_unit is None:
             return log_ticks(low, high)
-        return [float(tick) for tick in token_ticks(low, high, subplot.tick_unit)]
+        return token_ticks(low, high, subplot.tick_unit)
 
     def defaults_to_log_y(self, subplot: Subplot) -> bool:
         """Whether the subplot's y axis is logarithmic by default."""

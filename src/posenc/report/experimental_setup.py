@@ -1,10 +1,11 @@
 """The experimental setup: everything that the results in a report depend on."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from posenc.report.curves import CurveSet
-from posenc.report.evaluation_key import PROTOCOL_TEXTS
+from posenc.report.evaluation_key import PROTOCOL_TEXTS, EvaluationKey
 from posenc.report.experiment import Experiment, Run
 from posenc.report.run_labels import flatten, format_setting
 
@@ -49,7 +50,13 @@ def experimental_setup(
 
 def describe_choice(runs: Sequence[Run], group: str) -> str:
     """Return the options that the runs choose in a config group, with their parameters."""
-    return _join_distinct(_choice(run, group) for run in runs)
+    texts = []
+    for run in runs:
+        settings = flatten(run.config.get(group) or {})
+        options = ", ".join(f"{path} {format_setting(value)}" for path, value in settings)
+        name = format_setting(run.config["choices"].get(group))
+        texts.append(f"{name} ({options})" if options else name)
+    return _join_distinct(texts)
 
 
 def posenc_versions(runs: Sequence[Run]) -> str:
@@ -62,27 +69,17 @@ def data_fingerprints(runs: Sequence[Run]) -> str:
 
 def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Describe each measurement: its data, the number of scored tokens and the protocol."""
+    counts: defaultdict[EvaluationKey, set[int]] = defaultdict(set)
+    for curves in curve_sets:
+        points = (point for curve in curves.curves for point in curve.points)
+        counts[curves.measurement].update(point.tokens for point in points)
     lines = []
-    for measurement in dict.fromkeys(curves.measurement for curves in curve_sets):
-        counts = {
-            point.tokens
-            for curves in curve_sets
-            if curves.measurement == measurement
-            for curve in curves.curves
-            for point in curve.points
-        }
-        tokens = _join_distinct(f"{count:,}" for count in sorted(counts))
+    for measurement, scored in counts.items():
+        tokens = _join_distinct(f"{count:,}" for count in sorted(scored))
         line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
         _, description = PROTOCOL_TEXTS.get(measurement.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines
-
-
-def _choice(run: Run, group: str) -> str:
-    settings = flatten(run.config.get(group) or {})
-    options = [f"{path} {format_setting(value)}" for path, value in settings]
-    name = format_setting(run.config["choices"].get(group))
-    return f"{name} ({', '.join(options)})" if options else name
 
 
 def _machine(run: Run) -> str:
