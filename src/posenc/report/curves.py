@@ -181,9 +181,9 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, Sample]]]] = {}
     for sample in samples:
-        curves = sets.setdefault((sample.measurement, sample.run.train_length), {})
-        points = curves.setdefault(sample.run.label, {})
-        points.setdefault(sample.x, {})[sample.run.seed] = sample
+        run = sample.run
+        curves = sets.setdefault((sample.measurement, run.train_length), {})
+        curves.setdefault(run.label, {}).setdefault(sample.x, {})[run.seed] = sample
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         m, train_length = key

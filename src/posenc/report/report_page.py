@@ -2,12 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from posenc.report.conclusions import conclusions, limitations, missing_runs
-from posenc.report.experimental_setup import (
-    data_fingerprints,
-    experimental_setup,
-    posenc_versions,
-)
+from posenc.report.experimental_setup import data_fingerprints, posenc_versions
 from posenc.report.page import (
     Block,
     Bullets,
@@ -62,12 +57,12 @@ def report_page(results: Results, files: Iterable[str]) -> Page:
         experiment.about.get("title") or experiment.name,
         experiment.about.get("question") or QUESTION,
         list(sections),
-        missing_runs(experiment),
+        results.missing,
     )
 
 
 def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
-    experiment, verdicts = results.experiment, results.verdicts
+    verdicts = results.verdicts
     figures: dict[str, list[Block]] = {}
     for figure in results.figures:
         figures.setdefault(figure.section, []).append(figure)
@@ -78,10 +73,7 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     perplexity = [*results.perplexity_tables, *figures.get("results", [])]
     yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
     yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
-    texts = {
-        "Conclusions": conclusions(experiment, results.losses),
-        "Limitations": limitations(experiment, results.losses, results.accuracies),
-    }
+    texts = {"Conclusions": results.conclusions, "Limitations": results.limitations}
     lists = [Bullets(items, heading) for heading, items in texts.items() if items]
     heading = "Conclusions and limitations"
     yield Section("conclusions", heading, lists, "Conclusions", columns=True)
@@ -89,9 +81,8 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     positions = figures.get("positions", instead)
     yield Section("positions", "Loss by position in the window", positions, "Loss by position")
     yield Section("cost", "Cost against quality", figures.get("cost", []), "Cost")
-    setup = experimental_setup(experiment, [*results.losses, *results.accuracies])
-    yield Section("setup", "Experimental setup", [Definitions(setup)])
-    yield Section("runs", "Runs", [Paragraph(RUNS_TEXT), runs_table(experiment)])
+    yield Section("setup", "Experimental setup", [Definitions(results.setup)])
+    yield Section("runs", "Runs", [Paragraph(RUNS_TEXT), runs_table(results.experiment)])
     yield Section("reproduction", "Reproduction", _reproduction(results))
     links = Links([(name, name, _describe_file(name, results)) for name in files])
     yield Section("files", "Files", [links])

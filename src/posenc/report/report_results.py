@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posenc.report.conclusions import conclusions, limitations, missing_runs
 from posenc.report.curves import CurveSet, accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
+from posenc.report.experimental_setup import experimental_setup
 from posenc.report.heat_map import heat_figure
 from posenc.report.judge import Verdict, judge
 from posenc.report.length_figures import (
@@ -25,9 +27,10 @@ from posenc.report.vega_figure import Figure
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's curves, with the verdicts, tables and figures computed from them.
+    """An experiment's curves, with the verdicts, tables, figures and texts computed from them.
 
     `figures` has all figures for which there is data, each assigned to a section of the report.
+    `setup` has pairs of a term and its description.
     """
 
     experiment: Experiment
@@ -37,6 +40,10 @@ class Results:
     perplexity_tables: Sequence[Table]
     accuracy_tables: Sequence[Table]
     figures: Sequence[Figure]
+    setup: Sequence[tuple[str, str]]
+    conclusions: Sequence[str]
+    limitations: Sequence[str]
+    missing: Sequence[str]
 
 
 def read_results(folder: Path) -> Results:
@@ -51,6 +58,10 @@ def read_results(folder: Path) -> Results:
         [perplexity_table(curves) for curves in losses],
         [accuracy_table(curves) for curves in accuracies],
         _figures(experiment, losses, accuracies),
+        experimental_setup(experiment, [*losses, *accuracies]),
+        conclusions(experiment, losses),
+        limitations(experiment, losses, accuracies),
+        missing_runs(experiment),
     )
 
 

@@ -75,11 +75,11 @@ def accuracy_table(curves: CurveSet) -> Table:
     return _table(ACCURACY, curves, {}, [])
 
 
-def tables_csv(tables: Sequence[tuple[CurveSet, Table]]) -> str:
-    """Return all tables as a single csv with a column for each evaluation length."""
-    lengths = sorted({length for curves, _ in tables for length in curves.x_values})
+def tables_csv(curve_sets: Sequence[CurveSet], tables: Sequence[Table]) -> str:
+    """Return the tables of the curve sets as one csv with a column for each evaluation length."""
+    lengths = sorted({length for curves in curve_sets for length in curves.x_values})
     records = []
-    for curves, table in tables:
+    for curves, table in zip(curve_sets, tables, strict=True):
         for row in table.grid:
             label, seeds, *values, ratio = (cell.value for _, cell in row)
             by_length = dict(zip(curves.x_values, values, strict=True))

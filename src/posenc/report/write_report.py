@@ -8,10 +8,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from posenc.config.errors import RunError
-from posenc.report.conclusions import conclusions, limitations, missing_runs
-from posenc.report.curves import CurveSet
-from posenc.report.experimental_setup import experimental_setup
-from posenc.report.judge import Verdict
 from posenc.report.report_page import report_page
 from posenc.report.report_results import Results, read_results
 from posenc.report.result_tables import runs_csv, tables_csv
@@ -29,11 +25,15 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     `strict`, raises RunError if a claim fails, after the report has been written.
     """
     results = read_results(folder)
-    verdicts, missing = results.verdicts, missing_runs(results.experiment)
+    verdicts = results.verdicts
+    claims = [verdict_table(verdicts)] if verdicts else []
+    accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
+    accuracies_csv = tables_csv(results.accuracies, accuracies)
+    perplexities_csv = tables_csv(results.losses, perplexities)
     files = {
-        **_claim_files(verdicts),
-        **_table_files("accuracy", results.accuracies, results.accuracy_tables, missing),
-        **_table_files("extrapolation", results.losses, results.perplexity_tables, missing),
+        **_table_files("claims", verdicts_csv(verdicts), claims),
+        **_table_files("accuracy", accuracies_csv, accuracies, results.missing),
+        **_table_files("extrapolation", perplexities_csv, perplexities, results.missing),
         "runs.csv": runs_csv(results.experiment),
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
@@ -41,55 +41,40 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     for name, data in files.items():
         write_atomic(index.with_name(name), data)
     write_atomic(index, report_page(results, files).html())
-    print_report(console, results, index)
+    _print_report(console, results, index)
     if strict and any(verdict.outcome == "fails" for verdict in verdicts):
         raise RunError(f"claims: {summary(verdicts)}")
     return index
 
 
-def print_report(console: Console, results: Results, index: Path) -> None:
+def _print_report(console: Console, results: Results, index: Path) -> None:
     """Print verdicts, tables, setup and conclusions; the last line is the path of index.html."""
-    experiment, verdicts = results.experiment, results.verdicts
-    if verdicts:
-        console.print(Text(f"Claims: {summary(verdicts)}", "bold"))
-        console.print(terminal_table(verdicts))
+    if results.verdicts:
+        console.print(Text(f"Claims: {summary(results.verdicts)}", "bold"))
+        console.print(terminal_table(results.verdicts))
         console.print()
     for table in [*results.accuracy_tables, *results.perplexity_tables]:
         console.print(table)
         console.print()
-    missing = missing_runs(experiment)
-    _print_list(console, "".join(missing[:1]), missing[1:])
-    setup = experimental_setup(experiment, [*results.losses, *results.accuracies])
-    setup_lines = [f"{term}: {text}" for term, text in setup if term in PRINTED_TERMS]
-    _print_list(console, "Setup", setup_lines)
-    _print_list(console, "Conclusions", conclusions(experiment, results.losses))
-    limits = limitations(experiment, results.losses, results.accuracies)
-    _print_list(console, "Limitations", limits)
+    _print_list(console, "".join(results.missing[:1]), results.missing[1:])
+    setup = [f"{term}: {text}" for term, text in results.setup if term in PRINTED_TERMS]
+    _print_list(console, "Setup", setup)
+    _print_list(console, "Conclusions", results.conclusions)
+    _print_list(console, "Limitations", results.limitations)
     path = index.resolve()
     path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else index
     console.print(Text(str(path)), soft_wrap=True)
 
 
-def _claim_files(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    if not verdicts:
-        return {}
-    table = verdict_table(verdicts)
-    return {
-        "claims.csv": verdicts_csv(verdicts),
-        "claims.md": table.to_markdown(),
-        "claims.tex": table.to_latex(),
-    }
-
-
 def _table_files(
-    stem: str, curve_sets: Sequence[CurveSet], tables: Sequence[Table], missing: Sequence[str]
+    stem: str, csv: str, tables: Sequence[Table], missing: Sequence[str] = ()
 ) -> dict[str, str]:
     """Return the files of the tables; the Markdown file also lists the runs without results."""
     if not tables:
         return {}
     notes = [f"{escape_markdown(line)}\n" for line in missing]
     return {
-        f"{stem}.csv": tables_csv(list(zip(curve_sets, tables, strict=True))),
+        f"{stem}.csv": csv,
         f"{stem}.md": "\n".join([*(table.to_markdown() for table in tables), *notes]),
         f"{stem}.tex": "\n".join(table.to_latex() for table in tables),
     }
