@@ -6,7 +6,7 @@ from math import exp
 
 from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band
-from posenc.report.curves import Curve, CurveSet
+from posenc.report.curves import CurveSet
 from posenc.report.plotted_curves import (
     Styles,
     curve_chart,
@@ -61,8 +61,8 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
     Perplexities on different corpora or with different tokenizers are not comparable, but how they
     change with length is. Returns None if no encoding was evaluated at L and at another length.
     """
-    measured = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.x_values) > 1]
-    measured = [(curves, lines) for curves, lines in measured if lines]
+    candidates = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.x_values) > 1]
+    measured = [(curves, lines) for curves, lines in candidates if lines]
     shown = [curves for curves, _ in measured]
     lines = [[*lines, *_relative_published_lines(c, styles)] for c, lines in measured]
     published = (line for subplot_lines in lines for line in subplot_lines if line.published)
@@ -107,22 +107,22 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:
-    by_label = {c.label: _relative_points(c, curves.train_length) for c in curves.curves}
-    return [Line(label, styles[label], points) for label, points in by_label.items() if points]
-
-
-def _relative_points(curve: Curve, train_length: int) -> tuple[PlotPoint, ...]:
-    """Return ratios paired by seed; empty for a curve that has no point at the training length."""
-    if (reference := curve.point_at(train_length)) is None:
-        return ()
-    reference_loss = dict(zip(reference.seeds, reference.values, strict=True))
-    points = []
-    for point in curve.points:
-        pairs = zip(point.seeds, point.values, strict=True)
-        changes = [loss - reference_loss[seed] for seed, loss in pairs if seed in reference_loss]
-        if changes:
-            points.append(PlotPoint(point.x, band(changes)).transformed(exp))
-    return tuple(points)
+    """Return ratios paired by seed for each curve that has a point at the training length."""
+    lines = []
+    for curve in curves.curves:
+        if (reference := curve.point_at(curves.train_length)) is None:
+            continue
+        reference_loss = dict(zip(reference.seeds, reference.values, strict=True))
+        points = []
+        for point in curve.points:
+            pairs = zip(point.seeds, point.values, strict=True)
+            changes = [
+                loss - reference_loss[seed] for seed, loss in pairs if seed in reference_loss
+            ]
+            if changes:
+                points.append(PlotPoint(point.x, band(changes)).transformed(exp))
+        lines.append(Line(curve.label, styles[curve.label], tuple(points)))
+    return lines
 
 
 def _relative_published_lines(curves: CurveSet, styles: Styles) -> list[Line]:

@@ -15,7 +15,6 @@ ROW_KEYS = (
     *("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second"),
     *("coverage", "tokens_hash"),  # identify the scored tokens
 )
-TableRow = list[Cell | str]
 
 
 def number_text(value: float) -> str:
@@ -148,13 +147,15 @@ def _table(
     relative = describe_lengths(lengths, length)
     values = {c.label: {p.x: quantity.value(p) for p in c.points} for c in curves.curves}
     best = {n: quantity.best(v[n] for v in values.values() if n in v) for n in lengths}
-    rows: list[TableRow] = []
+    rows: list[list[Cell | str]] = []
     for curve in curves.curves:
         cells = [_cell(curve.point_at(n), quantity, best[n]) for n in lengths]
         rows.append([curve.label, curve.seeds, *cells, _ratio(values[curve.label], curves)])
         if curve.label in published:
             numbers = published[curve.label].values
-            rows.append(_published_row(f"{curve.label}, published", numbers, curves))
+            texts = [number_text(numbers[n]) if n in numbers else None for n in lengths]
+            row = (f"{curve.label}, published", None, *texts, _ratio(numbers, curves))
+            rows.append([Cell(text, tone="quiet") for text in row])
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),
@@ -176,13 +177,6 @@ def _cell(point: Point | None, quantity: _TableQuantity, best: float) -> Cell:
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
     return Cell(text, best=text == quantity.text(best), tooltip=tooltip)
-
-
-def _published_row(name: str, values: Mapping[int, float], curves: CurveSet) -> TableRow:
-    """Return a row of published values, in gray."""
-    numbers = (values.get(int(length)) for length in curves.x_values)
-    texts = [None if number is None else number_text(number) for number in numbers]
-    return [Cell(text, tone="quiet") for text in (name, None, *texts, _ratio(values, curves))]
 
 
 def _ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
