@@ -2,8 +2,6 @@
 
 import torch
 
-from posenc.attention.choice import KERNELS
-from posenc.config import settings
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
@@ -30,7 +28,3 @@ def test_parameters_are_counted_without_building_the_model(small_job: list[str])
         vocab_size = build_data(config, lambda _: None).vocab_size
         expected = build_model(config, vocab_size).parameter_count()
         assert build_meta_model(config, vocab_size, validate(config)).parameter_count() == expected
-
-
-def test_the_setting_kernel_has_the_names_of_all_kernels() -> None:
-    assert set(settings.KERNELS) == {"auto", *KERNELS}

@@ -13,7 +13,7 @@ from posenc.benchmark.bench_settings import check_bench_settings
 from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import Arguments
-from posenc.config.components import user_modules
+from posenc.config.components import trusted_modules
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.grids import sweep_jobs
@@ -80,5 +80,5 @@ def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) 
     values = compose_resolved("bench", job, folders, defaults, drop_unknown=True)
     config = OmegaConf.create({**values, "seed": SEED})
     check_bench_settings(config)
-    config.modules = sorted({*config.modules, *user_modules(values)})
+    config.modules = trusted_modules(values)
     return config

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
-from posenc.config.components import build, user_modules
+from posenc.config.components import build, trusted_modules
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key, root_key
@@ -86,5 +86,5 @@ def _compose(job: list[str], folders: list[Path]) -> DictConfig:
     values = compose_resolved("inspect", job, folders)
     config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})
-    config.modules = sorted({*config.modules, *user_modules(values)})
+    config.modules = trusted_modules(values)
     return config

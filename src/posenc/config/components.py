@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -89,9 +89,10 @@ def import_target(node: DictConfig, name: str) -> Callable[..., Any]:
     return imported
 
 
-def user_modules(config: Any) -> set[str]:
-    """Return the top-level modules, other than posenc, that the targets in `config` belong to."""
-    return {target.split(".")[0] for target in _targets(config)} - {"posenc", ""}
+def trusted_modules(values: Mapping[str, Any]) -> list[str]:
+    """Return the modules listed in a composed command and the top-level modules of its targets."""
+    roots = {target.split(".")[0] for target in _targets(values)} - {"posenc", ""}
+    return sorted({*values["modules"], *roots})
 
 
 def _targets(node: Any) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import user_modules
+from posenc.config.components import trusted_modules
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
@@ -44,5 +44,5 @@ def compose_job(
     check_settings(config)
     check_claims(values["claims"], list(config_dirs))
     parse_published(values["published"])
-    config.modules = sorted({*config.modules, *user_modules(values)})
+    config.modules = trusted_modules(values)
     return config
