@@ -48,7 +48,7 @@ def error_of(
         (["model.heads=5"], ["heads=5 does not divide width=32"]),
         (["model.heads=32", "encoding=rope"], ["even number of channels", "model.heads"]),
         (["encoding=learned"], ["evaluation length 96", "24 positions", "encoding.max_length=96"]),
-        (["encoding=xpos", "encoding.scale_base=0.5"], ["give shorter evaluation len"]),
+        (["encoding=xpos", "encoding.scale_base=0.5"], ["shorter evaluation lengths"]),
         (
             ["encoding=randomized", "encoding.max_length=24"],
             ["24 positions", "encoding.max_length=96"],
@@ -88,7 +88,7 @@ def error_of(
         (["model.feed_forward=-3"], ["feed_forward=-3"]),
         (["model.dropout=nan"], ["model.dropout=nan"]),
         (["model.norm=batch_norm"], ["model.norm='batch_norm'", "layer_norm", "rms_norm"]),
-        (["seed=-1"], ["seed=-1 must be at least 0"]),
+        (["seed=-1"], ["seed=-1 must be non-negative"]),
         (["optimizer.betas=[0.9]"], ["betas=[0.9] must be two numbers"]),
         (["optimizer.betas=[0.9,b]"], ["optimizer.betas"]),
         (["schedule.min_lr_ratio=2"], ["min_lr_ratio=2"]),

@@ -69,9 +69,9 @@ def test_a_running_run_is_not_removed(
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ([], "say what to remove"),
-        (["name=scratch"], "say what to remove"),
-        (["state=failed"], "say what to remove"),
+        ([], "run=PATH"),
+        (["name=scratch"], "run=PATH"),
+        (["state=failed"], "run=PATH"),
         (["name=scratch", "state=running"], "state=running"),
         (["run=nowhere"], "no config.yaml"),
         (["run=other"], "not the configuration of a planned run"),

@@ -138,7 +138,7 @@ def test_commas_make_a_sweep_of_swaps(
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
-        (["evaluation.swap=pi"], "give evaluation/swap= one of"),
+        (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
     ],
 )

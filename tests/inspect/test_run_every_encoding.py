@@ -47,7 +47,7 @@ def test_a_page_is_written(
         assert (tmp_path / f"{part.file}.csv").is_file() and part.table.title in page
     for figure in results.figures:
         for kind in ("csv", "png", "svg"):
-            assert (tmp_path / f"{figure.file}.{kind}").stat().st_size > 100
+            assert (tmp_path / f"{figure.file_stem}.{kind}").stat().st_size > 100
 
 
 def measured(

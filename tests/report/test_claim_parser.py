@@ -123,7 +123,7 @@ def test_a_number_matches_however_it_is_written() -> None:
         ({"unit": "bits"}, "unit: 'bits' must be one of perplexity, loss"),
         ({"train_length": "L"}, "train_length: 'L' must be a number of tokens"),
         ({"speed": 3}, "speed is not a selection key"),
-        ({"source": None}, "source: None must be text"),
+        ({"source": None}, "source: None must be"),
     ],
 )
 def test_an_invalid_published_curve_is_an_error(change: dict[str, Any], message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_wrapping_column_is_as_wide_as_the_page_allows() -> None:
 
 def test_html_is_escaped_and_has_tooltips_links_and_details(read_html: Any) -> None:
     cell = Cell("one", links=[("config & log", "../a b/config.yaml")])
-    details = Cell(1.5, details=["why: `code`"], tone="bad", tooltip="mean 1.5")
+    details = Cell(1.5, details=["why: `code`"], style="bad", tooltip="mean 1.5")
     table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [[cell, details]])
     page = render_block(table) + render_block(TABLE)
     first, second = read_html(page).tables

@@ -3,14 +3,14 @@
 import os
 import signal
 
-from posenc.sweeps.job_process import received_signals
+from posenc.sweeps.job_process import recorded_signals
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminate = signal.getsignal(signal.SIGTERM)
     try:
-        with received_signals() as signals:
+        with recorded_signals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not signals
             os.kill(os.getpid(), signal.SIGTERM)

@@ -53,7 +53,7 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
         yOffset=alt.YOffset("length:N", sort=lengths),
         color=_style_channel(alt.Color, lengths, "color"),
     )
-    marked = chart.encode(shape=_style_channel(alt.Shape, lengths, "path"))
+    marked = chart.encode(shape=_style_channel(alt.Shape, lengths, "marker_path"))
     ranges = chart.transform_filter("!datum.published").mark_rule(strokeWidth=1.4)
     published = marked.transform_filter("datum.published")
     measured = marked.transform_filter("!datum.published")

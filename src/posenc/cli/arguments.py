@@ -20,29 +20,29 @@ MULTIRUN_FLAGS = ("-m", "--multirun")
 
 @dataclass(frozen=True)
 class Arguments:
-    """A parsed command line; `words` is the command line without the command's name."""
+    """A parsed command line; `argv` holds the words after the command's name."""
 
     command: str
     overrides: tuple[str, ...]
     config_dirs: tuple[Path, ...]
     flags: frozenset[str]
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
 
     def command_line(self) -> str:
-        """Return the command line as the user can repeat it in a shell."""
-        return shlex.join(["posenc", self.command, *self.words])
+        """Return the command line, quoted for a shell."""
+        return shlex.join(["posenc", self.command, *self.argv])
 
 
-def parse(command: str, words: Sequence[str]) -> Arguments:
+def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides; raises ConfigError for a flag that the command does not have.
 
-    `--config-dir DIR` adds a folder of YAMLs. Hydra's `-m` is accepted but not needed, because
+    `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` is accepted but not needed, because
     commas make a sweep.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
     flags: set[str] = set()
-    remaining = list(words)
+    remaining = list(argv)
     while remaining:
         word = remaining.pop(0)
         name, _, value = word.partition("=")
@@ -57,10 +57,10 @@ def parse(command: str, words: Sequence[str]) -> Arguments:
             raise ConfigError(f"unknown flag {word} (available: {available})")
         else:
             overrides.append(word)
-    return Arguments(command, tuple(overrides), tuple(config_dirs), frozenset(flags), tuple(words))
+    return Arguments(command, tuple(overrides), tuple(config_dirs), frozenset(flags), tuple(argv))
 
 
 def _config_dir(name: str) -> Path:
     if not name or not Path(name).is_dir():
-        raise ConfigError(f"--config-dir {name} is not a folder; give a folder with YAMLs")
+        raise ConfigError(f"--config-dir {name} is not a folder; use a folder with YAML files")
     return Path(name)

@@ -1,4 +1,4 @@
-"""`posenc bench`: measure the time and memory of encodings."""
+"""`posenc bench`: measure the time and memory that encodings take."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,10 +45,10 @@ def run(arguments: Arguments) -> int:
         for row in result_rows(variants, rounds, peaks, machine)
     ]
     source = {"source": costs["source"]} if costs else {}
-    texts = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
+    description = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
     folder = Path(config.outputs_dir) / config.name / "bench"
-    write_benchmark(folder, rows, arguments.command_line(), texts)
-    print_benchmark(Console(), rows, texts)
+    write_benchmark(folder, rows, arguments.command_line(), description)
+    print_benchmark(Console(), rows, description)
     Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
     return 0
 
@@ -71,7 +71,7 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
-            raise ConfigError(f"{key}: one process measures all variants; give a single value")
+            raise ConfigError(f"{key}: one process measures all variants; set a single value")
     return jobs
 
 

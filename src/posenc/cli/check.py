@@ -22,7 +22,7 @@ STYLES = {"pass": "green", "known limitation": "yellow", "fail": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
-    torch.set_num_threads(1)  # more threads slow down models as small as these
+    torch.set_num_threads(1)  # more threads would slow down such small models
     for override in parse(arguments.overrides):
         if override.is_sweep_override():
             raise ConfigError(f"{override.input_line}: posenc check takes a single value per key")
@@ -53,7 +53,7 @@ def _encoding_under_test(
 
 
 def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
-    """Print a table with the result of every property; returns 1 if any fails."""
+    """Print a table of the result of every property; return 1 if any property fails, else 0."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for name in ("property", "result", "evidence"):
         table.add_column(name, no_wrap=name != "evidence", overflow="fold")
@@ -72,7 +72,7 @@ def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
 def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
-    """Print one line for an encoding and one per failure; returns whether nothing failed."""
+    """Print one line for an encoding and one per failure, and return whether all tests passed."""
     try:
         results = dict(check(_encoding_under_test(overrides, config_dirs)))
     except ConfigError as error:

@@ -49,7 +49,7 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
     if "run" in values and len(values) == 1:
         return [run_directory(path) for path in dict.fromkeys(values["run"])]
     if "run" in values or "state" not in values or not folder_keys:
-        raise ConfigError("say what to remove: run=PATH, or name=NAME state=STATE")
+        raise ConfigError("no runs selected; set run=PATH, or name=NAME and state=STATE")
     for state in values["state"]:
         if state not in STATES:
             hint = did_you_mean(state, STATES)

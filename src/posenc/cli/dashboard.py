@@ -19,12 +19,12 @@ def run(arguments: Arguments) -> int:
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
     from posenc.tracking.logged_keys import read_logged_keys
-    from posenc.tracking.upload import tracker_of
+    from posenc.tracking.upload import find_tracker
     from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    keys, tracker = read_logged_keys(folder), tracker_of(list_runs(folder)[0])
+    keys, tracker = read_logged_keys(folder), find_tracker(list_runs(folder)[0])
     spec_only = "--spec" in arguments.flags
     entity = tracker.entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
     workspace = build_workspace(entity, tracker.project, experiment, keys)

@@ -45,7 +45,7 @@ COLUMNS = {
     "accuracy": Column("accuracy", format=".4f"),
     "exact": Column("exact", format=".4f"),
 }
-"""The columns of the printed table by their keys in a row."""
+"""Key of an evaluation row -> column of the printed table."""
 
 
 def run(arguments: Arguments) -> int:
@@ -70,9 +70,7 @@ def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str
     """Return the run's configuration with the requested evaluation settings."""
     config = run.config()
     if "tokenizer" in set_keys:
-        raise ConfigError(
-            "tokenizer: a run is evaluated with its own tokenizer; leave tokenizer out"
-        )
+        raise ConfigError("tokenizer: a run is evaluated with its own tokenizer; omit tokenizer")
     if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
@@ -92,7 +90,7 @@ def _evaluate(
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
     if request.get("data") is None:
-        remedy = "to evaluate on the changed corpus, give data=... evaluation.split=..."
+        remedy = "to evaluate on the changed corpus, set data=... evaluation.split=..."
         data = training_data(config, remedy, console.print)
     else:
         tokenizer = load_tokenizer(run.tokenizer_file)

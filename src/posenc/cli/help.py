@@ -1,4 +1,4 @@
-"""The texts of `--help`, kept free of slow imports."""
+"""The help messages of all commands, in a module without slow imports."""
 
 from textwrap import dedent
 
@@ -18,7 +18,7 @@ COMMANDS = {
     "list": "list every config group and its options",
 }
 
-TEXTS = {
+HELP = {
     "train": """
         usage: posenc train [key=value ...] [--config-dir DIR] [--cfg]
 
@@ -35,7 +35,7 @@ TEXTS = {
         keys (posenc list shows the options of config groups)
           encoding, encoding/spectrum, model, data, tokenizer, optimizer, schedule, trainer,
           logger, evaluation, experiment, size                             config groups
-          train_length, tokens, batch_tokens, seed     context length L, token budget, tokens per
+          train_length, tokens, batch_tokens, seed     training length L, token budget, tokens per
                                                        optimizer step, random seed
           evaluation.lengths | .extra | .factors       in tokens, as L+k, or as multiples of L
           precision, kernel, compile, gradient_clip    numerics
@@ -44,7 +44,7 @@ TEXTS = {
           retry                                        true: rerun failed runs
 
         flags
-          --config-dir DIR   a folder with your own YAMLs, such as encoding/mine.yaml
+          --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
           --cfg              print the configuration of every job and exit
     """,
     "evaluate": """
@@ -64,7 +64,7 @@ TEXTS = {
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
-          evaluation/swap                         exchange a part of the encoding (a config group)
+          evaluation/swap                         replace a part of the encoding (a config group)
           evaluation.swaps                        several swaps: '[none,pi,"yarn factor=4"]'
           data                                    another corpus, in the run's tokenization
           modules                                 trusted modules that the run's configuration
@@ -114,8 +114,8 @@ TEXTS = {
     "plan": """
         usage: posenc plan [key=value ...] [machine=NAME] [--config-dir DIR] [--json]
 
-        Takes the keys of posenc train and estimates parameters, memory per device, FLOPs and time
-        of every run. Nothing is trained, downloaded or prepared.
+        Takes the keys of posenc train, and estimates the parameters, memory per device, FLOPs and
+        time of every run. Nothing is trained, downloaded or prepared.
 
           posenc plan experiment=alibi_extrapolation
           posenc plan experiment=alibi_extrapolation size=paper devices=8 machine=h100
@@ -123,7 +123,7 @@ TEXTS = {
               machine.utilisation=0.4
 
         keys in addition to those of train
-          machine               this machine, timed for a second, or a GPU from its data sheet
+          machine               this machine, benchmarked for a second, or the data sheet of a GPU
           machine.utilisation   fraction of the data sheet's FLOP/s that training reaches
 
         flags
@@ -234,8 +234,8 @@ TEXTS = {
 
 
 def overview() -> str:
-    """Return the text that `posenc` prints without a command."""
-    commands = "\n".join(f"  {name:11} {text}" for name, text in COMMANDS.items())
+    """Return the message that `posenc` prints without a command."""
+    commands = "\n".join(f"  {name:11} {summary}" for name, summary in COMMANDS.items())
     return (
         "posenc: what does a positional encoding do to a Transformer language model,\n"
         "at the length it was trained on and beyond it?\n\n"
@@ -245,5 +245,5 @@ def overview() -> str:
 
 
 def command_help(command: str) -> str:
-    """Return the text that `posenc COMMAND --help` prints."""
-    return dedent(TEXTS[command]).strip()
+    """Return the message that `posenc COMMAND --help` prints."""
+    return dedent(HELP[command]).strip()

@@ -29,7 +29,7 @@ COMMON_KEYS = ("run", "logger", "modules")
 
 
 def run(arguments: Arguments) -> int:
-    """Inspect a run if the key `run` is given, else encodings.
+    """Inspect a run if the key `run` is set, else encodings.
 
     Raises ConfigError for keys that do not apply to this kind of inspection.
     """
@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
             keys = ", ".join(COMMON_KEYS + RUN_KEYS)
             raise ConfigError(f"{override} cannot be combined with run=PATH; allowed keys: {keys}")
         if not inspects_run and key in RUN_KEYS:
-            raise ConfigError(f"{override} needs run=PATH; leave {key} out, or give a run")
+            raise ConfigError(f"{override} applies only to runs; omit {key} or set run=PATH")
     if inspects_run:
         from posenc.cli.inspect_run import inspect_run  # Lightning is slow to import
 
@@ -71,12 +71,12 @@ def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
     if not any(override_key(override) == "encoding" for override in overrides):
         available = ", ".join(options("encoding", folders))
-        raise ConfigError(f"give run=PATH, encoding=all, or encoding=NAME (available: {available})")
+        raise ConfigError(f"set run=PATH, encoding=all, or encoding=NAME (available: {available})")
     jobs = expand(None, overrides, folders)
     configs = [_compose(job, folders) for job in jobs]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
-            raise ConfigError(f"{key}: all encodings are in one report; give a single value")
+            raise ConfigError(f"{key}: all encodings are in one report; set a single value")
     labels = variant_labels([config.choices.encoding for config in configs], jobs)
     return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 

@@ -66,7 +66,7 @@ def _compose_request(arguments: Arguments) -> DictConfig:
     )
     check_settings(request, SETTINGS)
     if min(request.lengths or [2]) < 2:
-        raise ConfigError(f"lengths={list(request.lengths)} must all be 2 or more")
+        raise ConfigError(f"lengths={list(request.lengths)} must all be at least 2")
     return request
 
 
@@ -98,7 +98,7 @@ def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None)
     if limit is not None and max(requested) > limit:
         raise ConfigError(
             f"lengths={list(requested)}: {type(encoding).__name__} encodes at most {limit}"
-            f" positions; give lengths up to {limit}"
+            f" positions; use lengths up to {limit}"
         )
     return [train_length, *sorted({*requested} - {train_length})]
 

@@ -18,7 +18,7 @@ WATCH_SECONDS = 1.0
 def run(arguments: Arguments) -> int:
     folder = experiment_folder(arguments)
     if {"--json", "--watch"} <= arguments.flags:
-        raise ConfigError("--json and --watch are mutually exclusive; give one of them")
+        raise ConfigError("--json and --watch are mutually exclusive; use only one")
     if "--json" in arguments.flags:
         print(json.dumps(status_json(expected_runs(folder)), indent=2))
     elif "--watch" in arguments.flags:

@@ -1,4 +1,4 @@
-"""What commands work on: an experiment's folder, a run directory, or a run's training data."""
+"""Selection of an experiment's folder, a run directory or a run's training data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 def experiment_folder(arguments: Arguments) -> Path:
     """Return `outputs_dir/name`; raises ConfigError for other keys or a missing folder.
 
-    A word without `=` is a folder's name: `quickstart` means `name=quickstart`.
+    An argument without `=` is a folder's name: `quickstart` means `name=quickstart`.
     """
     overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
     for override in overrides:
@@ -36,9 +36,9 @@ def experiment_folder(arguments: Arguments) -> Path:
 def run_directory(path: Any) -> RunDirectory:
     """Return the run at `path`; raises ConfigError if that is not a run directory."""
     if path is None:
-        raise ConfigError("run is missing; give run=outputs/<experiment>/<run>")
+        raise ConfigError("run is missing; set run=outputs/<experiment>/<run>")
     if not isinstance(path, str):
-        raise ConfigError(f"run={path} is not a path; give run=outputs/<experiment>/<run>")
+        raise ConfigError(f"run={path} is not a path; set run=outputs/<experiment>/<run>")
     run = RunDirectory(Path(path))
     if not run.config_file.is_file():
         raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
@@ -48,7 +48,7 @@ def run_directory(path: Any) -> RunDirectory:
 def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Any:
     """Return the Dataset that a run was trained on.
 
-    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since.
+    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then.
     """
     from posenc.data.build_data import build_data
 

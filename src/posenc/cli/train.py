@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     if benchmark_keys := [key for key in BENCH_KEYS if key in sweep]:
         raise ConfigError(
             f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
-            f" run posenc bench {' '.join(arguments.words)}"
+            f" run posenc bench {' '.join(arguments.argv)}"
         )
     if not isinstance(sweep.retry, bool):
         raise ConfigError(f"retry={sweep.retry} must be true or false")
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _check_hydra_overrides(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for settings of Hydra that would have no effect."""
+    """Raise ConfigError for Hydra settings that would have no effect."""
     for override in overrides:
         key = override_key(override)
         allowed = key == "hydra/launcher" or key.startswith("hydra.launcher.")
@@ -81,7 +81,7 @@ def _plan(
             if is_disk_full(error):
                 raise
             raise ConfigError(
-                f"{error.filename or 'a file'}: {error.strerror or error}; give another path"
+                f"{error.filename or 'a file'}: {error.strerror or error}; use another path"
                 f" (runs go to outputs_dir, prepared data to cache_dir)"
             ) from None
 
@@ -89,7 +89,7 @@ def _plan(
 def _summarize(
     before: dict[str, Status], after: dict[str, Status], folder: Path, console: Console
 ) -> int:
-    """Print the skipped runs and the next command; returns 0 if every run is finished."""
+    """Print the skipped runs and the next command; return 0 if every run is finished, else 1."""
     for name, status in after.items():
         if status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}", markup=False)

@@ -29,26 +29,26 @@ def run(arguments: Arguments) -> int:
     logger = build(config.logger, name="logger")
     if not isinstance(logger, WandbTracker):
         raise ConfigError("a W&B sweep needs logger=wandb, because its jobs are logged as W&B runs")
-    target = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
+    destination = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
     flags = [word for folder in config_dirs for word in ("--config-dir", str(folder.resolve()))]
     definitions = sweep_definitions(
         [dict(_parameter(o) for o in job if override_key(o) not in SWEEP_KEYS) for job in jobs],
         [*flags, *shared, "logger.mode=online"],
         config.name,
-        target,
+        destination,
     )
     console = Console(highlight=False, soft_wrap=True)
     for i, definition in enumerate(definitions, 1):
         file = Path(config.outputs_dir) / config.name / f"wandb-sweep-{i}.yaml"
-        text = yaml.safe_dump(definition, sort_keys=False)
-        write_atomic(file, HEADER.format(command=arguments.command_line()) + text)
+        header = HEADER.format(command=arguments.command_line())
+        write_atomic(file, header + yaml.safe_dump(definition, sort_keys=False))
         console.print(f"wandb sweep {file}")
     return 0
 
 
 def _parameter(override: str) -> tuple[str, Any]:
     """Return an override's key and value; numbers stay numbers, so that W&B can compare them."""
-    key, _, text = override.partition("=")
+    key, _, raw_value = override.partition("=")
     value = json.loads(command_line_axes([override])[0].settings[0].value or "null")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return key, value if is_number else text
+    return key, value if is_number else raw_value

@@ -21,10 +21,10 @@ def build(
 ) -> Any:
     """Instantiate `node` with `args` as its first positional arguments.
 
-    `name` is the node's key in error messages. `modules` lists the modules outside posenc that a
-    `_target_` may name. All targets, at any depth, are checked before anything is imported, and the
-    names and types of arguments before anything is built. Raises ConfigError if a check or a
-    constructor fails.
+    `name` is the node's key in error messages. `modules` lists the modules outside posenc from
+    which a `_target_` may be imported. All targets, at any depth, are checked before anything is
+    imported, and all argument names and types are checked before anything is built. Raises
+    ConfigError if a check or a constructor fails.
     """
     check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
@@ -68,7 +68,7 @@ def check(
     required = [key for key in configurable if parameters[key].default is Parameter.empty]
     missing = [key for key in required if key not in supplied]
     if missing and not node.get("_partial_", False):
-        raise ConfigError(f"{name}: {', '.join(missing)} missing; give {name}.{missing[0]}=...")
+        raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
 
 
 def import_target(node: DictConfig, name: str) -> Callable[..., Any]:
@@ -105,15 +105,16 @@ def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:
     if "_target_" not in node:
         raise ConfigError(f"{name} has no _target_")
     if "'_args_'" in repr(plain):
-        raise ConfigError(f"{name}: _args_ is not supported; give arguments by name")
+        raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
     allowed = ["posenc", *modules]
     for path in _targets(plain):
         module = path.rpartition(".")[0]
-        if not any(module == root or module.startswith(f"{root}.") for root in allowed):
-            remedy = f"modules='[{module.split('.')[0]}]'" if module else "module.Class"
+        if not any(f"{module}.".startswith(f"{package}.") for package in allowed):
+            root = module.split(".")[0]
+            remedy = f"set modules='[{root}]'" if root else "write it as module.Class"
             raise ConfigError(
                 f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
-                f" give {remedy}"
+                f" {remedy}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Composition with Hydra, whose errors are rewritten as messages for the user."""
+"""Composition with Hydra; Hydra's errors are rewritten as messages for the user."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from posenc.config.overrides import override_key, parse
 from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
-"""The mutually exclusive ways to give evaluation lengths."""
+"""Mutually exclusive keys that set the evaluation lengths."""
 
 
 def compose(
@@ -64,14 +64,14 @@ def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Non
         group, can_name_option = override.key_or_group, isinstance(override.value(), str | list)
         if group in groups() and not can_name_option and not override.is_delete():
             available = ", ".join(options(group, config_dirs))
-            raise ConfigError(f"{override.input_line}: give one of {available}")
+            raise ConfigError(f"{override.input_line}: set {group}= to one of: {available}")
 
 
 def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
     """Add overrides that reset the other length keys if the user sets one of them."""
     set_keys = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
     if len(set_keys) > 1:
-        raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; give one of them")
+        raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; set only one")
     resets = [f"{key}=null" for key in LENGTH_KEYS if set_keys and key not in set_keys]
     return [*resets, *overrides]
 

@@ -1,11 +1,11 @@
-"""Exceptions with a message for the user, which the command line prints before it exits."""
+"""Exceptions whose message the command line prints for the user before it exits."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class PosencError(Exception):
-    """A failure that its message explains completely, so no traceback is printed."""
+    """An error that its message explains in full, so no traceback is printed."""
 
     exit_code = 1
 
@@ -20,12 +20,12 @@ class ConfigError(PosencError):
 
 
 class RunError(PosencError):
-    """A run with a valid configuration failed."""
+    """A valid request failed, for example because a file of a run is corrupt."""
 
 
-def one_line(text: object) -> str:
-    """Return `text` as a string without line breaks."""
-    return " ".join(str(text).split())
+def one_line(value: object) -> str:
+    """Return `value` as a string without line breaks."""
+    return " ".join(str(value).split())
 
 
 def describe_error(error: BaseException) -> str:

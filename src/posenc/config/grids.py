@@ -13,7 +13,7 @@ from posenc.config.overrides import Axis, command_line_axes, grid_axes, parse
 
 DEFAULT_SIZE = "laptop"
 SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "name", "outputs_dir")
-"""Keys with a single value for the whole sweep."""
+"""Keys that have a single value for the whole sweep."""
 
 Grids = Sequence[Mapping[str, Any]]
 
@@ -26,20 +26,23 @@ def compose_sweep(
 
 
 def sweep_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of the whole sweep; raises ConfigError if one has several values."""
+    """Return the overrides that apply to the whole sweep.
+
+    Raises ConfigError if one of them has several values.
+    """
     selected = [
         o for o in parse(overrides) if o.key_or_group in SWEEP_KEYS or o.is_hydra_override()
     ]
     for override in selected:
         if override.is_sweep_override():
-            raise ConfigError(f"{override.input_line}: cannot be swept; give a single value")
+            raise ConfigError(f"{override.input_line}: cannot be swept; set a single value")
     return [str(override.input_line) for override in selected]
 
 
 def sweep_jobs(
     command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> list[list[str]]:
-    """Return the overrides of every job of `command`, a file in `conf/`, for a command line."""
+    """Return the overrides of every job of `command` (a file in `conf/`) with `overrides`."""
     config = compose_sweep(command, overrides, config_dirs)
     return expand_config(config, overrides, config_dirs)
 
@@ -97,8 +100,8 @@ def expand(
     jobs: dict[frozenset[Any], list[str]] = {}
     for axes in ([*old, *new] for old, new in zip(axes_by_grid, new_axes, strict=True)):
         for settings in product(*(axis.settings for axis in axes)):
-            job = frozenset((setting.text.partition("=")[0], setting.value) for setting in settings)
-            jobs.setdefault(job, [setting.text for setting in settings])
+            job = frozenset((s.override.partition("=")[0], s.value) for s in settings)
+            jobs.setdefault(job, [setting.override for setting in settings])
     return list(jobs.values())
 
 
@@ -116,7 +119,7 @@ def _size_overrides(sizes: Any, size: str) -> list[str]:
     if sizes is None and size == DEFAULT_SIZE:
         return []
     if sizes is None:
-        raise ConfigError(f"size={size}: this experiment has no sizes; leave size out")
+        raise ConfigError(f"size={size}: this experiment has no sizes; omit size")
     if not isinstance(sizes, Mapping) or not isinstance(sizes.get(size, []), list):
         raise ConfigError(f"sizes: {sizes!r} must be a mapping of sizes to lists of overrides")
     if size not in sizes:
@@ -126,26 +129,26 @@ def _size_overrides(sizes: Any, size: str) -> list[str]:
 
 def _restrict_to_grids(axis: Axis, axes_by_grid: list[list[Axis]]) -> list[Axis | None]:
     """Return the part of a command-line axis that applies to each grid; None drops the grid."""
-    values = [_values_of(axis.key, axes) for axes in axes_by_grid]
+    values = [_grid_values(axis.key, axes) for axes in axes_by_grid]
     new_values = {setting.value for setting in axis.settings}.difference(*filter(None, values))
-    with_key = [i for i, grid_values in enumerate(values) if grid_values]
-    without_parameters = [
-        i for i in with_key if not any(_is_inside(a.key, axis.key) for a in axes_by_grid[i])
+    grids_with_key = [i for i, grid_values in enumerate(values) if grid_values]
+    grids_without_parameters = [
+        i for i in grids_with_key if not any(_is_inside(a.key, axis.key) for a in axes_by_grid[i])
     ]
     parts: list[Axis | None] = []
     for i, grid_values in enumerate(values):
         if grid_values is None:
-            lacks_key = with_key and any(_is_inside(axis.key, a.key) for a in axes_by_grid[i])
-            parts.append(None if lacks_key else axis)
+            has_component = any(_is_inside(axis.key, a.key) for a in axes_by_grid[i])
+            parts.append(None if grids_with_key and has_component else axis)
             continue
-        gets_new_values = i in (without_parameters or with_key)
+        gets_new_values = i in (grids_without_parameters or grids_with_key)
         allowed = grid_values | new_values if gets_new_values else grid_values
         settings = tuple(setting for setting in axis.settings if setting.value in allowed)
         parts.append(Axis(axis.key, settings) if settings else None)
     return parts
 
 
-def _values_of(key: str, axes: list[Axis]) -> set[str | None] | None:
+def _grid_values(key: str, axes: list[Axis]) -> set[str | None] | None:
     """Return the values of a key in a grid, or None if the grid does not have the key."""
     values = ({setting.value for setting in axis.settings} for axis in axes if axis.key == key)
     return next(values, None)

@@ -21,12 +21,12 @@ RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
 class Setting(NamedTuple):
     """An override with a single value; `value` is canonical JSON, or None for a deletion."""
 
-    text: str
+    override: str
     value: str | None
 
 
 class Axis(NamedTuple):
-    """A key and the settings that a sweep gives it, one per job."""
+    """A key and its settings in a sweep."""
 
     key: str
     settings: tuple[Setting, ...]
@@ -38,8 +38,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         return OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:
         raise ConfigError(
-            f"cannot parse {error.override!r} ({first_line(error)}); overrides look like key=value,"
-            f" with quotes for the shell: 'key=[1,2]'"
+            f"cannot parse {error.override!r} ({first_line(error)}); write overrides as key=value,"
+            f" in quotes if the shell needs them: 'key=[1,2]'"
         ) from None
 
 
@@ -68,12 +68,13 @@ def grid_axes(grid: Mapping[str, Any], name: str) -> list[Axis]:
     for key, values in grid.items():
         values = list(values) if isinstance(values, list | tuple) else [values]
         if not values:
-            raise ConfigError(f"{name}.{key} is an empty list; give at least one value")
+            raise ConfigError(f"{name}.{key} is an empty list; add at least one value")
         (override,) = parse([f"{key}=0"])
-        texts = [f"{key}={to_override_value(value, f'{name}.{key}')}" for value in values]
-        pairs = zip(texts, values, strict=True)
-        settings = (Setting(text, _to_json(value)) for text, value in pairs)
-        axes.append(Axis(_axis_key(override), tuple(settings)))
+        settings = tuple(
+            Setting(f"{key}={to_override_value(value, f'{name}.{key}')}", _to_json(value))
+            for value in values
+        )
+        axes.append(Axis(_axis_key(override), settings))
     return axes
 
 
@@ -110,9 +111,9 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
     else:
         values = list(override.sweep_string_iterator())
     if not values:
-        raise ConfigError(f"{line} has no values; give at least one")
-    texts = [f"{key}={value}" for value in values]
-    return [Setting(text, _to_json(parse([text])[0].value())) for text in texts]
+        raise ConfigError(f"{line} has no values; add at least one")
+    single_overrides = parse([f"{key}={value}" for value in values])
+    return [Setting(str(o.input_line), _to_json(o.value())) for o in single_overrides]
 
 
 def _matching_options(override: Override, glob: Glob, config_dirs: Sequence[Path]) -> list[str]:

@@ -22,7 +22,7 @@ def groups() -> list[str]:
 
 
 def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
-    """Map each option of a config group to its description, the first line of its YAML."""
+    """Map each option of a config group to its description, the first comment of its YAML file."""
     descriptions: dict[str, str] = {}
     for folder in [*config_dirs, conf_dir()]:
         for file in sorted((folder / group).glob("*.yaml")):
@@ -31,6 +31,6 @@ def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
 
 
 def _description(file: Path) -> str:
-    """Return the first comment of a YAML that is not Hydra's package directive."""
+    """Return the first comment of a YAML file that is not Hydra's package directive."""
     comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
     return next((line.lstrip("# ") for line in comments if "@package" not in line), "")

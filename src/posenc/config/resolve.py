@@ -24,10 +24,10 @@ def compose_resolved(
 ) -> dict[str, Any]:
     """Compose `overrides` and return the configuration as plain values.
 
-    Its key `choices` maps each config group to its chosen option. `defaults` is the composition
-    without overrides, if the caller already has it. `drop_unknown` drops top-level keys that
-    `defaults` does not have. Raises ConfigError for other unknown keys and for everything that
-    `compose` and `resolve` reject.
+    Its key `choices` maps each config group to its chosen option. `defaults` is the composed
+    configuration without overrides, if the caller already has it. `drop_unknown` drops top-level
+    keys that `defaults` does not have. Raises ConfigError for other unknown keys and for
+    everything that `compose` and `resolve` reject.
     """
     defaults = defaults or compose(command, [], config_dirs)
     composed = compose(command, overrides, config_dirs, with_hydra=True)

@@ -14,7 +14,7 @@ SPLITS = ("train", "validation", "test")
 NAME_PATTERN = re.compile(r"\w[\w.+-]*")
 DEFAULT_FACTORS = [1, 2, 4]
 MISSING: Any = object()
-"""Stands for the value of a setting that the configuration lacks; null is a value."""
+"""Marks a setting that the configuration does not have; null is a valid value."""
 
 TYPES: dict[str, Any] = {
     "name": str,
@@ -61,14 +61,14 @@ TYPE_NAMES = {
     list[str]: "a list of strings",
     type(None): "null",
 }
-MAY_BE_ZERO = ("seed", "checkpoint.every_seconds")
-"""Numbers that must not be negative; all other numbers must be positive."""
+NON_NEGATIVE = ("seed", "checkpoint.every_seconds")
+"""Settings that must be non-negative; all other numbers must be positive."""
 
 
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
     """Check that settings are present and have valid types and limits.
 
-    `types` has the type of each setting, or a tuple of its choices. Raises a single ConfigError
+    `types` maps each setting to its type or to a tuple of its choices. Raises a single ConfigError
     that lists every problem.
     """
     problems: list[str] = []
@@ -84,7 +84,7 @@ def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None
 def evaluation_lengths(config: DictConfig) -> list[int]:
     """Return the evaluation lengths in tokens, in increasing order and without duplicates.
 
-    Raises ConfigError if there are none or one is less than 1.
+    Raises ConfigError if there is no length, or if a length is not positive.
     """
     evaluation, length = config.evaluation, config.train_length
     if evaluation.lengths is not None:
@@ -96,14 +96,14 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
         lengths = [round(length * factor) for factor in factors]
     if not lengths or min(lengths) < 1:
         raise ConfigError(
-            f"evaluation lengths {lengths}: give at least one length, each at least 1 token"
+            f"evaluation lengths {lengths}: set at least one length, and only positive lengths"
         )
     return sorted(set(lengths))
 
 
 def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if value is MISSING:
-        return f"{key} is missing; give {key}=..."
+        return f"{key} is missing; set {key}=..."
     if isinstance(annotation, tuple):
         choices = ", ".join(annotation)
         return None if value in annotation else f"{key}={value!r} must be one of {choices}"
@@ -116,8 +116,8 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
             f"{key}={value!r} must be letters, digits and - _ . +, starting with a letter or digit"
         )
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and key in MAY_BE_ZERO and value < 0:
-        return f"{key}={value!r} must be at least 0"
-    if is_number and key not in MAY_BE_ZERO and value <= 0:
+    if is_number and key in NON_NEGATIVE and value < 0:
+        return f"{key}={value!r} must be non-negative"
+    if is_number and key not in NON_NEGATIVE and value <= 0:
         return f"{key}={value!r} must be positive"
     return None

@@ -11,7 +11,7 @@ from posenc.config.errors import ConfigError
 class TrainingSteps:
     """`total` optimizer steps, each on `sequences` sequences of the training length.
 
-    A step's sequences are sharded over `devices`; each forward pass takes `micro_sequences`.
+    A step's sequences are sharded over `devices`; each forward pass processes `micro_sequences`.
     """
 
     total: int
@@ -37,7 +37,7 @@ def training_steps(
     if sequences % devices:
         raise ConfigError(
             f"devices={devices} does not divide the {sequences} sequences of an optimizer step"
-            f" (batch_tokens={config.batch_tokens}, train_length={config.train_length}); give a"
+            f" (batch_tokens={config.batch_tokens}, train_length={config.train_length}); use a"
             f" number of devices that divides {sequences}"
         )
     per_device = sequences // devices

@@ -1,4 +1,4 @@
-"""Evaluation swaps: replacements for a part of a trained encoding, by name."""
+"""Evaluation swaps, which replace a part of a trained encoding, such as its RoPE spectrum."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,10 +27,10 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
         if choice is None or not OmegaConf.is_dict(evaluation.swap):
             available = ", ".join(options(SWAP_GROUP, config_dirs))
             raise ConfigError(
-                f"evaluation.swap={evaluation.swap}: give {SWAP_GROUP}= one of {available}"
+                f"evaluation.swap={evaluation.swap}: set {SWAP_GROUP}= to one of: {available}"
             )
         if evaluation.swaps is not None:
-            raise ConfigError(f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; give one")
+            raise ConfigError(f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one")
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)
@@ -40,7 +40,7 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
 
 
 def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:
-    """Map the name of each swap to its configuration; None stands for the unchanged encoding."""
+    """Map the name of each swap to its configuration; None means the unchanged encoding."""
     swaps = config.evaluation.swaps
     if swaps is None:
         return {None: None}

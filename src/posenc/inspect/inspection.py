@@ -142,7 +142,7 @@ def track_inspection(
         for table in results.tables
         if table.file
     }
-    images = [folder / f"{figure.file}.png" for figure in results.figures]
+    images = [folder / f"{figure.file_stem}.png" for figure in results.figures]
     tracker.log_inspection(Inspection(run, config, tables, images))
 
 

@@ -1,7 +1,7 @@
 """The process of one run: `python -m posenc.jobs.job RUN_DIR --threads N`.
 
-A run on several devices needs one process per device; this one starts and watches them, unless
-torchrun's environment variables mark it as one of them. Exit codes are in `exit_codes`.
+A run on several devices needs one process per device. This process starts and watches them, unless
+torchrun's environment variables show that it is itself a rank. Exit codes are in `exit_codes`.
 """
 
 import argparse
@@ -25,8 +25,8 @@ def main(
 ) -> int:
     """Run a job and return its exit code.
 
-    The job saves a checkpoint and stops when `launcher_alive` returns False. By default, this
-    checks that the parent process still has the id `--launcher`.
+    The job saves a checkpoint and stops when `launcher_alive` returns False. The default checks
+    that the id of the parent process is still `--launcher`.
     """
     parser = argparse.ArgumentParser(prog="python -m posenc.jobs.job", description=__doc__)
     parser.add_argument("run", type=Path)

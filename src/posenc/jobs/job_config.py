@@ -13,7 +13,7 @@ from posenc.config.settings import check_settings
 from posenc.report.claim_parser import check_claims
 from posenc.report.published_curves import parse_published
 
-COMPONENTS = {
+NUM_POSITIONAL_ARGS = {
     "data": 0,
     "tokenizer": 0,
     "model": 3,
@@ -32,14 +32,15 @@ def compose_job(
 ) -> DictConfig:
     """Return the complete configuration of one job of `posenc train`, resolved and checked.
 
-    `defaults` is the composition without overrides, if the caller already has it. Components are
-    not built here, but by `validate`. Raises ConfigError if the configuration is invalid.
+    `defaults` is the composed configuration without overrides, if the caller already has it.
+    Components are not built here, but by `validate`. Raises ConfigError if the configuration is
+    invalid.
     """
     values = compose_resolved("train", overrides, config_dirs, defaults)
-    for group in COMPONENTS:
+    for group in NUM_POSITIONAL_ARGS:
         if group not in values["choices"]:
             available = ", ".join(options(group, config_dirs))
-            raise ConfigError(f"{group} is missing; give {group}= one of {available}")
+            raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     check_settings(config)
     check_claims(values["claims"], list(config_dirs))

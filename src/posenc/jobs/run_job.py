@@ -47,7 +47,7 @@ log = logging.getLogger("posenc")
 
 def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
     """Train and evaluate a run, write the outcome to `status.json`, and return an exit code."""
-    progress = Progress(run.status_file, writes=rank() == 0)
+    progress = Progress(run.status_file, is_writer=rank() == 0)
     try:
         started = progress.status.started or time.time()
         progress.write(state="running", error=None, started=started)
@@ -123,8 +123,8 @@ def _check_identity(config: DictConfig) -> None:
     if digest != config.frozen.hash:
         raise RunError(
             f"the run was planned with hash {config.frozen.hash} but now has hash {digest}:"
-            f" {config.encoding} or its source code was edited since; rerun the command to plan the"
-            f" edited run"
+            f" {config.encoding} or its source code has been edited since; rerun the command to"
+            f" plan the edited run"
         )
 
 

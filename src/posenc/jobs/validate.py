@@ -17,13 +17,11 @@ from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.jobs.job_config import COMPONENTS
+from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
 from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, device_of
 
 STRATEGIES = ("ddp", "fsdp")
-LENGTH_PARAMETER = "max_length"
-"""The encoding parameter that limits the sequence length."""
 
 
 def validate(config: DictConfig) -> Encoding:
@@ -32,7 +30,7 @@ def validate(config: DictConfig) -> Encoding:
     Raises ConfigError if a component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
-    for name, num_args in COMPONENTS.items():
+    for name, num_args in NUM_POSITIONAL_ARGS.items():
         check(config.get(name), name=name, modules=modules, num_args=num_args)
     training_steps(config)
     optimizer = build(config.optimizer, name="optimizer", modules=modules)
@@ -59,7 +57,7 @@ def validate_device_count(device: torch.device, devices: int) -> None:
     available = torch.cuda.device_count()
     if device.type == "cuda" and devices > available:
         raise ConfigError(
-            f"devices={devices}, but only {available} CUDA GPUs are available; give"
+            f"devices={devices}, but only {available} CUDA GPUs are available; set"
             f" devices={available} or fewer, or trainer=cpu"
         )
 
@@ -88,7 +86,7 @@ def validate_data(config: DictConfig, data: Dataset) -> None:
     if config.validation.every_tokens is not None:
         if "validation" not in data.splits:
             raise ConfigError(
-                f"data={config.choices.data} has no validation split; add one, or give"
+                f"data={config.choices.data} has no validation split; add one, or set"
                 f" validation.every_tokens=null and evaluation.split=..."
             )
         data.check_length("validation", config.train_length)
@@ -121,18 +119,18 @@ def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
     if scalars := [name for name, weight in encoding.named_parameters() if weight.ndim == 0]:
         raise ConfigError(
             f"trainer.strategy=fsdp cannot shard scalar parameters, such as encoding.{scalars[0]}"
-            f" of encoding={config.choices.encoding}; give trainer.strategy=ddp"
+            f" of encoding={config.choices.encoding}; set trainer.strategy=ddp"
         )
 
 
 def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
     length, limit = max(evaluation_lengths(config)), encoding.max_length()
     if limit is not None and length > limit:
-        adjustable = config.encoding.get(LENGTH_PARAMETER, 0) in (None, limit)
-        higher_limit = f"encoding.{LENGTH_PARAMETER}={length} or " if adjustable else ""
+        adjustable = config.encoding.get("max_length", 0) in (None, limit)
+        higher_limit = f"set encoding.max_length={length} or " if adjustable else ""
         raise ConfigError(
             f"evaluation length {length} exceeds the {limit} positions of"
-            f" encoding={config.choices.encoding}; give {higher_limit}shorter evaluation lengths"
+            f" encoding={config.choices.encoding}; {higher_limit}use shorter evaluation lengths"
         )
 
 

@@ -3,9 +3,9 @@
 from math import ceil, floor, log2, log10
 
 MAX_TICKS = 8
-LINEAR_TICKS_BELOW = 3.0  # ratio of end to start below which a log axis has linear ticks
+LINEAR_TICKS_MAX_RATIO = 3.0  # of end to start, up to which a log axis has linear ticks
 TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
-"""Vega expression for the text of a tick: 0.5, 16384, 1e5."""
+"""Vega expression that formats a tick label: 0.5, 16384, 1e5."""
 AXIS_MARGIN = 0.06  # on each side, as a fraction of the range
 
 
@@ -18,7 +18,7 @@ def token_ticks(low: float, high: float, train_length: int) -> list[int]:
 
 def log_ticks(low: float, high: float) -> list[float]:
     """Return round numbers within the range of a log axis; a narrow range has denser ticks."""
-    if high / low < LINEAR_TICKS_BELOW:
+    if high / low < LINEAR_TICKS_MAX_RATIO:
         return linear_ticks(low, high)
     decades = log10(high) - log10(low)
     mantissas = (1, 2, 5) if decades > 1 else (1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -31,7 +31,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def linear_ticks(low: float, high: float) -> list[float]:
-    """Return four to nine ticks in a range, multiples of 1, 2 or 5 times a power of ten."""
+    """Return four to nine ticks in a range: multiples of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** floor(log10((high - low) / 4))
     step = next(m * power for m in (5, 2, 1) if m * power <= (high - low) / 4)
     digits = max(0, -floor(log10(step)))
@@ -39,7 +39,7 @@ def linear_ticks(low: float, high: float) -> list[float]:
 
 
 def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
-    """Return the range with a margin on each side; an empty range becomes 1 wide."""
+    """Return the range with a margin on each side; a single value becomes a range of width 1."""
     if log:
         start, end = widen(log10(low), log10(high), log=False)
         return 10**start, 10**end

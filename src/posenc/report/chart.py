@@ -1,4 +1,4 @@
-"""The content of a line figure; `line_plot.line_figure` draws it.
+"""The contents of a line chart; `line_plot.line_figure` draws it.
 
 The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
 than a factor of LOG_Y_RATIO.
@@ -50,17 +50,17 @@ class Line:
 
 @dataclass(frozen=True)
 class VerticalLine:
-    """A vertical line with a label at its upper end; `row` moves the label down by text rows."""
+    """A vertical line with a label at its upper end, moved down by `row` lines of text."""
 
     x: float
-    text: str
+    label: str
     dotted: bool = False
     row: int = 0
 
 
 @dataclass(frozen=True)
 class Subplot:
-    """Lines on one pair of axes. Subplots with the same `y_group` share the range of y.
+    """Lines on one pair of axes. Subplots with the same `y_group` share their y range.
 
     The x ticks are `tick_unit` times powers of two, or round numbers if it is None.
     """
@@ -74,14 +74,14 @@ class Subplot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Subplots under one title; `file` is the stem of the exported file names.
+    """Subplots under one title; `file_stem` is the stem of the exported file names.
 
     `common_text` describes what all subplots have in common, `caption` explains how to read them,
     and `csv` lists every point. With `log_y`, the points are geometric means, and the y axis may be
     logarithmic. The y axis always includes the values in `y_bounds`.
     """
 
-    file: str
+    file_stem: str
     title: str
     x_title: str
     y_title: str

@@ -1,4 +1,4 @@
-"""The color, marker and dash of each encoding, the same in every figure and report.
+"""The color, marker and dash pattern of each encoding, the same in every figure and report.
 
 In a sweep over the settings of one encoding, the lines share its hue, from light to dark, and
 differ in their markers. Encodings not listed here get a style derived from their name.
@@ -9,7 +9,7 @@ from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-COLORS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark grey
+COLORS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark gray
     *("#0072B2", "#D55E00", "#009E73", "#808080", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#7A5CC4", "#9C6B3C"),
 )
@@ -26,7 +26,7 @@ MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
 }
 DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
-ENCODINGS = (  # the most frequently compared come first and have solid lines
+ENCODINGS = (  # the encodings compared most often come first and have solid lines
     *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
     *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
     *("window", "rnope", "rnope_swa", "drope", "longrope", "randomized", "log_n", "untied"),
@@ -46,12 +46,12 @@ class Style:
     dash: tuple[int, ...] = ()
 
     @property
-    def path(self) -> str:
+    def marker_path(self) -> str:
         return MARKERS[self.marker]
 
 
 def style_at(index: int) -> Style:
-    """Return style number `index`, counted from 0; the first nine differ in color."""
+    """Return the style with this index, which starts at 0; the first nine differ in color."""
     names = list(MARKERS)
     dash = DASHES[index // len(COLORS) % len(DASHES)]
     return Style(COLORS[index % len(COLORS)], names[index % len(names)], dash)
@@ -65,7 +65,7 @@ def encoding_style(encoding: str) -> Style:
 
 
 def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
-    """Return a style for each label, given the mapping from labels to encodings."""
+    """Return a style for each label; `encodings` maps labels to encodings."""
     styles = {}
     for encoding in dict.fromkeys(encodings.values()):
         labels = [label for label in encodings if encodings[label] == encoding]

@@ -1,11 +1,11 @@
-"""The key of an evaluation row, and the report's texts for protocols and swaps."""
+"""The key of an evaluation row, and the report's descriptions of protocols and swaps."""
 
 from dataclasses import dataclass
 
-PROTOCOL_TEXTS = {
+PROTOCOL_DESCRIPTIONS = {
     "nonoverlapping": (
         "non-overlapping windows",
-        "the text is cut into consecutive windows of the evaluation length; every token is scored"
+        "the text is split into consecutive windows of the evaluation length; every token is scored"
         " once, with the preceding tokens of its window as context",
     ),
     "by_position": (
@@ -19,7 +19,7 @@ PROTOCOL_TEXTS = {
     ),
     "last_k": (
         "last tokens of each window",
-        "the text is cut into consecutive windows of the evaluation length; the last `stride`"
+        "the text is split into consecutive windows of the evaluation length; the last `stride`"
         " tokens of each window are scored",
     ),
     "fixed_target": (
@@ -28,7 +28,7 @@ PROTOCOL_TEXTS = {
     ),
     "tasks": (
         "task answers",
-        "sequences of the largest size that fits into the evaluation length; each answer token is"
+        "sequences of the largest size that fits in the evaluation length; each answer token is"
         " scored, given the correct preceding answer tokens",
     ),
 }
@@ -46,7 +46,7 @@ SWAP_NAMES = {
 
 @dataclass(frozen=True)
 class EvaluationKey:
-    """What identifies an evaluation row, apart from its length."""
+    """The fields that identify an evaluation row, except for its length."""
 
     data: str
     data_name: str
@@ -56,7 +56,7 @@ class EvaluationKey:
     swap: str | None
 
     def __str__(self) -> str:
-        protocol, _ = PROTOCOL_TEXTS.get(self.protocol, (self.protocol, ""))
+        protocol, _ = PROTOCOL_DESCRIPTIONS.get(self.protocol, (self.protocol, ""))
         stride = f", stride {self.stride}" if self.stride is not None else ""
         name, *settings = (self.swap or "").split(" ")
         swap = f", with {' '.join([SWAP_NAMES.get(name, name), *settings])}" if self.swap else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from posenc.report.curves import CurveSet
-from posenc.report.evaluation_key import PROTOCOL_TEXTS, EvaluationKey
+from posenc.report.evaluation_key import PROTOCOL_DESCRIPTIONS, EvaluationKey
 from posenc.report.experiment import Experiment, Run
 from posenc.report.run_labels import flatten, format_setting
 
@@ -38,7 +38,7 @@ def experimental_setup(
         ("Training data", data),
         ("Tokenizer", describe_choice(runs, "tokenizer")),
         ("Optimizer", "; ".join(describe_choice(runs, key) for key in ("optimizer", "schedule"))),
-        *(("Evaluation", text) for text in _evaluations(curve_sets)),
+        *(("Evaluation", line) for line in _evaluations(curve_sets)),
         ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
         ("Precision", _join_distinct(run.config["precision"] for run in runs)),
         ("Machine", _join_distinct(map(_machine, runs))),
@@ -50,13 +50,13 @@ def experimental_setup(
 
 def describe_choice(runs: Sequence[Run], group: str) -> str:
     """Return the options that the runs choose in a config group, with their parameters."""
-    texts = []
+    choices = []
     for run in runs:
         settings = flatten(run.config.get(group) or {})
         options = ", ".join(f"{path} {format_setting(value)}" for path, value in settings)
         name = format_setting(run.config["choices"].get(group))
-        texts.append(f"{name} ({options})" if options else name)
-    return _join_distinct(texts)
+        choices.append(f"{name} ({options})" if options else name)
+    return _join_distinct(choices)
 
 
 def posenc_versions(runs: Sequence[Run]) -> str:
@@ -77,7 +77,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
     for measurement, scored in counts.items():
         tokens = _join_distinct(f"{count:,}" for count in sorted(scored))
         line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
-        _, description = PROTOCOL_TEXTS.get(measurement.protocol, ("", ""))
+        _, description = PROTOCOL_DESCRIPTIONS.get(measurement.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines
 

@@ -34,8 +34,8 @@ class HeatPanel:
     """Values [rows, columns], NaN for cells without a measurement.
 
     `rows` are names or evenly spaced numbers. `columns` are evenly spaced numbers, unless `edges`
-    (one more than columns) gives the cell edges on a logarithmic axis whose ticks are `tick_unit`
-    times powers of two. `tooltip_values` are additional values that the tooltip of a cell shows.
+    (one more than columns) are the cell edges on a logarithmic axis whose ticks are `tick_unit`
+    times powers of two. `tooltip_values` are shown in addition in the tooltips of cells.
     """
 
     title: str
@@ -56,7 +56,7 @@ class HeatMap:
     range from minus to plus its largest absolute value.
     """
 
-    file: str
+    file_stem: str
     title: str
     x_title: str
     y_title: str
@@ -77,8 +77,8 @@ class HeatMap:
 def heat_figure(section: str, heat_map: HeatMap) -> Figure:
     """Return the figure of a heat map."""
     panels = [_panel(heat_map, i) for i in range(len(heat_map.panels))]
-    texts = (heat_map.title, heat_map.subtitle, heat_map.caption, heat_map.csv)
-    return Figure(section, heat_map.file, *texts, panels)
+    labels = (heat_map.title, heat_map.subtitle, heat_map.caption, heat_map.csv)
+    return Figure(section, heat_map.file_stem, *labels, panels)
 
 
 def _panel(heat_map: HeatMap, index: int) -> Panel:
@@ -161,7 +161,7 @@ def _tooltip(heat_map: HeatMap, panel: HeatPanel) -> list[alt.Tooltip]:
 
 
 def _png_url(values: np.ndarray, limits: np.ndarray, colors: Sequence[str]) -> str:
-    """Return a PNG data URL in which each value is a square of equal pixels."""
+    """Return a PNG data URL in which each value is a square of identical pixels."""
     channels = [[int(color[i : i + 2], 16) for color in colors] for i in (1, 3, 5)]
     pixels = np.stack([np.interp(values, limits, channel) for channel in channels], axis=-1)
     factor = -(-MIN_IMAGE_PIXELS // max(values.shape))

@@ -45,7 +45,7 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
     return curve_chart(
         curve_sets,
         [curve_lines(curves, styles, exp) for curves in curve_sets],
-        file="perplexity_by_length",
+        file_stem="perplexity_by_length",
         title="Perplexity by evaluation length",
         x_title=X_TITLE,
         y_title="Perplexity per token",
@@ -70,7 +70,7 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
     return curve_chart(
         shown,
         lines,
-        file="perplexity_relative",
+        file_stem="perplexity_relative",
         title="Perplexity relative to its value at the training length",
         x_title=X_TITLE,
         y_title="Perplexity relative to L",
@@ -96,7 +96,7 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
             f"{curves.measurement.data_name}, trained at L = {curves.train_length}"
             for curves in curve_sets
         ],
-        file="accuracy_by_length",
+        file_stem="accuracy_by_length",
         title="Accuracy by evaluation length",
         x_title=X_TITLE,
         y_title="Accuracy",

@@ -1,4 +1,4 @@
-"""Line figures: bands over seeds, markers, vertical lines, and labels at the ends of lines."""
+"""Draws line charts: bands over seeds, markers, vertical lines, and labels at the ends of lines."""
 
 from collections.abc import Iterator, Sequence
 from math import exp, log
@@ -32,8 +32,8 @@ def line_figure(section: str, chart: Chart) -> Figure:
     """Return the figure of a chart; with `log_y`, pages offer a log and a linear y axis."""
     with debug_mode(False):  # debug mode would validate every part again at each step
         panels = [_panel(chart, i) for i in range(len(chart.subplots))]
-    texts = (chart.title, chart.subtitle, chart.caption, chart.csv)
-    return Figure(section, chart.file, *texts, panels, chart.lines)
+    labels = (chart.title, chart.subtitle, chart.caption, chart.csv)
+    return Figure(section, chart.file_stem, *labels, panels, chart.lines)
 
 
 def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
@@ -82,10 +82,10 @@ class _Plot:
         """Return all layers, from back to front."""
         layers = [
             *self._vertical_lines(),
-            *self._intervals(),
+            *self._bands(),
             *self._lines(),
             *self._markers(),
-            *self._vertical_line_texts(),
+            *self._vertical_line_labels(),
             *self._end_labels(),
         ]
         return alt.layer(*layers).properties(width=WIDTH, height=self.height)
@@ -110,7 +110,7 @@ class _Plot:
             axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK_LABEL),
         )
 
-    def _by_line(self, channel: Any, attribute: str) -> Any:
+    def _style_channel(self, channel: Any, attribute: str) -> Any:
         """Return a channel that encodes one attribute of each line's style."""
         values: list[Any] = [getattr(line.style, attribute) for line in self.chart.lines]
         values = [list(value) if isinstance(value, tuple) else value for value in values]
@@ -118,33 +118,33 @@ class _Plot:
         return channel("line:N", scale=alt.Scale(domain=names, range=values), legend=None)
 
     def _line_chart(self, data: str) -> alt.Chart:
-        """Return a chart of the data set `data`, each row in the color of its line."""
+        """Return a chart of the data set `data`, with each row in the color of its line."""
         chart = alt.Chart(alt.NamedData(data))
         chart = chart.transform_filter(f"indexof({HIDDEN}, datum.line) < 0")
-        return chart.encode(x=self.x, y=self.y, color=self._by_line(alt.Color, "color"))
+        return chart.encode(x=self.x, y=self.y, color=self._style_channel(alt.Color, "color"))
 
     def _vertical_lines(self) -> Iterator[alt.Chart]:
         for line in self.subplot.vertical_lines:
-            rule = self._vertical(line).mark_rule(color=GRAY)
+            rule = self._vertical_line_chart(line).mark_rule(color=GRAY)
             yield rule.encode(strokeDash=alt.value([1, 3] if line.dotted else [5, 4]))
 
-    def _vertical_line_texts(self) -> Iterator[alt.Chart]:
+    def _vertical_line_labels(self) -> Iterator[alt.Chart]:
         """Yield the labels at the upper ends of vertical lines, with a white outline."""
         for line in self.subplot.vertical_lines:
-            text = self._vertical(line).encode(y=alt.value(0), text="text:N")
+            label = self._vertical_line_chart(line).encode(y=alt.value(0), text="text:N")
             left, right = self.x_range
             options: dict[str, Any] = {"align": "left", "dx": 5}
             if log(line.x / left) >= 0.6 * log(right / left):
                 options = {"align": "right", "dx": -5}
             options.update(dy=8 + 13 * line.row, lineBreak="\n")
-            yield text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", **options)
-            yield text.mark_text(color=GRAY, **options)
+            yield label.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", **options)
+            yield label.mark_text(color=GRAY, **options)
 
-    def _vertical(self, line: VerticalLine) -> alt.Chart:
-        data = alt.Data(values=[{"x": line.x, "text": line.text}])
+    def _vertical_line_chart(self, line: VerticalLine) -> alt.Chart:
+        data = alt.Data(values=[{"x": line.x, "text": line.label}])
         return alt.Chart(data).encode(x=self.x)
 
-    def _intervals(self) -> Iterator[alt.Chart]:
+    def _bands(self) -> Iterator[alt.Chart]:
         """Yield the bands of lines, and error bars for lines with a single point."""
         banded = self.lines.transform_filter("isValid(datum.low)")
         banded = banded.encode(y=self._y("low"), y2="high:Q")
@@ -152,21 +152,21 @@ class _Plot:
             yield banded.transform_filter("!datum.single").mark_area(opacity=0.16)
         if any(len(line.points) == 1 for line in self.subplot.lines):
             yield banded.transform_filter("datum.single").mark_rule(strokeWidth=1.5)
-            across = self.lines.transform_filter("isValid(datum.x_low)")
-            yield across.mark_rule(strokeWidth=1.5).encode(x=self._x("x_low"), x2="x_high:Q")
+            x_bands = self.lines.transform_filter("isValid(datum.x_low)")
+            yield x_bands.mark_rule(strokeWidth=1.5).encode(x=self._x("x_low"), x2="x_high:Q")
 
     def _lines(self) -> Iterator[alt.Chart]:
         measured = self.lines.transform_filter("!datum.published").mark_line(strokeWidth=2)
-        yield measured.encode(strokeDash=self._by_line(alt.StrokeDash, "dash"))
+        yield measured.encode(strokeDash=self._style_channel(alt.StrokeDash, "dash"))
         published = self.lines.transform_filter("datum.published")
         yield published.mark_line(strokeWidth=1.3, strokeDash=list(PUBLISHED_DASH))
 
     def _markers(self) -> Iterator[alt.Chart]:
         """Yield the markers, hollow for published lines, and the tooltip target of every point."""
-        shaped = self.lines.encode(shape=self._by_line(alt.Shape, "path"))
-        measured = shaped.transform_filter("datum.marker && !datum.published")
+        markers = self.lines.encode(shape=self._style_channel(alt.Shape, "marker_path"))
+        measured = markers.transform_filter("datum.marker && !datum.published")
         yield measured.mark_point(filled=True, size=60, stroke="white", strokeWidth=0.7, opacity=1)
-        published = shaped.transform_filter("datum.marker && datum.published")
+        published = markers.transform_filter("datum.marker && datum.published")
         yield published.mark_point(filled=False, size=50, fill="white", strokeWidth=1.2, opacity=1)
         tooltip = [
             alt.Tooltip("line:N", title="title"),  # Vega shows this field as a heading
@@ -200,15 +200,15 @@ class _Plot:
 
 
 def _rows(line: Line) -> Iterator[dict[str, Any]]:
-    """Yield a row for each point; a point without an interval has no keys for its ends."""
-    step, single = max(1, len(line.points) // MAX_MARKERS), len(line.points) == 1
-    banded = not line.published and any(point.y.seeds > 1 for point in line.points)
+    """Yield a row for each point; a point without a band has no keys for its bounds."""
+    marker_step = max(1, len(line.points) // MAX_MARKERS)
+    has_band = not line.published and any(point.y.seeds > 1 for point in line.points)
     for i, point in enumerate(line.points):
         row: dict[str, Any] = {"line": line.name, "x": point.x, "y": point.y.mean}
         row |= {"published": True} if line.published else {}
-        row |= {"marker": True} if i % step == 0 else {}
-        row |= {"low": point.y.low, "high": point.y.high} if banded else {}
-        row |= {"single": True} if single else {}
+        row |= {"marker": True} if i % marker_step == 0 else {}
+        row |= {"low": point.y.low, "high": point.y.high} if has_band else {}
+        row |= {"single": True} if len(line.points) == 1 else {}
         row |= {"x_low": point.x_band.low, "x_high": point.x_band.high} if point.x_band else {}
         interval = f"{point.y.low:.6g} to {point.y.high:.6g}, {point.y.description}"
         details = ". ".join(filter(None, (point.y.description and interval, point.note)))

@@ -56,7 +56,7 @@ Block = Table | Figure | Paragraph | Bullets | Links | Definitions | Commands
 class Section:
     """Blocks under a heading; `id` is its URL fragment and `link` its text in the navigation bar.
 
-    If `columns`, the blocks stand side by side.
+    If `columns`, the blocks are laid out side by side.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, a question and sections; the first line of `notice` introduces its other lines."""
+    """A title, a question and sections; the first line of `notice` introduces the others."""
 
     title: str
     question: str
@@ -88,7 +88,7 @@ def render_block(block: Block) -> Markup:
     return Markup(getattr(macros, type(block).__name__.lower())(block))
 
 
-def _code(text: str) -> Markup:
+def _render_code(text: str) -> Markup:
     """Return `text` as HTML, with text between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
@@ -100,4 +100,4 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"code": _code, "path": quote, "html": render_block}
+ENVIRONMENT.filters |= {"code": _render_code, "path": quote, "html": render_block}

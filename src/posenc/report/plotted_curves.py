@@ -1,4 +1,4 @@
-"""Curves as the lines of a chart, and the points of curves and lines as csv."""
+"""Converts curves to the lines of a chart, and the points of curves and lines to CSV."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,21 +14,21 @@ Styles = Mapping[str, Style]
 
 
 def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
-    """Return the measurement that all curve sets share, or an empty string."""
+    """Return the measurement that all curve sets share, or an empty string if they differ."""
     measurements = {str(curves.measurement) for curves in curve_sets}
     return measurements.pop() if len(measurements) == 1 else ""
 
 
-def first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
+def select_first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
     """Return the curve sets of the first measurement, which comes from the training corpus."""
     return [c for c in curve_sets if c.measurement == curve_sets[0].measurement]
 
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
     """Return the training length, and the measurement if `curve_sets` have several."""
-    text = f"trained at L = {curves.train_length}"
-    text += f", evaluated in windows of {curves.window}" if curves.window else ""
-    return text if shared_measurement(curve_sets) else f"{text}\n{curves.measurement}"
+    title = f"trained at L = {curves.train_length}"
+    title += f", evaluated in windows of {curves.window}" if curves.window else ""
+    return title if shared_measurement(curve_sets) else f"{title}\n{curves.measurement}"
 
 
 def curve_chart(
@@ -39,7 +39,7 @@ def curve_chart(
     vertical_lines: Sequence[Sequence[VerticalLine]] = (),
     **options: Any,
 ) -> Chart | None:
-    """Return a chart with one subplot of lines for each curve set; None without curve sets.
+    """Return a chart with one subplot of lines for each curve set, or None if there are none.
 
     Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
     `options` are the other fields of the chart.
@@ -50,11 +50,11 @@ def curve_chart(
     for i, curves in enumerate(curve_sets):
         title = titles[i] if titles else subplot_title(curves, curve_sets)
         length = curves.train_length
-        marks, tick_unit = [VerticalLine(length, "training length")], length
+        vertical, tick_unit = [VerticalLine(length, "training length")], length
         if vertical_lines:
-            marks, tick_unit = vertical_lines[i], None
+            vertical, tick_unit = vertical_lines[i], None
         y_group = str(curves.measurement)
-        subplots.append(Subplot(title, tuple(lines[i]), y_group, tuple(marks), tick_unit))
+        subplots.append(Subplot(title, tuple(lines[i]), y_group, tuple(vertical), tick_unit))
     common_text = "" if titles else shared_measurement(curve_sets)
     return Chart(subplots=tuple(subplots), common_text=common_text, **options)
 
@@ -81,18 +81,18 @@ def published_line(label: str, curve: PublishedCurve, styles: Styles) -> Line:
     return Line(label, styles[label], tuple(points), published=True)
 
 
-def losses_csv(curve_sets: Sequence[CurveSet], x: str) -> str:
-    """Return a csv line with the loss in nats per token for each point of the curve sets.
+def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
+    """Return a CSV row with the loss in nats per token for each point of the curve sets.
 
-    `x` is the name of the column with the evaluation length or position; the column `band`
-    describes what `low` and `high` are.
+    `x_column` names the column of evaluation lengths or positions; the column `band` describes what
+    `low` and `high` are.
     """
     return records_csv(
         [
             {
                 **curves.key,
                 "encoding": curve.label,
-                x: f"{point.x:.6g}",
+                x_column: f"{point.x:.6g}",
                 "loss": f"{point.mean:.6f}",
                 "low": f"{point.band.low:.6f}",
                 "high": f"{point.band.high:.6f}",
@@ -111,7 +111,7 @@ def losses_csv(curve_sets: Sequence[CurveSet], x: str) -> str:
 def plotted_points_csv(
     curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], label: str, x: str, y: str
 ) -> str:
-    """Return a csv line for each plotted point; `lines` has the lines drawn for each curve set.
+    """Return a CSV row for each plotted point; `lines` has the lines drawn for each curve set.
 
     `label`, `x` and `y` are column names; the column `band` describes what `low` and `high` are.
     """

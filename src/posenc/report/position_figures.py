@@ -1,4 +1,4 @@
-"""Figures of loss by position in the window: a line figure and a heat map."""
+"""Figures of loss by position in the window: a line chart and a heat map."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,14 +21,14 @@ from posenc.report.plotted_curves import (
 from posenc.report.table import records_csv
 
 X_TITLE = "Position in the window (tokens)"
-UNSEEN = "Positions to the right of the dashed line did not occur in training."
+UNSEEN_POSITIONS = "Positions to the right of the dashed line did not occur in training."
 LINE_CAPTION = (
     "Lower is better. Each point is the mean loss over neighboring positions in the longest windows"
-    f" that were evaluated. {UNSEEN}"
+    f" that were evaluated. {UNSEEN_POSITIONS}"
 )
 HEAT_MAP_CAPTION = (
     "The loss of each encoding minus the loss of the best encoding at the same positions: in each"
-    f" column, the lightest encoding is the best. {UNSEEN}"
+    f" column, the lightest encoding is the best. {UNSEEN_POSITIONS}"
 )
 
 
@@ -37,7 +37,7 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
     return curve_chart(
         curve_sets,
         [curve_lines(curves, styles) for curves in curve_sets],
-        file="loss_by_position",
+        file_stem="loss_by_position",
         title="Loss by position in the window",
         x_title=X_TITLE,
         y_title="Loss (nats per token)",
@@ -47,26 +47,23 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
 
 
 def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
-    """Return a heat map with a panel for each curve set that has several encodings.
-
-    Returns None if no curve set has several.
-    """
-    shown = [curves for curves in curve_sets if len(curves.curves) > 1]
-    if not shown:
+    """Return a panel for each curve set with several encodings, or None if there are none."""
+    shown_sets = [curves for curves in curve_sets if len(curves.curves) > 1]
+    if not shown_sets:
         return None
-    panels = tuple(_panel(curves, subplot_title(curves, shown)) for curves in shown)
-    bands = (p.band for curves in shown for curve in curves.curves for p in curve.points)
-    seeds = describe_bands(bands).partition(";")[0]
+    panels = tuple(_panel(curves, subplot_title(curves, shown_sets)) for curves in shown_sets)
+    bands = (p.band for curves in shown_sets for curve in curves.curves for p in curve.points)
+    seeds_note = describe_bands(bands).partition(";")[0]
     return HeatMap(
-        file="loss_by_position_heat",
+        file_stem="loss_by_position_heat",
         title="Loss by position above the best encoding",
         x_title=X_TITLE,
         y_title="",
         value_title="Nats per token above the best",
         panels=panels,
         caption=HEAT_MAP_CAPTION,
-        csv=_csv(shown, panels),
-        subtitle=". ".join(filter(None, (shared_measurement(shown), seeds))),
+        csv=_csv(shown_sets, panels),
+        subtitle=". ".join(filter(None, (shared_measurement(shown_sets), seeds_note))),
     )
 
 

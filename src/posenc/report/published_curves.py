@@ -17,8 +17,8 @@ UNITS = ("perplexity", "loss", "accuracy")
 class PublishedCurve:
     """A curve from the literature, to be compared with the runs that match `selector`.
 
-    `values` maps evaluation lengths in tokens to values; `row_keys` select the evaluation rows to
-    compare them with.
+    `values` maps evaluation lengths in tokens to values. They are compared with the evaluation rows
+    that match `row_keys`.
     """
 
     selector: Mapping[str, Any]
@@ -30,13 +30,13 @@ class PublishedCurve:
 
 
 def parse_published(value: Any) -> list[PublishedCurve]:
-    """Return the curves under `published`; raises ConfigError if an item is not a curve."""
+    """Return the curves under `published`; raises ConfigError if an item is invalid."""
     if not isinstance(value, list | None):
         raise ConfigError(f"published: {value!r} must be a list of curves; see docs/claims.md")
-    return [_curve(item, f"published[{i}]") for i, item in enumerate(value or [])]
+    return [_parse_curve(item, f"published[{i}]") for i, item in enumerate(value or [])]
 
 
-def _curve(item: Any, name: str) -> PublishedCurve:
+def _parse_curve(item: Any, name: str) -> PublishedCurve:
     if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
         keys = ", ".join((*CURVE_KEYS, "train_length"))
         raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selection keys")
@@ -44,7 +44,7 @@ def _curve(item: Any, name: str) -> PublishedCurve:
         hint = did_you_mean(str(item["unit"]), UNITS)
         raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")
     if not isinstance(item["source"], str):
-        raise ConfigError(f"{name}.source: {item['source']!r} must be text")
+        raise ConfigError(f"{name}.source: {item['source']!r} must be a string")
     selector = {key: v for key, v in item.items() if key not in (*CURVE_KEYS, "train_length")}
     value = parse_value(QUANTITIES[item["unit"]], {**selector, "length": "L"}, name)
     return PublishedCurve(
@@ -52,12 +52,12 @@ def _curve(item: Any, name: str) -> PublishedCurve:
         value.row_keys,
         require_tokens(item["train_length"], f"{name}.train_length"),
         item["unit"],
-        _values(item["values"], f"{name}.values"),
+        _parse_values(item["values"], f"{name}.values"),
         item["source"],
     )
 
 
-def _values(value: Any, name: str) -> dict[int, float]:
+def _parse_values(value: Any, name: str) -> dict[int, float]:
     """Return the values by length; lengths read from JSON are strings."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"{name}: {value!r} must map evaluation lengths to numbers")

@@ -21,7 +21,7 @@ QUESTION = (
     "How does the positional encoding affect a Transformer language model, at its training length"
     " and beyond?"
 )
-NO_POSITIONS = (
+NO_POSITIONS_TEXT = (
     "Loss by position was not evaluated. To add it, evaluate with"
     " `evaluation.protocols='[nonoverlapping, by_position]'`."
 )
@@ -31,8 +31,8 @@ RUNS_TEXT = (
 )
 NO_COMMAND_TEXT = "These runs have no plan.json; the settings of each run are in its config.yaml."
 COMMANDS_TEXT = (
-    "The first command trains the runs that are missing and keeps finished ones; the second writes"
-    " this report again."
+    "The first command trains missing runs and keeps finished ones; the second rewrites this"
+    " report."
 )
 TABLE_DESCRIPTIONS = {
     "claims": "verdicts",
@@ -73,12 +73,12 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     perplexity = [*results.perplexity_tables, *figures.get("results", [])]
     yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
     yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
-    texts = {"Conclusions": results.conclusions, "Limitations": results.limitations}
-    lists = [Bullets(items, heading) for heading, items in texts.items() if items]
+    items_by_heading = {"Conclusions": results.conclusions, "Limitations": results.limitations}
+    lists = [Bullets(items, heading) for heading, items in items_by_heading.items() if items]
     heading = "Conclusions and limitations"
     yield Section("conclusions", heading, lists, "Conclusions", columns=True)
-    instead = [Paragraph(NO_POSITIONS)] if results.losses else []
-    positions = figures.get("positions", instead)
+    fallback = [Paragraph(NO_POSITIONS_TEXT)] if results.losses else []
+    positions = figures.get("positions", fallback)
     yield Section("positions", "Loss by position in the window", positions, "Loss by position")
     yield Section("cost", "Cost against quality", figures.get("cost", []), "Cost")
     yield Section("setup", "Experimental setup", [Definitions(results.setup)])
@@ -92,17 +92,17 @@ def _reproduction(results: Results) -> list[Block]:
     experiment = results.experiment
     if not experiment.command:
         return [Paragraph(NO_COMMAND_TEXT)]
-    identity = (
-        f"Created with posenc {posenc_versions(experiment.runs)} from data"
+    provenance = (
+        f"Created with posenc {posenc_versions(experiment.runs)} from data with the fingerprint"
         f" {data_fingerprints(experiment.runs)}. A run's name ends with a hash of all settings that"
         " affect its result; its config.yaml lists them. The same hash means the same run on every"
         " machine."
     )
     commands = Commands([experiment.command, f"posenc report name={experiment.name}"])
-    return [Paragraph(COMMANDS_TEXT), commands, Paragraph(identity)]
+    return [Paragraph(COMMANDS_TEXT), commands, Paragraph(provenance)]
 
 
 def _describe_file(name: str, results: Results) -> str:
     stem, _, suffix = name.partition(".")
-    figures = {figure.file: f"figure “{figure.title}”" for figure in results.figures}
+    figures = {figure.file_stem: f"figure “{figure.title}”" for figure in results.figures}
     return f"{(TABLE_DESCRIPTIONS | figures)[stem]}, {FORMAT_DESCRIPTIONS[suffix]}"

@@ -155,7 +155,7 @@ def _table(
             numbers = published[curve.label].values
             texts = [number_text(numbers[n]) if n in numbers else None for n in lengths]
             row = (f"{curve.label}, published", None, *texts, _ratio(numbers, curves))
-            rows.append([Cell(text, tone="quiet") for text in row])
+            rows.append([Cell(text, style="dim") for text in row])
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),

@@ -1,4 +1,4 @@
-"""Perplexity by RoPE base, with the smallest bases for L and 2L by Men et al. (2024)."""
+"""Perplexity by RoPE base, with the lower bounds on the base by Men et al. (2024)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,47 +13,47 @@ from posenc.report.encoding_styles import style_at, sweep_styles
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import (
     curve_chart,
-    first_measurement,
     plot_point,
     plotted_points_csv,
+    select_first_measurement,
 )
 
 MAX_LINES = 8
 """Lines per subplot, including the shortest and the longest evaluation length."""
 CAPTION = (
     "Lower is better; one line for each evaluation length. Dotted lines: the smallest base for this"
-    " head width at which a key equal to the query is favored at every distance up to L or 2L (Men"
-    " et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot support"
-    " that length."
+    " head dimension at which a key equal to the query is favored at every distance up to L or 2L"
+    " (Men et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot"
+    " support that length."
 )
 
 
 def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -> Chart | None:
-    """Return a subplot for each training length, or None unless RoPE runs differ only in base."""
+    """Return a subplot per training length, or None if no RoPE runs differ only in their base."""
     bases = _bases_by_label(experiment)
-    shown = [
+    shown_sets = [
         curves
-        for curves in first_measurement(curve_sets)
+        for curves in select_first_measurement(curve_sets)
         if sum(curve.label in bases for curve in curves.curves) > 1
     ]
     models = [run.config["model"] for run in experiment.evaluated if run.label in bases]
-    lines = [_lines(curves, bases) for curves in shown]
+    lines = [_lines(curves, bases) for curves in shown_sets]
     return curve_chart(
-        shown,
+        shown_sets,
         lines,
-        vertical_lines=[_bounds(models[0], curves.train_length) for curves in shown],
-        file="perplexity_by_base",
+        vertical_lines=[_bounds(models[0], curves.train_length) for curves in shown_sets],
+        file_stem="perplexity_by_base",
         title="Perplexity by RoPE base",
         x_title="Base",
         y_title="Perplexity per token",
         caption=CAPTION,
-        csv=plotted_points_csv(shown, lines, "length", "base", "perplexity"),
+        csv=plotted_points_csv(shown_sets, lines, "length", "base", "perplexity"),
         log_y=True,
     )
 
 
 def _bases_by_label(experiment: Experiment) -> dict[str, float]:
-    """Return the base of each RoPE label; empty if the labels differ in another setting, too."""
+    """Map each RoPE label to its base; empty if the labels also differ in other settings."""
     bases = {
         run.label: (run.config["encoding"].get("spectrum") or {}).get("base")
         for run in experiment.evaluated

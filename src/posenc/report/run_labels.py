@@ -11,7 +11,7 @@ CONSTRUCTOR_KEYS = ("_target_", "_partial_")
 
 
 class Setting(NamedTuple):
-    """A setting of a run; it is compared between runs with equal training length and `context`."""
+    """A setting; it is compared between runs with the same training length and `context`."""
 
     path: str
     value: Any
@@ -26,7 +26,7 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     get their hash in the label.
     """
     settings = [list(_settings(config)) for config in configs]
-    varying = _varying(configs, settings)
+    varying = _varying_settings(configs, settings)
     names = _short_names({path for path, _ in varying})
     labels = []
     for config, run in zip(configs, settings, strict=True):
@@ -58,7 +58,7 @@ def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def format_setting(value: Any) -> str:
-    """Return a setting as text: `500000`, `0.1`, `none`, `true`."""
+    """Format a setting for labels and reports: `500000`, `0.1`, `none`, `true`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -96,9 +96,10 @@ def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
     return (config["choices"].get("data"), config["choices"].get("tokenizer"), *tokenizer)
 
 
-def _varying(
+def _varying_settings(
     configs: Sequence[dict[str, Any]], settings: list[list[Setting]]
 ) -> set[tuple[str, tuple[Any, ...]]]:
+    """Return the path and context of every setting whose values differ."""
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for config, run in zip(configs, settings, strict=True):
         for path, value, context in run:

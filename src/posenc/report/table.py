@@ -5,7 +5,7 @@
     table = Table("Perplexity, trained at L = 64", columns, rows)
     console.print(table)  # rich; a table that is too wide is split into several
 
-`page.py` renders a table as HTML. A cell is a text, a number, None (missing), or a `Cell` with
+`page.py` renders a table as HTML. A cell is a string, a number, None (missing), or a `Cell` with
 formatting. On a page, text between backticks in cells and notes is shown as code.
 """
 
@@ -25,9 +25,15 @@ from rich.text import Text
 
 MISSING = "-"
 Value = str | float | None
-Tone = Literal["", "good", "bad", "open", "strong", "quiet", "part"]
-TONE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "open": "? "}
-TONE_STYLES = {"good": "bold green", "bad": "bold red", "open": "bold yellow", "strong": "bold"}
+CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
+STYLE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "undecided": "? "}
+RICH_STYLES = {
+    "good": "bold green",
+    "bad": "bold red",
+    "undecided": "bold yellow",
+    "bold": "bold",
+    "dim": "dim",
+}
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -45,7 +51,7 @@ class Column:
     """A heading and the format of the cells below it.
 
     `format` applies to numbers; it is a format specification such as ".2f", or a function. `detail`
-    is a second, smaller line of the heading. If `wrap`, long texts are broken into lines.
+    is a second, smaller line of the heading. If `wrap`, long strings are wrapped.
     """
 
     name: str
@@ -68,19 +74,22 @@ class Cell:
 
     value: Value
     best: bool = False
-    tone: Tone = ""
+    style: CellStyle = ""
     details: Sequence[str] = ()
     links: Sequence[tuple[str, str]] = ()
     tooltip: str = ""
 
     @property
     def bold(self) -> bool:
-        return self.best or self.tone == "strong"
+        return self.best or self.style == "bold"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the first `key_columns` columns identify a row and repeat if it is split."""
+    """Rows of cells; the first `key_columns` columns identify a row.
+
+    These columns are repeated in each part if the table is split.
+    """
 
     title: str
     columns: Sequence[Column]
@@ -104,23 +113,23 @@ class Table:
         return spec(cell.value) if callable(spec) else format(cell.value, spec)
 
     def text_with_symbol(self, cell: Cell, column: Column) -> str:
-        """Return the text with the symbol of its tone, for pages and the terminal."""
-        return TONE_SYMBOLS.get(cell.tone, "") + self.text(cell, column)
+        """Return the text after the symbol of its style, for pages and the terminal."""
+        return STYLE_SYMBOLS.get(cell.style, "") + self.text(cell, column)
 
     def tooltip(self, cell: Cell) -> str:
         return cell.tooltip or (repr(cell.value) if isinstance(cell.value, float) else "")
 
     def to_csv(self) -> str:
-        """Return unrounded numbers, without title and notes."""
+        """Return the unrounded values as CSV, without title and notes."""
         values = ([cell.value for _, cell in row] for row in self.grid)
         return csv_text([[column.name for column in self.columns], *values])
 
     def to_markdown(self) -> str:
-        """Return a GitHub table, with the title as a paragraph above and the notes below it."""
+        """Return a GitHub-flavored Markdown table between its title and its notes."""
         rule = ["---" if column.align == "left" else "---:" for column in self.columns]
-        heads = [escape_markdown(column.heading) for column in self.columns]
+        headers = [escape_markdown(column.heading) for column in self.columns]
         rows = [[_markdown_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
-        grid = "\n".join(f"| {' | '.join(row)} |" for row in [heads, rule, *rows])
+        grid = "\n".join(f"| {' | '.join(row)} |" for row in [headers, rule, *rows])
         title = [f"**{escape_markdown(self.title)}**"] if self.title else []
         return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
 
@@ -131,14 +140,14 @@ class Table:
         """
         wraps = any(column.wrap for column in self.columns)
         name, width = ("tabularx", "{\\linewidth}") if wraps else ("tabular", "")
-        sides = "".join("X" if c.wrap else c.align[0] for c in self.columns)
-        heads = [escape_latex(column.heading) for column in self.columns]
+        column_spec = "".join("X" if c.wrap else c.align[0] for c in self.columns)
+        headers = [escape_latex(column.heading) for column in self.columns]
         rows = [[_latex_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
-        head, *body = (f"{' & '.join(row)} \\\\\n" for row in [heads, *rows])
+        header, *body = (f"{' & '.join(row)} \\\\\n" for row in [headers, *rows])
         sentences = [f"{self.title}." if self.title else "", *self.notes]
         return (
-            f"\\begin{{table}}\n\\begin{{{name}}}{width}{{{sides}}}\n"
-            f"\\toprule\n{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{{name}}}\n"
+            f"\\begin{{table}}\n\\begin{{{name}}}{width}{{{column_spec}}}\n"
+            f"\\toprule\n{header}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{{name}}}\n"
             f"\\caption{{{escape_latex(' '.join(filter(None, sentences)))}}}\n\\end{{table}}\n"
         )
 
@@ -151,7 +160,7 @@ class Table:
             yield Text(note, "dim")
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
-        """Split the table into as few pieces as fit the width, each with the key columns."""
+        """Split the table into the fewest pieces that fit the width; each has the key columns."""
         unbounded = console.options.update(width=UNBOUNDED_WIDTH)
         indices = range(len(self.columns))
         pieces = [self._piece(indices)]
@@ -185,20 +194,20 @@ class Table:
         text = self.text_with_symbol(cell, column)
         if cell.best:
             return Text(f"*{text}", "bold green")
-        lines = [Text(text, TONE_STYLES.get(cell.tone, "dim" if cell.tone == "quiet" else ""))]
+        lines = [Text(text, RICH_STYLES.get(cell.style, ""))]
         return Text("\n").join([*lines, *(Text(line, "dim") for line in cell.details)])
 
 
-def csv_text(lines: Sequence[Sequence[object]]) -> str:
-    """Return lines of values as csv; None becomes MISSING."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([MISSING if item is None else item for item in line] for line in lines)
-    return text.getvalue()
+def csv_text(rows: Sequence[Sequence[object]]) -> str:
+    """Return rows of values as CSV; None becomes MISSING."""
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerows([MISSING if value is None else value for value in row] for row in rows)
+    return output.getvalue()
 
 
 def records_csv(records: Sequence[Mapping[str, object]]) -> str:
-    """Return records with equal keys as csv; the first line has the keys."""
+    """Return records with the same keys as CSV; the first row has the keys."""
     return csv_text([*map(list, records[:1]), *(list(record.values()) for record in records)])
 
 
@@ -219,5 +228,5 @@ def _markdown_cell(cell: Cell, text: str) -> str:
 
 
 def _latex_cell(cell: Cell, text: str) -> str:
-    text = f"\\quad {escape_latex(text)}" if cell.tone == "part" else escape_latex(text)
+    text = f"\\quad {escape_latex(text)}" if cell.style == "indented" else escape_latex(text)
     return f"\\textbf{{{text}}}" if cell.bold else text

@@ -1,7 +1,7 @@
 """Figures made of Vega-Lite charts: their exported files and their data on an HTML page.
 
 A figure has one or more panels. A panel is a layered Altair chart of WIDTH by HEIGHT pixels without
-a title. `line_plot.py` and `heat_map.py` create most figures; other charts work, too.
+a title. `line_plot.py` and `heat_map.py` create most figures; other Altair charts also work.
 
 In the exported files, panels are side by side. On a page, each panel fills its column, and the
 legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The
@@ -55,14 +55,19 @@ THEME: dict[str, Any] = {
     },
     "legend": {"titleFontWeight": "normal", "titleFontSize": 11, "labelFontSize": 11},
 }
-INK = "currentColor"  # the text color of the page, in light or dark mode
+TEXT_COLOR = "currentColor"  # the text color of the page, in light or dark mode
 PAGE_THEME: dict[str, Any] = {
     **THEME,
     "font": "inherit",
     "aria": True,
     "background": "transparent",
-    "axis": {**THEME["axis"], "labelColor": INK, "titleColor": INK, "gridColor": "#80808038"},
-    "legend": {**THEME["legend"], "labelColor": INK, "titleColor": INK},
+    "axis": {
+        **THEME["axis"],
+        "labelColor": TEXT_COLOR,
+        "titleColor": TEXT_COLOR,
+        "gridColor": "#80808038",
+    },
+    "legend": {**THEME["legend"], "labelColor": TEXT_COLOR, "titleColor": TEXT_COLOR},
 }
 
 
@@ -78,24 +83,24 @@ class Panel:
     data: Mapping[str, Sequence[Mapping[str, Any]]]
 
     @cached_property
-    def views(self) -> dict[str, dict[str, Any]]:
+    def chart_specs(self) -> dict[str, dict[str, Any]]:
         """The charts as Vega-Lite specifications without data, schema and theme."""
-        views = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
-        for view in views.values():
-            del view["$schema"], view["config"]
-        return views
+        specs = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
+        for spec in specs.values():
+            del spec["$schema"], spec["config"]
+        return specs
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title; `file` is the stem of its file names, `section` the page section.
+    """Panels under one title; `file_stem` names its files and `section` its section of a page.
 
     `subtitle` describes the data, `caption` explains how to read the figure, and `csv` lists every
     point.
     """
 
     section: str
-    file: str
+    file_stem: str
     title: str
     subtitle: str
     caption: str
@@ -124,7 +129,7 @@ class Figure:
             "description": self.title,
             "title": title,
             "concat": [
-                {**next(iter(panel.views.values())), "title": panel.title.split("\n")}
+                {**next(iter(panel.chart_specs.values())), "title": panel.title.split("\n")}
                 for panel in self.panels
             ],
             "columns": COLUMNS,
@@ -142,14 +147,14 @@ class Figure:
 
     @cached_property
     def svg(self) -> str:
-        """The figure as SVG, with element ids that do not depend on figures drawn before it."""
-        text = vl_convert.vegalite_to_svg(self.specification, VEGALITE_VERSION)
+        """The figure as SVG, with element ids that do not depend on figures drawn earlier."""
+        svg = vl_convert.vegalite_to_svg(self.specification, VEGALITE_VERSION)
         # Truncate coordinates to hundredths of a pixel; finer differences are invisible.
         coordinates = r' (d|transform)="[^"]*"'
-        text = re.sub(coordinates, lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), text)
-        names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', text)))
-        new_names = {name: f"{self.file}-{i}" for i, name in enumerate(names)}
-        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_names[m[2]], text)
+        svg = re.sub(coordinates, lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
+        names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', svg)))
+        new_names = {name: f"{self.file_stem}-{i}" for i, name in enumerate(names)}
+        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_names[m[2]], svg)
 
     @property
     def data_url(self) -> str:
@@ -159,14 +164,14 @@ class Figure:
         """Return the data of each panel for `page.js`, and its charts in the order of `scales`."""
         shared = {"width": "container", "params": _parameters(end_labels=False)}
         return [
-            {"data": panel.data, "charts": [panel.views[s] | shared for s in self.scales]}
+            {"data": panel.data, "charts": [panel.chart_specs[s] | shared for s in self.scales]}
             for panel in self.panels
         ]
 
     def files(self) -> dict[str, str | bytes]:
         """Return the exported files as a mapping from names to contents."""
         contents = {"csv": self.csv, "png": self.png, "svg": self.svg}
-        return {f"{self.file}.{suffix}": content for suffix, content in contents.items()}
+        return {f"{self.file_stem}.{suffix}": content for suffix, content in contents.items()}
 
 
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from posenc.report.claim import MIN_SEEDS, Outcome
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.result_tables import number_text
-from posenc.report.table import Cell, Column, Table, Tone, records_csv
+from posenc.report.table import Cell, CellStyle, Column, Table, records_csv
 
 PLURALS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-TONES: dict[Outcome, Tone] = {"holds": "good", "fails": "bad", "undecided": "open"}
+OUTCOME_STYLES: dict[Outcome, CellStyle] = {
+    "holds": "good",
+    "fails": "bad",
+    "undecided": "undecided",
+}
 COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="left", wrap=True))
 NOTE = (
     "Left and right are means over seeds: geometric means for perplexity, speed and memory,"
@@ -31,19 +35,19 @@ class _Row:
     outcome: Outcome
     train_length: int | str | None
     text: str
-    tone: Tone
+    style: CellStyle
     clause: ClauseVerdict | None
     published: str | None = None
 
     @property
     def first_cells(self) -> list[Cell]:
         """The verdict and the training length."""
-        return [Cell(self.outcome, tone=TONES[self.outcome]), Cell(self.train_length)]
+        return [Cell(self.outcome, style=OUTCOME_STYLES[self.outcome]), Cell(self.train_length)]
 
     @property
     def comparison(self) -> list[str]:
         """The clause as text, if `text` is the statement of its claim."""
-        return [str(self.clause.clause)] if self.clause and self.tone == "strong" else []
+        return [str(self.clause.clause)] if self.clause and self.style == "bold" else []
 
     @property
     def reason(self) -> list[str]:
@@ -72,7 +76,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     ]
     rows = []
     for row in _rows(verdicts):
-        text = Cell(row.text, tone=row.tone, details=[*row.comparison, *row.reason])
+        text = Cell(row.text, style=row.style, details=[*row.comparison, *row.reason])
         seeds = len(row.clause.seeds) if row.clause else ""
         rows.append([*row.first_cells, text, *_numbers(row.clause), seeds, row.published or ""])
     return Table("", columns, rows, [NOTE])
@@ -88,7 +92,7 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
         numbers = [f"{left} vs. {right}: {difference}, {count}"] if difference else []
         published = [f"published: {row.published}"] if row.published else []
         details = [*numbers, *row.reason, *row.comparison, *published]
-        rows.append([*row.first_cells, Cell(row.text, tone=row.tone, details=details)])
+        rows.append([*row.first_cells, Cell(row.text, style=row.style, details=details)])
     return Table("", COLUMNS, rows)
 
 
@@ -127,11 +131,11 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
         claim, clauses = verdict.claim, verdict.clauses
         only = clauses[0] if len(clauses) == 1 else None
         yield _Row(
-            *(verdict.outcome, verdict.train_length, claim.statement, "strong", only),
+            *(verdict.outcome, verdict.train_length, claim.statement, "bold", only),
             published=claim.published,
         )
         for clause in clauses if only is None else ():
-            yield _Row(clause.outcome, "", str(clause.clause), "part", clause)
+            yield _Row(clause.outcome, "", str(clause.clause), "indented", clause)
 
 
 def _numbers(judged: ClauseVerdict | None) -> tuple[str, str, str]:

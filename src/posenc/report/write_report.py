@@ -57,7 +57,7 @@ def _print_report(console: Console, results: Results, index: Path) -> None:
         console.print(table)
         console.print()
     _print_list(console, "".join(results.missing[:1]), results.missing[1:])
-    setup = [f"{term}: {text}" for term, text in results.setup if term in PRINTED_TERMS]
+    setup = [f"{term}: {value}" for term, value in results.setup if term in PRINTED_TERMS]
     _print_list(console, "Setup", setup)
     _print_list(console, "Conclusions", results.conclusions)
     _print_list(console, "Limitations", results.limitations)

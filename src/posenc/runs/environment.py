@@ -9,7 +9,7 @@ MALLOC_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": str(2**32),
 }
-"""Settings with which glibc keeps freed memory for the next training step.
+"""Settings that make glibc keep freed memory for the next training step.
 
 Returning the memory to the system took 12% of a step's time.
 """

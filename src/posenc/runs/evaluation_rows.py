@@ -18,7 +18,7 @@ KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap")
 
 
 def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the values that identify a measurement; a new row replaces an old one with its key."""
+    """Return the values that identify a measurement; rows with the same key replace each other."""
     return tuple(row[name] for name in KEY_FIELDS)
 
 
@@ -68,8 +68,8 @@ def bin_positions(
 ) -> list[tuple[float, float, int]]:
     """Return log-spaced bins of positions as (center, mean loss, tokens).
 
-    Positions start at 1; a bin's center is the geometric mean of its first and last position. One
-    bin ends at the training length, so that no bin has positions on both sides of it.
+    Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
+    bin ends at the training length, so that no bin extends across it.
     """
     first = floor(-BINS_PER_OCTAVE * log2(train_length))
     last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))

@@ -43,9 +43,9 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Read a JSON file; raises RunError if it is corrupt.
+    """Return the contents of a JSON file, or `default`, unless that is None, for a missing file.
 
-    Returns `default`, if that is not None, for a missing file.
+    Raises RunError if the file is corrupt.
     """
     if default is not None and not path.exists():
         return default
@@ -56,7 +56,7 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a JSON-lines file, which may be missing.
+    """Return the rows of a JSON-lines file; a missing file has none.
 
     Skips a last line that a crash truncated. Raises RunError if any other line is corrupt.
     """

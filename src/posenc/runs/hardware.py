@@ -1,4 +1,4 @@
-"""The CPU cores and GPUs of this machine, found without importing torch."""
+"""The CPU cores and GPUs of this machine, detected without importing torch."""
 
 import os
 import shutil
@@ -37,14 +37,14 @@ def gpu_groups(gpus: list[str], devices: int) -> list[str]:
 
 def _cgroup_quota(cgroup: Path) -> float | None:
     """Return the cgroup's CPU quota in cores (v2, else v1), or None if it has no quota."""
-    limit = _read_words(cgroup / "cpu.max") or [
-        *_read_words(cgroup / "cpu" / "cpu.cfs_quota_us"),
-        *_read_words(cgroup / "cpu" / "cpu.cfs_period_us"),
+    limit = _read_fields(cgroup / "cpu.max") or [
+        *_read_fields(cgroup / "cpu" / "cpu.cfs_quota_us"),
+        *_read_fields(cgroup / "cpu" / "cpu.cfs_period_us"),
     ]
     if len(limit) != 2 or limit[0] in ("max", "-1"):
         return None
     return int(limit[0]) / int(limit[1])
 
 
-def _read_words(file: Path) -> list[str]:
+def _read_fields(file: Path) -> list[str]:
     return file.read_text().split() if file.is_file() else []

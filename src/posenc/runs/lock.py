@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 LOCK_TIMEOUT = 2.0
-"""Seconds to wait for a run's lock, which reading the run's status may hold for a moment."""
+"""Seconds to wait for a run's lock, because reading the run's status briefly holds it."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class ResolvedSettings:
 
 @dataclass(frozen=True)
 class Status:
-    """The content of `status.json`.
+    """The contents of `status.json`.
 
     `work_done` is the completed fraction of training and evaluation together, and `seconds` is the
     total wall time across restarts. `resolved` holds the `ResolvedSettings` as a mapping; it is
@@ -66,10 +66,10 @@ class Status:
 
 
 class Progress:
-    """The status of a running job; only rank 0 `writes` it to `status.json`."""
+    """The status of a running job; only rank 0 is the writer of `status.json`."""
 
-    def __init__(self, path: Path, *, writes: bool = True) -> None:
-        self.path, self.writes = path, writes
+    def __init__(self, path: Path, *, is_writer: bool = True) -> None:
+        self.path, self.is_writer = path, is_writer
         self.status = Status.read(path)
         self._written = 0.0
         self._started = time.monotonic()
@@ -89,6 +89,6 @@ class Progress:
     def _write(self, *, durable: bool) -> None:
         seconds = self._seconds_before + time.monotonic() - self._started
         self.status = self.status.replace(updated=time.time(), seconds=seconds)
-        if self.writes:
+        if self.is_writer:
             self.status.write(self.path, durable=durable)
         self._written = time.monotonic()

@@ -21,14 +21,14 @@ JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
 FORK_SERVER_LOST = 255
 """The exit code that multiprocessing reports for a process whose fork server has died."""
 SAME_SIGNAL_SECONDS = 0.5
-"""Signals closer together count as one, since some senders signal both a process and its group."""
+"""Signals closer together than this count as one: some senders signal a process and its group."""
 
 
 class JobProcess:
     """Runs `command RUN_DIR --threads N ...` and appends its output to `run.log`.
 
     The process leads its own session, so that Ctrl-C in a terminal reaches only the launcher. It
-    inherits CUDA_VISIBLE_DEVICES unless `gpus` is given. With `fork`, it is forked from the fork
+    inherits CUDA_VISIBLE_DEVICES unless `gpus` is set. With `fork`, it is forked from the fork
     server instead of started as a new interpreter.
     """
 
@@ -70,7 +70,7 @@ class JobProcess:
         return self._process.exitcode
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Seconds since the process was started."""
         return time.monotonic() - self._started
 
@@ -134,7 +134,7 @@ class JobProcess:
 
 
 @contextmanager
-def received_signals() -> Iterator[Sequence[float]]:
+def recorded_signals() -> Iterator[Sequence[float]]:
     """Yield a list to which the arrival time of every SIGINT, SIGTERM and SIGHUP is appended.
 
     The signals have no other effect. Signals that were already ignored, as under nohup, stay

@@ -11,7 +11,7 @@ from posenc.runs.status import Status
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is ready to start, and what its process needs: modules and devices."""
+    """A run that is ready to start, with the modules and devices that its process needs."""
 
     run: RunDirectory
     modules: tuple[str, ...] = ()

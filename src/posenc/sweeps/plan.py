@@ -79,7 +79,7 @@ def plan(
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
-    """Return every encoding; raises a single ConfigError that lists every distinct problem."""
+    """Return each job's encoding; raises one ConfigError that lists every distinct problem."""
     encodings: list[Encoding] = []
     problems: dict[str, None] = {}
     for config in configs:
@@ -95,7 +95,7 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
 
 
 def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
-    """Check that the data suffices, name the run, and complete its configuration."""
+    """Check the data, name the run, and complete its configuration."""
     validate_data(config, data)
     parameters = build_meta_model(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
@@ -112,16 +112,16 @@ def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:
-    """Keep one job per run; raises ConfigError if jobs of a run have different settings."""
+    """Keep one job per run; raises ConfigError if two jobs of a run differ."""
     unique: dict[Path, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.path, job)
         for key in job.config:
             if job.config[key] != first.config[key]:
                 raise ConfigError(
-                    f"the sweep has the run {job.run.name} twice, with different values of {key},"
-                    f" which is not part of a run's identity; use a separate command with another"
-                    f" name=... for each value"
+                    f"the sweep contains the run {job.run.name} twice, with different values of"
+                    f" {key}, which is not part of a run's identity; use a separate command and"
+                    f" another name=... for each value"
                 )
     return list(unique.values())
 
@@ -143,12 +143,12 @@ def _check_directory(job: Job) -> None:
     if digest != job.config.frozen.hash:
         raise ConfigError(
             f"{path} belongs to another configuration (hash {digest}, not"
-            f" {job.config.frozen.hash}); delete it, move it elsewhere or give another name=..."
+            f" {job.config.frozen.hash}); delete it, move it elsewhere or use another name=..."
         )
 
 
 def _write_run(job: Job) -> None:
-    """Write the configuration, tokenizer and status, unless a process is executing the run."""
+    """Write the configuration, tokenizer and status, unless a process is running it."""
     run = job.run
     if is_locked(run.lock_file):
         return

@@ -13,7 +13,7 @@ from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import is_locked
 from posenc.runs.status import Status
-from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, received_signals
+from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, recorded_signals
 from posenc.sweeps.launcher import PlannedRun, check_positive
 from posenc.sweeps.progress import (
     PlainDisplay,
@@ -29,7 +29,7 @@ from posenc.sweeps.progress import (
 from posenc.sweeps.time_left import Pace, time_left
 
 MAX_STARTS = 4
-"""How many times a launch starts a run whose process is killed, for example when out of memory."""
+"""How often a run is started if its process keeps being killed, for example when out of memory."""
 
 
 class PoolLauncher:
@@ -62,7 +62,7 @@ class PoolLauncher:
         Ctrl-C kills the runs.
         """
         display = create_display(self.console)
-        with closing(display), received_signals() as interrupts:
+        with closing(display), recorded_signals() as interrupts:
             launch = _Launch(self, runs, finished, display)
             launch.run(interrupts)
         if interrupts:
@@ -78,7 +78,7 @@ class _Launch:
     ) -> None:
         self.pool, self.display = pool, display
         self.already_finished, self.total = finished, finished + len(runs)
-        self.waiting = deque(runs)
+        self.waiting_runs = deque(runs)
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
         slots = len(self.gpus) or max(1, cores() // self.devices)
@@ -86,10 +86,10 @@ class _Launch:
         # Counts finished runs too, so that a resumed sweep uses as many threads as before.
         self.threads = max(1, cores() // min(pool.jobs or slots, max(1, self.total)))
         self.free_slots = list(range(self.workers))[::-1]
-        self.active: dict[JobProcess, tuple[int, Pace]] = {}
-        self.ended: list[Pace] = []
+        self.active_jobs: dict[JobProcess, tuple[int, Pace]] = {}
+        self.ended_paces: list[Pace] = []
         self.outcomes: dict[str, Status] = {}
-        self.starts: Counter[str] = Counter()
+        self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
         # CUDA does not work in forked processes; on other systems, some libraries do not either.
@@ -99,26 +99,26 @@ class _Launch:
         started, handled = time.monotonic(), 0
         self._print_header()
         try:
-            while self.waiting or self.active:
+            while self.waiting_runs or self.active_jobs:
                 if len(interrupts) > handled:
                     handled = len(interrupts)
                     self._stop(kill=handled > 1)
-                self._start_waiting()
+                self._start_waiting_runs()
                 self.display.show(self._snapshot())
                 time.sleep(self.pool.poll_seconds)
-                self._collect_ended(restart=not interrupts)
+                self._collect_ended_jobs(restart=not interrupts)
         finally:
-            for process in self.active:
+            for process in self.active_jobs:
                 process.terminate()
-            for process in self.active:
+            for process in self.active_jobs:
                 process.wait()
         self._print_summary(time.monotonic() - started)
 
-    def _start_waiting(self) -> None:
-        while self.free_slots and (planned := self._next_waiting()):
+    def _start_waiting_runs(self) -> None:
+        while self.free_slots and (planned := self._next_waiting_run()):
             work = Status.read(planned.run.status_file).work_done
             slot = self.free_slots[-1]
-            self.starts[planned.name] += 1
+            self.num_starts[planned.name] += 1
             try:
                 process = JobProcess(
                     planned,
@@ -132,20 +132,20 @@ class _Launch:
                 failed = Status(state="failed", error=f"its process could not be started: {error}")
                 self._record(planned, failed)
                 continue
-            self.active[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
+            self.active_jobs[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
             resumed = f" at {format_percent(work)}" if work else ""
             self.display.log(f"▶ {planned.name}  started{resumed}")
 
-    def _next_waiting(self) -> PlannedRun | None:
+    def _next_waiting_run(self) -> PlannedRun | None:
         """Remove and return the first waiting run that needs a process.
 
         Skips runs that another process is running, and records those that it has ended.
         """
-        for planned in list(self.waiting):
+        for planned in list(self.waiting_runs):
             if is_locked(planned.run.lock_file):
                 self._note_running_elsewhere(planned)
                 continue
-            self.waiting.remove(planned)
+            self.waiting_runs.remove(planned)
             status = planned.run.status()
             ended = status.state in ("finished", "failed")
             if not (ended and planned.name in self.running_elsewhere):
@@ -153,19 +153,19 @@ class _Launch:
             self._record(planned, status)
         return None
 
-    def _collect_ended(self, *, restart: bool) -> None:
-        for process in [process for process in self.active if process.ended]:
-            slot, pace = self.active.pop(process)
+    def _collect_ended_jobs(self, *, restart: bool) -> None:
+        for process in [process for process in self.active_jobs if process.ended]:
+            slot, pace = self.active_jobs.pop(process)
             self.free_slots.append(slot)
-            self.ended.append(pace)
+            self.ended_paces.append(pace)
             outcome, name = process.outcome(), process.run.name
             killed = process.killed and outcome.state == "interrupted"
             if process.exit_code == BUSY and restart:
                 self._note_running_elsewhere(process.planned)
-                self.waiting.append(process.planned)
-            elif restart and killed and self.starts[name] < MAX_STARTS:
+                self.waiting_runs.append(process.planned)
+            elif restart and killed and self.num_starts[name] < MAX_STARTS:
                 self.display.print(f"↻ {name}  {outcome.error}; restarting it", "yellow")
-                self.waiting.append(process.planned)
+                self.waiting_runs.append(process.planned)
             else:
                 self.outcomes[name] = outcome
                 self.display.print(*final_message(process, outcome))
@@ -177,8 +177,8 @@ class _Launch:
         self.display.print(f"· {status_line(planned.run, status)}", style)
 
     def _stop(self, *, kill: bool) -> None:
-        self.waiting.clear()
-        runs = plural(len(self.active), "run")
+        self.waiting_runs.clear()
+        runs = plural(len(self.active_jobs), "run")
         if kill:
             self.display.print(f"killing {runs}; progress since the last checkpoint is lost", "red")
         else:
@@ -186,21 +186,21 @@ class _Launch:
                 f"stopping: waiting for {runs} to write a checkpoint (Ctrl-C again to kill)",
                 "yellow",
             )
-        for process in self.active:
+        for process in self.active_jobs:
             process.kill() if kill else process.terminate()
 
     def _snapshot(self) -> Snapshot:
         now = time.monotonic()
-        rows = [progress_row(process, pace, now) for process, (_, pace) in self.active.items()]
-        paces = [pace for _, pace in self.active.values()]
-        waiting = [Status.read(planned.run.status_file).work_done for planned in self.waiting]
+        rows = [progress_row(process, pace, now) for process, (_, pace) in self.active_jobs.items()]
+        paces = [pace for _, pace in self.active_jobs.values()]
+        waiting_work = [Status.read(p.run.status_file).work_done for p in self.waiting_runs]
         ended = self.already_finished + len(self.outcomes)
-        work = ended + sum(pace.work for pace in paces) + sum(waiting)
+        work = ended + sum(pace.work for pace in paces) + sum(waiting_work)
         return Snapshot(
             rows,
             counts=self._counts(),
             work=work / self.total,
-            seconds_left=time_left(paces, self.ended, waiting, self.workers, now),
+            seconds_left=time_left(paces, self.ended_paces, waiting_work, self.workers, now),
         )
 
     def _counts(self) -> str:

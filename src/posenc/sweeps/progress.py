@@ -60,7 +60,7 @@ class PlainDisplay:
         self.console.print(Text(line), soft_wrap=True)
 
     def log(self, line: str) -> None:
-        """Print a line whose information a live display shows anyway."""
+        """Print a line that a live display does not need."""
         self.print(line)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -70,7 +70,7 @@ class PlainDisplay:
             self.print(f"[{snapshot.counts}] {_summary(snapshot)}")
 
     def close(self) -> None:
-        """End the display."""
+        """Stop the display."""
 
 
 class TerminalDisplay(PlainDisplay):
@@ -134,7 +134,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
-    """Return an empty table with a column of run names before the given columns."""
+    """Return an empty table with a column for run names and the columns with these names."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("run", no_wrap=True, min_width=20)
     for name in text_columns:
@@ -163,7 +163,7 @@ def final_message(process: JobProcess, outcome: Status) -> tuple[str, str]:
     """Return the display line for a process that has ended, and the line's style."""
     name = process.run.name
     if outcome.state == "finished":
-        return f"✓ {name}  finished in {format_duration(process.seconds)}", "green"
+        return f"✓ {name}  finished in {format_duration(process.elapsed_seconds)}", "green"
     if outcome.state == "failed":
         return f"✗ {name}  failed: {outcome.error} (see {process.run.log_file})", "red"
     reason = f": {outcome.error}" if outcome.error else ""

@@ -91,7 +91,7 @@ def _seconds_left(status: Status) -> float | None:
 
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
-    """Return the distinct commands that finish an experiment's unfinished runs, from its plan."""
+    """Return the distinct commands in an experiment's plan that finish its unfinished runs."""
     plan = read_json(runs[0].path.parent / "plan.json", {}) if runs else {}
     states_by_command: dict[str, set[str]] = {}
     for run in runs:

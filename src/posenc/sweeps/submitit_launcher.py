@@ -94,7 +94,7 @@ class LocalLauncher(SubmititLauncher):
 class SlurmLauncher(SubmititLauncher):
     """Runs jobs on a Slurm cluster; `gpus` requests one GPU per device of a run.
 
-    `additional_parameters` are options of sbatch, by their long names.
+    `additional_parameters` maps the long names of sbatch options to their values.
     """
 
     cluster, local = "slurm", False

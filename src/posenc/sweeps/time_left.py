@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Sequence
 
-RELIABLE_SECONDS = 3.0
+MIN_RELIABLE_SECONDS = 3.0
 """How long a pace must have been measured before it is used."""
 
 
@@ -27,21 +27,21 @@ class Pace:
         self.work = work
 
     @property
-    def startup(self) -> float | None:
+    def startup_seconds(self) -> float | None:
         """Seconds until the first progress, or None if there is none yet."""
         return None if self._first_progress is None else self._first_progress[0] - self.started
 
     @property
-    def measured(self) -> tuple[float, float]:
+    def measured_progress(self) -> tuple[float, float]:
         """The work done since the first observed progress, and the seconds that it took."""
         if self._first_progress is None:
             return 0.0, 0.0
         return self.work - self._first_progress[1], self._latest - self._first_progress[0]
 
     @property
-    def reliable(self) -> bool:
-        work, seconds = self.measured
-        return work > 0 and seconds >= RELIABLE_SECONDS
+    def is_reliable(self) -> bool:
+        work, seconds = self.measured_progress
+        return work > 0 and seconds >= MIN_RELIABLE_SECONDS
 
 
 def time_left(
@@ -54,14 +54,14 @@ def time_left(
     """Return the seconds until the last run ends, or None while no pace is reliable.
 
     `waiting` holds the completed fraction of each run that has not started. The estimate assigns
-    each of them to the worker that is free first, at the average pace of the measured runs.
+    each to the worker that is free first, at the average pace of all runs with a reliable pace.
     """
-    reliable = [pace for pace in [*active, *ended] if pace.reliable]
+    reliable = [pace for pace in [*active, *ended] if pace.is_reliable]
     if not reliable:
         return None
-    measured = [pace.measured for pace in reliable]
+    measured = [pace.measured_progress for pace in reliable]
     seconds_per_work = sum(seconds for _, seconds in measured) / sum(work for work, _ in measured)
-    startup = sum(pace.startup or 0.0 for pace in reliable) / len(reliable)
+    startup = sum(pace.startup_seconds or 0.0 for pace in reliable) / len(reliable)
     free_at = [_active_time_left(pace, seconds_per_work, startup, now) for pace in active]
     free_at += [0.0] * (workers - len(active))
     heapq.heapify(free_at)
@@ -72,13 +72,13 @@ def time_left(
 
 def run_time_left(pace: Pace) -> float | None:
     """Return the seconds until a run ends, at its own pace, or None if that is unreliable."""
-    work, seconds = pace.measured
-    return (1 - pace.work) * seconds / work if pace.reliable else None
+    work, seconds = pace.measured_progress
+    return (1 - pace.work) * seconds / work if pace.is_reliable else None
 
 
 def _active_time_left(pace: Pace, seconds_per_work: float, startup: float, now: float) -> float:
     seconds = run_time_left(pace)
     if seconds is not None:
         return seconds
-    startup_left = max(0.0, startup - (now - pace.started)) if pace.startup is None else 0.0
+    startup_left = max(0.0, startup - (now - pace.started)) if pace.startup_seconds is None else 0.0
     return startup_left + (1 - pace.work) * seconds_per_work

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from posenc.config.errors import ConfigError, RunError
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.job_process import JobProcess, received_signals
+from posenc.sweeps.job_process import JobProcess, recorded_signals
 from posenc.sweeps.launcher import PlannedRun
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Worker:
         self.threads, self.code = threads, freeze_code(run.path.parent)
 
     def __call__(self) -> None:
-        with received_signals() as received:
+        with recorded_signals() as received:
             self._process = JobProcess(self.planned, threads=self.threads, code=self.code)
             handled = 0
             while not self._process.ended:

@@ -31,7 +31,7 @@ class LoggedKeys:
     train_lengths: tuple[int, ...]
     encoding_key: str
 
-    def curves(self, prefix: str, suffix: str) -> list[str]:
+    def curve_keys(self, prefix: str, suffix: str) -> list[str]:
         """Return the history keys `<prefix>...<suffix>`; the main protocol comes first."""
         keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
         return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))

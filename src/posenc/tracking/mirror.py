@@ -30,14 +30,14 @@ MEDIA_KEY = "loss_by_position"
 
 
 class Mirror:
-    """Logs the rows that a W&B run lacks; `last_step` is the last step that it has."""
+    """Logs the missing rows of a W&B run; `last_step` is the last step that W&B has."""
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config
         self.last_step = max(0, last_logged_step(run))
 
     def log_training(self, rows: list[dict[str, Any]]) -> None:
-        """Log rows of the training log, and any earlier rows that W&B lacks."""
+        """Log rows of the training log, and any earlier rows that are missing from W&B."""
         if rows and rows[0]["step"] > self.last_step + 1:
             rows = [r for r in self.directory.metrics() if r["step"] <= rows[-1]["step"]]
         for row in rows:
@@ -72,9 +72,9 @@ class MirrorFile:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.file = directory.path / "mirror.json"
-        content = read_json(self.file, {})
-        self.identity: dict[str, Any] = content.get("identity", {})
-        self.entries: list[dict[str, Any]] = content.get("entries", [])
+        contents = read_json(self.file, {})
+        self.identity: dict[str, Any] = contents.get("identity", {})
+        self.entries: list[dict[str, Any]] = contents.get("entries", [])
 
     @property
     def run_id(self) -> str:
@@ -100,16 +100,18 @@ class MirrorFile:
         arrays = read_positions(self.directory.positions_file)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
         rows = evaluation_history(self.directory.rows(), arrays, config)
-        new: list[dict[str, Any]] = [
+        new_entries: list[dict[str, Any]] = [
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
         digest = _digest(arrays)
         if arrays and (self.newest_media or {}).get(MEDIA_KEY) != digest:
-            new.append({MEDIA_KEY: digest})
-        if new:
+            new_entries.append({MEDIA_KEY: digest})
+        if new_entries:
             used_steps = [e["step"] for e in [*self.entries, *self.directory.metrics()[-1:]]]
             first_step = max(used_steps, default=0) + 1
-            self.entries += [{"step": step, **entry} for step, entry in enumerate(new, first_step)]
+            self.entries += [
+                {"step": i, **entry} for i, entry in enumerate(new_entries, first_step)
+            ]
             self._write()
 
     def _write(self) -> None:
@@ -117,7 +119,7 @@ class MirrorFile:
 
 
 def _curve_point(row: Row) -> tuple[Any, ...]:
-    """Return what identifies a history row: its axis, the value on it and the metric names."""
+    """Return the identity of a history row: its axis, the value on it and the metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
 

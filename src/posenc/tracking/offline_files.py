@@ -1,4 +1,4 @@
-"""Finds the last step of a run that W&B has, on its server or in offline run files."""
+"""Finds the last step of a run that was logged to W&B's server or to offline run files."""
 
 import json
 import os

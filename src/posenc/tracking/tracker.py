@@ -13,7 +13,7 @@ Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 
 
 class Inspection(NamedTuple):
-    """The results of `posenc inspect`; `run` gives the tracked run its name, `images` are PNGs."""
+    """The results of `posenc inspect`; `run` names the tracked run, and `images` are PNG files."""
 
     run: RunDirectory
     config: Mapping[str, Any]
@@ -24,7 +24,7 @@ class Inspection(NamedTuple):
 class Tracker:
     """Mirrors a run to a dashboard; by default, its methods do nothing.
 
-    They must not stop, delay or fail the run.
+    The methods must not stop or delay the run or make it fail.
     """
 
     def start(self, run: RunDirectory, config: DictConfig) -> None:

@@ -17,10 +17,10 @@ REPORT_JOB_TYPE = "report"
 
 
 def upload_run(directory: RunDirectory) -> Outcome:
-    """Upload the rows of a run that W&B lacks and return what was done.
+    """Upload the rows that are missing from a run on W&B, and return the outcome.
 
     Reads only the run directory, not the offline run files, which may be missing or incomplete.
-    Skips a run that another process is working on. Raises RunError if W&B fails or cannot be
+    Skips a run that another process is running. Raises RunError if W&B fails or cannot be
     reached.
     """
     rows = _permanent_rows(directory)
@@ -29,7 +29,7 @@ def upload_run(directory: RunDirectory) -> Outcome:
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        tracker_of(directory).upload(directory, directory.config(), rows)
+        find_tracker(directory).upload(directory, directory.config(), rows)
     return "uploaded"
 
 
@@ -41,7 +41,7 @@ def upload_figures(folder: Path) -> bool:
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
-    tracker, experiment = tracker_of(list_runs(folder)[0]), folder.resolve().name
+    tracker, experiment = find_tracker(list_runs(folder)[0]), folder.resolve().name
     with online_run(
         id=wandb_id(experiment, REPORT_JOB_TYPE),
         name=f"{experiment} {REPORT_JOB_TYPE}",
@@ -66,7 +66,7 @@ def figure_key(file: Path) -> str:
     return f"report/{file.stem}"
 
 
-def tracker_of(directory: RunDirectory) -> WandbTracker:
+def find_tracker(directory: RunDirectory) -> WandbTracker:
     """Return the run's W&B tracker, or the default one if the run used another logger."""
     config = directory.config()
     logger = build(config.logger, name="logger", modules=list(config.get("modules") or []))

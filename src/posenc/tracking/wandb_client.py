@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
 FINISH_TIMEOUT = 30  # seconds for the server to accept the last rows
-UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, where waiting delays no training
+UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which delays no training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
 # write. wandb's default is 15. This is the only private setting used; runs also work without it.

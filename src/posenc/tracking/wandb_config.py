@@ -25,7 +25,7 @@ def experiment_folder(run: RunDirectory) -> Path:
 
 
 def wandb_id(*names: str) -> str:
-    """Return the names joined by dots, as a W&B id of at most 64 characters of [A-Za-z0-9_.-].
+    """Join names with dots into a W&B id of at most 64 characters from [A-Za-z0-9_.-].
 
     If characters must be replaced or cut, the id ends with a digest of the original names, so that
     different names have different ids.
@@ -71,7 +71,7 @@ def variant(config: DictConfig) -> str:
     parameters = [
         f"{key}={value}"
         for key, value in values.items()
-        if not OmegaConf.is_config(value) and not key.endswith("_")  # _target_ and the like
+        if not OmegaConf.is_config(value) and not key.endswith("_")  # such as _target_
     ]
     return " ".join([config.choices.encoding, *parameters])
 

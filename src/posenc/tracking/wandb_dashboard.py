@@ -69,9 +69,13 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
         width="fluid",
         blocks=[
             wr.H1(title),
-            wr.MarkdownBlock("\n\n".join(text for text in paragraphs if text)),
+            wr.MarkdownBlock("\n\n".join(filter(None, paragraphs))),
             *([wr.H2("Claims and verdicts"), wr.MarkdownBlock(verdicts)] if verdicts else []),
-            *(block for n in keys.train_lengths for block in _blocks_at(experiment, keys, n)),
+            *(
+                block
+                for n in keys.train_lengths
+                for block in _blocks_for_length(experiment, keys, n)
+            ),
             wr.H2("Runs"),
             wr.PanelGrid(
                 runsets=[runs], panels=arrange([wr.RunComparer(diff_only="split")], "runs")
@@ -80,7 +84,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
     )
 
 
-def _blocks_at(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
+def _blocks_for_length(experiment: Experiment, keys: LoggedKeys, train_length: int) -> list:
     """Return the report's blocks for the runs of one training length."""
     heading = f"Trained at L = {train_length}"
     filters = f"{_experiment_filter(experiment)} and Config('train_length') = {train_length}"

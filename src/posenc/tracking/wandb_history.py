@@ -29,7 +29,7 @@ TRAINING_METRICS = {
     "validation_loss": "validation/loss",
 }
 """Key of `metrics.jsonl` -> W&B's metric name."""
-MEASURES = ("perplexity", "loss", "accuracy", "exact")
+EVALUATION_METRICS = ("perplexity", "loss", "accuracy", "exact")
 Row = dict[str, Any]
 
 
@@ -45,8 +45,8 @@ def evaluation_history(
     by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
     history = [extrapolation_row(row, config) for row in by_length]
     curves = loss_by_position(rows, arrays, config.train_length)
-    longest = {_qualifiers(row, config): bins for row, bins in curves}
-    for qualifiers, bins in longest.items():
+    longest_curves = {_qualifiers(row, config): bins for row, bins in curves}
+    for qualifiers, bins in longest_curves.items():
         curve = "/".join(["loss_by_position", *qualifiers, "loss"])
         history += [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]
     return history
@@ -61,8 +61,8 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
     stride = "" if row["stride"] is None else f"-{row['stride']}"
     protocol = f"{row['protocol']}{stride}"
     curve = "/".join(["extrapolation", *_qualifiers(row, config), protocol])
-    measures = {f"{curve}/{name}": row[name] for name in MEASURES if name in row}
-    return {LENGTH_AXIS: row["length"], **measures}
+    metrics = {f"{curve}/{name}": row[name] for name in EVALUATION_METRICS if name in row}
+    return {LENGTH_AXIS: row["length"], **metrics}
 
 
 def loss_by_position(
@@ -82,7 +82,7 @@ def loss_by_position(
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """Return the row's corpus, split and swap, omitting those that equal the run's defaults."""
+    """Return the row's corpus, split and swap, omitting values that equal the run's defaults."""
     other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")

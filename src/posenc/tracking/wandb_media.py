@@ -43,7 +43,7 @@ def _png(curves: Curves, title: str, train_length: int) -> bytes:
         lines.append(Line(label, style_at(i), dots))
     train_length_line = VerticalLine(train_length, f"L = {train_length}")
     chart = Chart(
-        file="loss_by_position",
+        file_stem="loss_by_position",
         title=title,
         x_title="Position in the window (tokens)",
         y_title="Loss (nats per token)",

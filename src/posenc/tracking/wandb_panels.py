@@ -28,10 +28,10 @@ def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]
     A heading has no panels if the runs do not log their metrics.
     """
     return {
-        "Extrapolation": [*_extrapolation(keys, group_by), *_ratio(keys, group_by)],
-        "Loss by position": [*_positions(keys, group_by), *_position_media(keys)],
-        "Cost against quality": _cost(keys),
-        "Training": _training(keys, group_by),
+        "Extrapolation": [*_extrapolation_panels(keys, group_by), *_ratio_panels(keys, group_by)],
+        "Loss by position": [*_position_panels(keys, group_by), *_position_media_panels(keys)],
+        "Cost against quality": _cost_panels(keys),
+        "Training": _training_panels(keys, group_by),
     }
 
 
@@ -44,15 +44,15 @@ def arrange(panels: list[Panel], name: str) -> list[Panel]:
     return panels
 
 
-def _extrapolation(keys: LoggedKeys, group_by: str) -> list[Panel]:
+def _extrapolation_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
         _line_plot(key, LENGTH_AXIS, f"{title}{_title_suffix(key)}", group_by)
         for suffix, title in EXTRAPOLATION_TITLES.items()
-        for key in keys.curves("extrapolation/", suffix)
+        for key in keys.curve_keys("extrapolation/", suffix)
     ]
 
 
-def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
+def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     if RATIO_KEY not in keys.summary:
         return []
     return [
@@ -66,22 +66,22 @@ def _ratio(keys: LoggedKeys, group_by: str) -> list[Panel]:
     ]
 
 
-def _positions(keys: LoggedKeys, group_by: str) -> list[Panel]:
+def _position_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     title = "Loss by position in the window"
     return [
         _line_plot(key, POSITION_AXIS, f"{title}{_title_suffix(key)}", group_by)
-        for key in keys.curves("loss_by_position/", "/loss")
+        for key in keys.curve_keys("loss_by_position/", "/loss")
     ]
 
 
-def _position_media(keys: LoggedKeys) -> list[Panel]:
+def _position_media_panels(keys: LoggedKeys) -> list[Panel]:
     if not keys.media:
         return []
     images = wr.MediaBrowser(title="Loss by position for each run", media_keys=[IMAGE_KEY])
     return [images, wr.WeavePanelSummaryTable(table_name=TABLE_KEY)]
 
 
-def _cost(keys: LoggedKeys) -> list[Panel]:
+def _cost_panels(keys: LoggedKeys) -> list[Panel]:
     perplexities = [key for key in keys.summary if key.startswith("ppl@")]
     if SPEED_KEY not in keys.summary or not perplexities:
         return []
@@ -98,7 +98,7 @@ def _cost(keys: LoggedKeys) -> list[Panel]:
     ]
 
 
-def _training(keys: LoggedKeys, group_by: str) -> list[Panel]:
+def _training_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
         _line_plot(key, axis, f"{title} by {axis}", group_by)
         for key, title in TRAINING_TITLES.items()

@@ -13,7 +13,7 @@ from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
 
 MAIN_PROTOCOL = "nonoverlapping"
 COST_QUANTITIES = ("training_tokens_per_second", "training_memory_mb")
-BENCHMARK_MEASURES = ("tokens_per_second", "peak_memory_mb", "utilisation")
+BENCHMARK_METRICS = ("tokens_per_second", "peak_memory_mb", "utilisation")
 
 
 def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
@@ -22,11 +22,11 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
     The summary is always complete because W&B keeps only the summary of the offline run file that
     is uploaded last.
     """
-    last: dict[str, Any] = {}
+    last_metrics: dict[str, Any] = {}
     for row in directory.metrics():
-        last |= training_row(row)
+        last_metrics |= training_row(row)
     return {
-        **last,
+        **last_metrics,
         **extrapolation_summary(directory.rows(), config),
         **_costs(directory),
         **_benchmarks(directory, config),
@@ -34,16 +34,16 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dict[str, float]:
-    """Return perplexities on the validation split of the run's own corpus, and their ratio.
+    """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
     the longest length divided by the perplexity at the training length.
     """
-    own_validation = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
+    validation_key = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
         row["length"]: row["perplexity"]
         for row in rows
-        if (row["data"], row["split"], row["swap"], row["protocol"]) == own_validation
+        if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
     }
     train_length = config.train_length
     summary = {
@@ -66,13 +66,13 @@ def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]
     """Return the experiment's `posenc bench` results for the run's encoding, model and length."""
     file = experiment_folder(directory) / "bench" / "bench.json"
     encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))
-    trained = [encoding, model, config.train_length, config.precision]
+    run_key = [encoding, model, config.train_length, config.precision]
     measured_keys = ("encoding_config", "model_config", "length", "precision")
     return {
         f"bench/{row['pass']}_{name}": row[name]
         for row in read_json(file, {"rows": []})["rows"]
-        if [row[key] for key in measured_keys] == trained
+        if [row[key] for key in measured_keys] == run_key
         and row["kernel"] in ("auto", config.kernel)
-        for name in BENCHMARK_MEASURES
+        for name in BENCHMARK_METRICS
         if row[name] is not None
     }

@@ -12,17 +12,18 @@ Job = Mapping[str, Any]
 
 
 def sweep_definitions(
-    jobs: Sequence[Job], arguments: Sequence[str], name: str, target: Mapping[str, str]
+    jobs: Sequence[Job], arguments: Sequence[str], name: str, destination: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return W&B sweep configurations whose trials run each job exactly once.
 
-    `arguments` are added to every trial's command; `target` is the project and optional entity.
+    `arguments` are added to every trial's command; `destination` has the project and, optionally,
+    the entity.
     """
     grids = split_into_grids(jobs)
     return [
         {
             "name": name if len(grids) == 1 else f"{name} {i} of {len(grids)}",
-            **target,
+            **destination,
             "program": "posenc",
             "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
             "method": "grid",
@@ -38,17 +39,17 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
     by_keys: dict[tuple[str, ...], list[Job]] = defaultdict(list)
     for job in jobs:
         by_keys[tuple(job)].append(job)
-    return [grid for group in by_keys.values() for grid in _split(group)]
+    return [grid for group in by_keys.values() for grid in _split_jobs(group)]
 
 
-def _split(jobs: list[Job]) -> list[dict[str, list[Any]]]:
+def _split_jobs(jobs: list[Job]) -> list[dict[str, list[Any]]]:
     """Return one grid for a full product; otherwise split by the first key with several values."""
     grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]
     key = next(key for key, values in grid.items() if len(values) > 1)
     parts = ([job for job in jobs if job[key] == value] for value in grid[key])
-    return [part_grid for part in parts for part_grid in _split(part)]
+    return [part_grid for part in parts for part_grid in _split_jobs(part)]
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -24,7 +24,7 @@ REMEDY = "add --spec to write the dashboard to a file instead"
 
 
 def set_id(part: Panel | wr.Runset, name: str) -> None:
-    """Set a deterministic id: the name in lower case, with hyphens for spaces."""
+    """Set a deterministic id: the name in lower case with spaces replaced by hyphens."""
     part._id = name.lower().replace(" ", "-")
 
 

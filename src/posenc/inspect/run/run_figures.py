@@ -45,7 +45,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
             selected = _select(drawn, layer, length)
             subplots.append(_subplot(title, selected, "per_key", group, train_length))
     return Chart(
-        file="attention_by_distance",
+        file_stem="attention_by_distance",
         title="Attention by distance",
         x_title=DISTANCE,
         y_title="Mean weight of a key",
@@ -63,7 +63,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
 def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
     title = "Entropy of attention by the query's position"
     return Chart(
-        file="attention_by_position",
+        file_stem="attention_by_position",
         title=f"{title}, windows of {_longest(rows)} tokens",
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
@@ -79,7 +79,7 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
 
 def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
-        file="bias_by_distance",
+        file_stem="bias_by_distance",
         title=f"Bias by distance, windows of {_longest(rows)} tokens",
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
@@ -102,7 +102,7 @@ def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
             title, selected = f"Layer {layer}: {name}", _select(rotating, layer, longest)
             subplots.append(_subplot(title, selected, name, name, train_length, _wavelength))
     return Chart(
-        file="frequencies",
+        file_stem="frequencies",
         title=f"Contribution of each rotary frequency, windows of {longest} tokens",
         x_title="Wavelength (tokens)",
         y_title="Fraction",
@@ -134,7 +134,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
     if len(names) > MAX_DRAWN_PARAMETERS:
         omitted = f" Only the first {MAX_DRAWN_PARAMETERS} of {len(names)} parameters are drawn."
     return Chart(
-        file="learned",
+        file_stem="learned",
         title="Trained parameters",
         x_title="Index within the parameter",
         y_title="Value or norm",
