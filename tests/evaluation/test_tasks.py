@@ -153,7 +153,7 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
     [
         (["evaluation=nonoverlapping"], "do not apply to the task 'copy'"),
         (["evaluation.lengths=[2]"], "length 2 is too short for the task 'copy'"),
-        (["tokenizer=byte"], "its own tokenizer"),
+        (["tokenizer=byte"], "omit tokenizer"),
         (["data=task_copy", "data.alphabet_size=3"], "5 symbols, but the run was trained on 18"),
     ],
 )

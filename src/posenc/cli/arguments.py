@@ -34,7 +34,7 @@ class Arguments:
 
 
 def parse(command: str, argv: Sequence[str]) -> Arguments:
-    """Separate flags from overrides; raises ConfigError for a flag that the command does not have.
+    """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
     `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` is accepted but not needed, because
     commas make a sweep.

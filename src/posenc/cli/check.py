@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
 def _encoding_under_test(
     overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> EncodingUnderTest:
-    """Compose an encoding with its small model; raises ConfigError for an invalid request."""
+    """Compose an encoding with its small model. Raises ConfigError for an invalid request."""
     config = compose_job([*SMALL_MODEL, *overrides], config_dirs)
     modules = list(config.modules)
     components.check(config.encoding, name="encoding", modules=modules, num_args=1)

@@ -70,7 +70,9 @@ def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str
     """Return the run's configuration with the requested evaluation settings."""
     config = run.config()
     if "tokenizer" in set_keys:
-        raise ConfigError("tokenizer: a run is evaluated with its own tokenizer; omit tokenizer")
+        raise ConfigError(
+            "tokenizer: a run is always evaluated with the tokenizer it was trained with; omit tokenizer"
+        )
     if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}

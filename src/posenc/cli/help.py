@@ -60,7 +60,7 @@ HELP = {
         keys
           run                                     a run directory
           evaluation                              a protocol, or everything (a config group)
-          evaluation.lengths | .extra | .factors  default: the run's own lengths
+          evaluation.lengths | .extra | .factors  default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
@@ -164,8 +164,9 @@ HELP = {
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
         Runs the tests that every encoding must pass, on very small models: causality, shift
-        invariance, an effect of every parameter, precision at position 16,000 and others. Each
-        result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks all.
+        invariance, precision at position 16,000, whether every parameter has an effect, and others.
+        Each result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks
+        all encodings.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
@@ -237,8 +238,8 @@ def overview() -> str:
     """Return the message that `posenc` prints without a command."""
     commands = "\n".join(f"  {name:11} {summary}" for name, summary in COMMANDS.items())
     return (
-        "posenc: what does a positional encoding do to a Transformer language model,\n"
-        "at the length it was trained on and beyond it?\n\n"
+        "posenc: how does the positional encoding affect a Transformer language model,\n"
+        "at its training length and beyond?\n\n"
         f"usage: posenc COMMAND [key=value ...]\n\n{commands}\n\n"
         "Start with `posenc train experiment=quickstart`; `posenc COMMAND --help` has examples."
     )

@@ -66,7 +66,7 @@ def _inspect_encodings(arguments: Arguments) -> int:
 
 
 def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
-    """Return the encodings to inspect; raises ConfigError before anything is measured."""
+    """Return the encodings to inspect. Raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
     if not any(override_key(override) == "encoding" for override in overrides):

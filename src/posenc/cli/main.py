@@ -15,7 +15,7 @@ KEYBOARD_INTERRUPT = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0 for success, 1 for a failed run and 2 for an invalid request."""
+    """Run a command and return 0 for success, 1 for a failed run or 2 for an invalid request."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -44,7 +44,7 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # The user's own modules are in the current folder, which console scripts do not search.
+    # Custom modules are in the current folder, which console scripts do not search.
     sys.path.insert(0, os.getcwd())
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

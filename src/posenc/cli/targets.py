@@ -16,7 +16,7 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 
 
 def experiment_folder(arguments: Arguments) -> Path:
-    """Return `outputs_dir/name`; raises ConfigError for other keys or a missing folder.
+    """Return `outputs_dir/name`. Raises ConfigError for other keys or a missing folder.
 
     An argument without `=` is a folder's name: `quickstart` means `name=quickstart`.
     """
@@ -34,7 +34,7 @@ def experiment_folder(arguments: Arguments) -> Path:
 
 
 def run_directory(path: Any) -> RunDirectory:
-    """Return the run at `path`; raises ConfigError if that is not a run directory."""
+    """Return the run at `path`. Raises ConfigError if that is not a run directory."""
     if path is None:
         raise ConfigError("run is missing; set run=outputs/<experiment>/<run>")
     if not isinstance(path, str):

@@ -11,7 +11,7 @@ class PosencError(Exception):
 
 
 class ConfigError(PosencError):
-    """An invalid request, for which nothing was started.
+    """An invalid command or configuration; nothing was started.
 
     The message states the value, the limit and the remedy.
     """

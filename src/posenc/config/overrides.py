@@ -33,7 +33,7 @@ class Axis(NamedTuple):
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Parse overrides with Hydra's parser; raises ConfigError for invalid syntax."""
+    """Parse overrides with Hydra's parser. Raises ConfigError for invalid syntax."""
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:

@@ -95,9 +95,7 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
         factors = DEFAULT_FACTORS if evaluation.factors is None else evaluation.factors
         lengths = [round(length * factor) for factor in factors]
     if not lengths or min(lengths) < 1:
-        raise ConfigError(
-            f"evaluation lengths {lengths}: set at least one length, and only positive lengths"
-        )
+        raise ConfigError(f"evaluation lengths {lengths}: set one or more positive lengths")
     return sorted(set(lengths))
 
 

@@ -28,7 +28,7 @@ class TrainingSteps:
 def training_steps(
     config: DictConfig, *, devices: int | None = None, micro_batch_tokens: int | None = None
 ) -> TrainingSteps:
-    """Return the steps of a run; raises ConfigError if a batch cannot be divided evenly.
+    """Return the steps of a run. Raises ConfigError if a batch cannot be divided evenly.
 
     `devices` and `micro_batch_tokens` override the values in `config`.
     """

@@ -1,4 +1,4 @@
-"""Run one job: train to the token budget, evaluate what is missing, and record the outcome."""
+"""Run one job: train to the token budget, evaluate missing results, and record the outcome."""
 
 import logging
 import time
@@ -86,7 +86,7 @@ def _origin(error: Exception) -> str:
 def _run(
     run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
 ) -> bool:
-    """Train and evaluate a run; returns False if it was stopped before it was finished."""
+    """Train and evaluate a run. Returns False if it was stopped before it was finished."""
     if stop.requested():
         return False
     config = run.config()
@@ -131,7 +131,7 @@ def _check_identity(config: DictConfig) -> None:
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve settings when a run first starts; a resumed run keeps the ones it started with."""
+    """Resolve settings when a run first starts; a resumed run keeps its original settings."""
     device, dtype = device_of(config), dtype_of(config.precision)
     resolved = ResolvedSettings(
         code=code_digest(),
@@ -154,7 +154,7 @@ def _resolve_settings(
 
 
 def _train_and_evaluate(session: Session) -> bool:
-    """Train, then evaluate missing rows; returns False if the job was told to stop."""
+    """Train, then evaluate missing rows. Returns False if the job was told to stop."""
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)

@@ -100,7 +100,7 @@ class Chart:
 
     @property
     def subtitle(self) -> str:
-        """What all subplots have in common, and what their points and bands show."""
+        """A description of all subplots and of what their points and bands show."""
         lines = (line for subplot in self.subplots for line in subplot.lines if not line.published)
         bands = (point.y for line in lines for point in line.points)
         description = describe_bands(bands, geometric=self.log_y)

@@ -30,7 +30,7 @@ class PublishedCurve:
 
 
 def parse_published(value: Any) -> list[PublishedCurve]:
-    """Return the curves under `published`; raises ConfigError if an item is invalid."""
+    """Return the curves under `published`. Raises ConfigError if an item is invalid."""
     if not isinstance(value, list | None):
         raise ConfigError(f"published: {value!r} must be a list of curves; see docs/claims.md")
     return [_parse_curve(item, f"published[{i}]") for i, item in enumerate(value or [])]

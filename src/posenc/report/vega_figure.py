@@ -75,7 +75,7 @@ PAGE_THEME: dict[str, Any] = {
 class Panel:
     """One chart under a title; `data` has the rows of each data set that the chart names.
 
-    `charts` maps the name of a y scale to the chart with that scale. Files use the first one.
+    `charts` maps the name of a y scale to the chart with that scale. Exported files use the first.
     """
 
     title: str

@@ -37,15 +37,15 @@ def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
-    """Write `value` atomically as sorted, indented JSON; raises ValueError for NaN and infinity."""
+    """Write `value` atomically as sorted, indented JSON. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_atomic(path, text, durable=durable)
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Return the contents of a JSON file, or `default`, unless that is None, for a missing file.
+    """Return the contents of a JSON file. Raises RunError if it is corrupt.
 
-    Raises RunError if the file is corrupt.
+    If the file does not exist and `default` is not None, returns `default`.
     """
     if default is not None and not path.exists():
         return default

@@ -50,7 +50,7 @@ def plan(
     *,
     local: bool = True,
 ) -> list[PlannedRun]:
-    """Plan a run for the overrides of each job; raises ConfigError before anything is written.
+    """Plan a run for the overrides of each job. Raises ConfigError before anything is written.
 
     `command` is the user's command line, which `posenc status` prints as the way to finish the
     sweep. If `local`, the runs must fit the devices of this machine.
@@ -79,7 +79,7 @@ def plan(
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
-    """Return each job's encoding; raises one ConfigError that lists every distinct problem."""
+    """Return each job's encoding. Raises one ConfigError that lists every distinct problem."""
     encodings: list[Encoding] = []
     problems: dict[str, None] = {}
     for config in configs:
@@ -112,7 +112,7 @@ def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:
-    """Keep one job per run; raises ConfigError if two jobs of a run differ."""
+    """Keep one job per run. Raises ConfigError if two jobs of a run differ."""
     unique: dict[Path, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.path, job)

@@ -71,7 +71,7 @@ def time_left(
 
 
 def run_time_left(pace: Pace) -> float | None:
-    """Return the seconds until a run ends, at its own pace, or None if that is unreliable."""
+    """Return the seconds until a run ends at its measured pace, or None if that is unreliable."""
     work, seconds = pace.measured_progress
     return (1 - pace.work) * seconds / work if pace.is_reliable else None
 

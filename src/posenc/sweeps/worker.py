@@ -19,7 +19,7 @@ POLL_SECONDS = 0.2
 
 
 class Worker:
-    """Runs one job when called; raises RunError if the run ends without being finished.
+    """Runs one job when called. Raises RunError if the run ends without being finished.
 
     If a scheduler calls it again, the run resumes from its last checkpoint.
     """
@@ -55,7 +55,7 @@ class Worker:
 
 
 def import_extra(package: str) -> Any:
-    """Import an optional dependency; raises ConfigError if it is not installed."""
+    """Import an optional dependency. Raises ConfigError if it is not installed."""
     try:
         return import_module(package)
     except ImportError:

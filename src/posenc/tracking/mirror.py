@@ -1,7 +1,7 @@
 """Synchronizes a W&B run with its run directory; each step is logged once and in order.
 
-Training rows keep their own steps. W&B's history is append-only, so each new evaluation result gets
-the next free step, and `mirror.json` in the run directory records these steps.
+Training rows keep their training steps. W&B's history is append-only, so each new evaluation result
+gets the next free step, and `mirror.json` in the run directory records these steps.
 """
 
 import hashlib

@@ -41,7 +41,7 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
 
 @contextmanager
 def online_run(**init_kwargs: Any) -> Generator["Run"]:
-    """Yield a W&B run that is open on the server; raises RunError if W&B fails.
+    """Yield a W&B run that is open on the server. Raises RunError if W&B fails.
 
     Its local files are temporary and removed when this process exits.
     """

@@ -79,7 +79,7 @@ def variant(config: DictConfig) -> str:
 def token_order_digest(config: DictConfig) -> str:
     """Return a digest of the training tokens and their order.
 
-    Runs with equal digests can be compared pairwise.
+    Runs with the same digest can be compared pairwise.
     """
     values = [config.frozen.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

@@ -54,7 +54,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 
 
 def default_entity() -> str:
-    """Return the default entity of the W&B account; raises RunError if W&B is not available."""
+    """Return the default entity of the W&B account. Raises RunError if W&B is not available."""
     try:
         with process_state_restored():
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
