@@ -71,7 +71,7 @@ def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str
     config = run.config()
     if "tokenizer" in set_keys:
         raise ConfigError(
-            "tokenizer: a run is always evaluated with the tokenizer it was trained with; omit tokenizer"
+            "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
         )
     if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
