@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError
-from posenc.attention.choice import KERNELS, choose, describe, kernel, layer_choices
+from posenc.attention.choice import KERNELS, choose, describe_choices, get_kernel, layer_choices
 from posenc.config import settings
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -111,7 +111,7 @@ def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reas
     q = torch.zeros(1, 4, 16, 8)
     message = f"kernel={name} does not support {type(encoding).__name__}: .*{reason}"
     with pytest.raises(UnsupportedKernelError, match=message):
-        kernel(name)(encoding, torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+        get_kernel(name)(encoding, torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
     with pytest.raises(UnsupportedKernelError, match=message):
         layer_choices(name, encoding, CPU, FLOAT32)
 
@@ -119,7 +119,7 @@ def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reas
 def test_toeplitz_does_not_support_positions_with_gaps() -> None:
     q = torch.zeros(1, 4, 9, 8)
     with pytest.raises(UnsupportedKernelError, match="not consecutive"):
-        kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 32), q, q, q, torch.arange(9) * 2)
+        get_kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 32), q, q, q, torch.arange(9) * 2)
 
 
 def test_factored_on_a_gpu_needs_bfloat16() -> None:
@@ -133,8 +133,8 @@ def test_auto_detects_an_undeclared_dependence_on_the_query() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, 4, 30, 8, generator=generator).double().unbind(0)
     x = torch.zeros(1, 30, 32).double()
-    expected = kernel("reference")(encoding, x, q, k, v, pos)
-    torch.testing.assert_close(kernel("auto")(encoding, x, q, k, v, pos), expected)
+    expected = get_kernel("reference")(encoding, x, q, k, v, pos)
+    torch.testing.assert_close(get_kernel("auto")(encoding, x, q, k, v, pos), expected)
 
 
 def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
@@ -149,23 +149,25 @@ def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
 
     monkeypatch.setattr(T5, "bias", counted)
     q = torch.zeros(1, 4, 16, 8)
-    kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+    get_kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
     assert len(calls) == 1
 
 
 def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     hybrid = Interleave(GEOMETRY, first=NoPE, second=Alibi, every=2)
-    assert describe(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
+    assert describe_choices(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
         "layers 0, 2: causal (no bias and no window);"
         " layers 1, 3: toeplitz (a bias that depends only on distance, or a window)"
     )
-    assert describe(layer_choices("auto", NoPE(GEOMETRY), CPU, FLOAT32)).startswith("causal (")
-    assert describe(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"
+    assert describe_choices(layer_choices("auto", NoPE(GEOMETRY), CPU, FLOAT32)).startswith(
+        "causal ("
+    )
+    assert describe_choices(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"
 
 
 def test_an_unknown_kernel_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(ValueError, match=r"'flash'.*auto, reference, causal"):
-        kernel("flash")
+        get_kernel("flash")
 
 
 def test_the_settings_list_every_kernel() -> None:

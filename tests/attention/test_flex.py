@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from posenc.attention import UnsupportedKernelError, flex, reference
-from posenc.attention.choice import kernel
+from posenc.attention.choice import get_kernel
 from posenc.attention.toeplitz import bias_by_distance
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -58,7 +58,7 @@ def test_the_uncompiled_kernel_equals_the_reference(
 def test_a_cpu_is_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9)
     with pytest.raises(UnsupportedKernelError, match=r"kernel=flex does not support .* cpu"):
-        kernel("flex")(make(GEOMETRY), x, q, k, v, torch.arange(9))
+        get_kernel("flex")(make(GEOMETRY), x, q, k, v, torch.arange(9))
 
 
 @pytest.mark.gpu
@@ -73,7 +73,7 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
     results = []
     for name in ("reference", "flex"):
         q, k, v = (tensor.clone().requires_grad_() for tensor in heads)
-        out = kernel(name)(encoding, x, q, k, v, pos)
+        out = get_kernel(name)(encoding, x, q, k, v, pos)
         loss = (out * torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)).sum()
         results.append([out, *torch.autograd.grad(loss, [q, k, v, *encoding.parameters()])])
     for expected, result in zip(*results, strict=True):
@@ -87,7 +87,7 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")
         pos = torch.arange(length, device="cuda")
-        out = kernel("flex")(encoding, x, q, k, v, pos)
+        out = get_kernel("flex")(encoding, x, q, k, v, pos)
         expected = reference.attend(encoding, x, q, k, v, pos)
         assert (out - expected).abs().max() < 2e-3
 
@@ -97,4 +97,4 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
 def test_biases_that_depend_on_more_than_distance_are_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
     with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):
-        kernel("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))
+        get_kernel("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.attention import blocks, reference, toeplitz
-from posenc.attention.choice import kernel
+from posenc.attention.choice import get_kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fox import Fox
@@ -75,7 +75,7 @@ def run(name: str, encoding: Encoding, length: int, dtype: torch.dtype) -> list[
     x, q, k, v = inputs(length, dtype)
     pos = torch.arange(length)
     rotated = encoding.rotate(x, q, k, pos)
-    out = kernel(name)(encoding, x, *rotated, v, pos)
+    out = get_kernel(name)(encoding, x, *rotated, v, pos)
     weights = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
     leaves = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
     return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
@@ -213,4 +213,4 @@ def test_kernels_equal_the_reference_at_positions_with_gaps() -> None:
     pos = torch.arange(9) * 2
     expected = reference.attend(Alibi(GEOMETRY), x, q, k, v, pos)
     for name in ("auto", "blocks", "factored"):
-        torch.testing.assert_close(kernel(name)(Alibi(GEOMETRY), x, q, k, v, pos), expected)
+        torch.testing.assert_close(get_kernel(name)(Alibi(GEOMETRY), x, q, k, v, pos), expected)

@@ -66,7 +66,7 @@ def test_every_second_round_runs_in_reverse_and_is_reported_in_order(
         def __init__(self, config: Any) -> None:
             self.name = config.choices.encoding
 
-        def seconds(self, pass_: str) -> float:
+        def pass_seconds(self, pass_: str) -> float:
             calls.append((self.name, pass_))
             return len(calls)
 

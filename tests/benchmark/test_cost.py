@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.benchmark.estimate import Estimate, estimate, known_vocab_size
+from posenc.benchmark.estimate import Estimate, estimate, vocab_size_and_data
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
 from posenc.benchmark.training_memory import TrainingMemory, optimizer_states, saved_activations
@@ -47,7 +47,7 @@ def test_parameters_equal_those_of_the_model(
     assert result.parameters == model.parameter_count()
     named = dict(model.named_parameters())
     ends = [p for name, p in named.items() if name.startswith(("embedding.", "head."))]
-    assert result.without_embeddings == result.parameters - sum(p.numel() for p in ends)
+    assert result.non_embedding_parameters == result.parameters - sum(p.numel() for p in ends)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -157,18 +157,18 @@ def test_the_vocabulary_size_is_known_without_the_data(
     planned: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
     word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
-    assert known_vocab_size(word_level) == (267735, None)
-    assert known_vocab_size(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
+    assert vocab_size_and_data(word_level) == (267735, None)
+    assert vocab_size_and_data(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
-        known_vocab_size(planned("tokenizer=word"))
+        vocab_size_and_data(planned("tokenizer=word"))
     data = build_data(planned("tokenizer=word"), print)
-    result, prepared = known_vocab_size(planned("tokenizer=word"))
+    result, prepared = vocab_size_and_data(planned("tokenizer=word"))
     assert result == data.vocab_size and prepared is not None
 
 
 def test_the_rate_of_this_machine_is_measured(planned: Callable[..., DictConfig]) -> None:
     config = planned("model.layers=3")
-    assert ThisMachine(seconds=0.01).rate(config, 257) > 1e6
+    assert ThisMachine(seconds=0.01).flops_per_second(config, 257) > 1e6
     assert config.model.layers == 3
 
 

@@ -128,7 +128,7 @@ def test_without_an_encoding_all_are_checked(check: Check) -> None:
         (["encoding=rope", "encoding.bass=3"], ["encoding.bass", "encoding.spectrum.base"]),
         (["encoding=rope", "model.heads=5"], ["heads=5 does not divide width=32"]),
         (["encoding=rope", "train_length=long"], ["train_length='long'"]),
-        (["encoding=rope", "train_length=4"], ["train_length=4", "8 or more"]),
+        (["encoding=rope", "train_length=4"], ["train_length=4", "8"]),
         (["encoding.rotary_fraction=0.5", "encoding.slope=1"], ["encoding.slope"]),
         (["rope"], ["cannot parse 'rope'"]),
         (["--json"], ["unknown flag --json"]),

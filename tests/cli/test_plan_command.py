@@ -26,7 +26,7 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
         ("nope", 2),
     ]
     assert estimates["total"]["flops"] == sum(run["flops"] for run in estimates["runs"])
-    assert estimates["runs"][0]["rate"] == 0.3 * 67e12
+    assert estimates["runs"][0]["flops_per_second"] == 0.3 * 67e12
     assert not list(tmp_path.iterdir())
 
     assert main([*words, "machine.utilisation=0.6", "precision=bf16"]) == 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, digest_of
+from posenc.data.corpus import Corpus, json_digest
 
 
 class ListCorpus(Corpus):
@@ -25,7 +25,7 @@ class ListCorpus(Corpus):
         yield from self.lists[split]
 
     def split_digest(self, split: str) -> str:
-        return digest_of(self.lists[split])
+        return json_digest(self.lists[split])
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ Make = Callable[..., Any]
 SLOW = """
 import sys
 from pathlib import Path
-from posenc.data.corpus import Corpus, digest_of
+from posenc.data.corpus import Corpus, json_digest
 from posenc.data.prepare import prepare
 from posenc.data.tokenizers.byte import ByteTokenizer
 
@@ -32,7 +32,7 @@ class Slow(Corpus):
     def splits(self):
         return ("train",)
     def split_digest(self, split):
-        return digest_of(["first", "second"])
+        return json_digest(["first", "second"])
     def documents(self, split):
         yield "first"
         print("waiting", flush=True)

@@ -15,21 +15,21 @@ FRACTIONS = st.floats(0, 0.49)
 @given(st.text(alphabet="ab \n"), FRACTIONS, FRACTIONS)
 def test_parts_join_to_the_document(document: str, validation: float, test: float) -> None:
     fractions = SplitFractions(validation, test)
-    assert "".join(fractions.part_for_split(document, split) for split in SPLITS) == document
+    assert "".join(fractions.split_slice(document, split) for split in SPLITS) == document
 
 
 def test_parts_have_the_requested_size_and_end_with_a_line() -> None:
     document = "".join(f"line {number:04}\n" for number in range(1000))
     fractions = SplitFractions(0.1, 0.2)
-    sizes = {split: len(fractions.part_for_split(document, split)) for split in SPLITS}
+    sizes = {split: len(fractions.split_slice(document, split)) for split in SPLITS}
     assert sizes == {"train": 7000, "validation": 1000, "test": 2000}
-    parts = [SplitFractions(0.1003, 0.2).part_for_split(document, split) for split in SPLITS]
+    parts = [SplitFractions(0.1003, 0.2).split_slice(document, split) for split in SPLITS]
     assert all(part.endswith("\n") and part.startswith("line") for part in parts)
 
 
 def test_a_single_long_line_is_cut_anywhere() -> None:
     fractions = SplitFractions(0.1, 0.1)
-    assert [len(fractions.part_for_split("x" * 100, s)) for s in fractions.splits()] == [80, 10, 10]
+    assert [len(fractions.split_slice("x" * 100, s)) for s in fractions.splits()] == [80, 10, 10]
 
 
 def test_documents_are_assigned_by_their_hash() -> None:

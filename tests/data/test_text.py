@@ -107,7 +107,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"train": "notes.md"}, "'notes.md' has .* '.md' .*.txt, .jsonl, .parquet"),
     ({"train": "d.parquet", "column": "body"}, "no column 'body'.*: text, title, year"),
     ({"train": "c.jsonl", "column": "body"}, "no column 'body'.*: text, title"),
-    ({"train": "d.parquet", "column": "year"}, "column 'year' holds int64, not text"),
+    ({"train": "d.parquet", "column": "year"}, "column 'year' .* int64"),
     ({"train": "a.txt", "column": "body"}, "data.column='body' has no effect"),
     ({"train": "a.txt", "test_fraction": 0.1}, "only apply to data.paths"),
     ({"train": "fake.parquet"}, "'fake.parquet' is not a Parquet file"),
@@ -154,7 +154,7 @@ def test_the_first_byte_that_is_not_utf8_is_named(folder: Path, data: bytes, off
     ("row", "message"),
     [
         ('{"title": "x"}', "no column 'text'.*: title"),
-        ('{"text": 3}', "line 2: 'text' is int, not text"),
+        ('{"text": 3}', "line 2: 'text' .* int"),
         ('{"text": "\\ud800"}', "line 2: .*unpaired surrogate"),
     ],
 )

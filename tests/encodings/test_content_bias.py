@@ -512,8 +512,8 @@ def test_dape_refuses_encodings_that_are_not_just_a_bias(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (partial(Cope, npos_max=1), "npos_max=1 .* 2 or more"),
-        (partial(Dape, inner=Alibi, mlp_width=0), "mlp_width=0 must be 1 or more"),
+        (partial(Cope, npos_max=1), "npos_max=1 .* 2"),
+        (partial(Dape, inner=Alibi, mlp_width=0), "mlp_width=0"),
         (partial(FoxFixed, decay_time_min=0.5), "decay_time_min=0.5 .* at least 1"),
         (
             partial(FoxFixed, decay_time_min=9, decay_time_max=8),

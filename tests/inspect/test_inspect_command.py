@@ -108,7 +108,7 @@ def test_the_docs_have_the_matrix_that_the_command_writes() -> None:
     encodings = inspected_encodings(parse("inspect", ["encoding=all"]))
     results = {inspected.label: measure(inspected) for inspected in encodings}
     for table in (ideal_table(results), matrix_table(results)):
-        documented = (TABLES / f"{table.file}.md").read_text()
+        documented = (TABLES / f"{table.file_stem}.md").read_text()
         assert_same_table(documented, table.table.to_markdown())
 
 

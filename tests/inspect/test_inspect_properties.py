@@ -122,9 +122,9 @@ def test_scores_of_relative_encodings_do_not_change_under_shifts(measured: Measu
 
 def test_expected_scores_in_closed_form(inspected: Build) -> None:
     root = math.sqrt(HEAD)
-    rope = expected_scores(inspected("rope"), 100, equal=True)
-    alibi = expected_scores(inspected("alibi"), 100, equal=True)
-    nope = expected_scores(inspected("nope"), 100, equal=True)
+    rope = expected_scores(inspected("rope"), 100, identical=True)
+    alibi = expected_scores(inspected("alibi"), 100, identical=True)
+    nope = expected_scores(inspected("nope"), 100, identical=True)
     for n in (0, 1, 7, 99):
         rotated = 2 * sum(math.cos(n * f) for f in FREQUENCIES) / root
         assert rope[:, n].tolist() == pytest.approx([rotated] * HEADS)
@@ -133,8 +133,8 @@ def test_expected_scores_in_closed_form(inspected: Build) -> None:
 
 
 def test_sinusoids_add_their_inner_product_to_expected_scores(inspected: Build) -> None:
-    equal = expected_scores(inspected("sinusoidal"), 100, equal=True).sum(0)
-    random = expected_scores(inspected("sinusoidal"), 100, equal=False).sum(0)
+    equal = expected_scores(inspected("sinusoidal"), 100, identical=True).sum(0)
+    random = expected_scores(inspected("sinusoidal"), 100, identical=False).sum(0)
     frequencies = [10_000.0 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
     for n in (0, 1, 7, 99):
         product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD)

@@ -33,7 +33,7 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
     expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
     assert expected <= set(measurements.tables)
     for part in run_results("run", measurements, TRAINED).tables:
-        assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file
+        assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file_stem
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_a_page_is_written(
     results = run_results("run", measured(configured, encoding, "float32"), TRAINED)
     page = write_inspection(tmp_path, results, "posenc inspect run=run").read_text()
     for part in results.tables:
-        assert (tmp_path / f"{part.file}.csv").is_file() and part.table.title in page
+        assert (tmp_path / f"{part.file_stem}.csv").is_file() and part.table.title in page
     for figure in results.figures:
         for kind in ("csv", "png", "svg"):
             assert (tmp_path / f"{figure.file_stem}.{kind}").stat().st_size > 100

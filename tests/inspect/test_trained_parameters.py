@@ -11,10 +11,10 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.inspect.run.equal_tokens import (
     different_pairs,
-    equal_pairs,
     hidden_states,
+    identical_pairs,
     last_repeated,
-    relative_distance,
+    normalized_distance,
     sentence_rows,
     text_rows,
 )
@@ -127,7 +127,7 @@ def test_independent_channels_have_about_the_expected_ratio() -> None:
 
 def test_pairs_are_the_nearest_equal_tokens_before() -> None:
     tokens = random_tokens(3, 40)
-    pairs = set(zip(*(part.tolist() for part in equal_pairs(tokens)), strict=True))
+    pairs = set(zip(*(part.tolist() for part in identical_pairs(tokens)), strict=True))
     expected = set()
     for b, window in enumerate(tokens.tolist()):
         for j, token in enumerate(window):
@@ -135,7 +135,7 @@ def test_pairs_are_the_nearest_equal_tokens_before() -> None:
             if before:
                 expected.add((b, before[-1], j))
     assert pairs == expected
-    other = different_pairs(equal_pairs(tokens), tokens)
+    other = different_pairs(identical_pairs(tokens), tokens)
     assert len(other.window) > 10
     for b, i, j in zip(*(part.tolist() for part in other), strict=True):
         assert i < j and tokens[b, i] != tokens[b, j]
@@ -147,11 +147,11 @@ def test_hidden_states_and_their_distance(built: Built) -> None:
     assert states.shape == (3, 2, 20, WIDTH)
     assert torch.allclose(states[0], model.embedding(tokens) * WIDTH**0.5)
     assert torch.allclose(model.norm(states[-1]), model.hidden_states(tokens))
-    pairs = equal_pairs(tokens)
+    pairs = identical_pairs(tokens)
     b, i, j = (int(part[4]) for part in pairs)
     one, other = states[2, b, i].tolist(), states[2, b, j].tolist()
     distance = math.dist(one, other) / math.hypot(*one, *other)
-    assert float(relative_distance(states, pairs)[2, 4]) == pytest.approx(distance)
+    assert float(normalized_distance(states, pairs)[2, 4]) == pytest.approx(distance)
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "t5"])
@@ -183,7 +183,7 @@ def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(built: Built) -
 def test_a_text_is_split_at_the_training_length(built: Built) -> None:
     model, tokens = built("encoding=nope"), random_tokens(4, 60)
     rows = text_rows(model, tokens, TRAINED)
-    later = equal_pairs(tokens).later
+    later = identical_pairs(tokens).later
     by_depth = {(row["text"], row["depth"]): row for row in rows}
     assert by_depth["text within L", 0]["pairs"] == int((later < TRAINED).sum())
     assert by_depth["text beyond L", 0]["pairs"] == int((later >= TRAINED).sum())

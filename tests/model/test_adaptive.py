@@ -67,7 +67,7 @@ def test_losses_and_log_probabilities_equal_those_of_pytorch() -> None:
     torch.testing.assert_close(
         log_probabilities.exp().sum(-1), torch.ones(3, 40, dtype=torch.float64)
     )
-    assert set(head.embedding.band_of(targets).unique().tolist()) == {0, 1, 2}
+    assert set(head.embedding.band_index(targets).unique().tolist()) == {0, 1, 2}
 
 
 def test_gradients_of_losses_are_those_of_the_log_probabilities() -> None:

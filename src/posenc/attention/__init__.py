@@ -1,4 +1,4 @@
-"""Attention kernels: `reference` is the definition, and all others compute the same function.
+"""Attention kernels: `reference` defines the result, and all others must match it.
 
 A kernel is a module with two functions:
 
@@ -8,7 +8,7 @@ A kernel is a module with two functions:
   values, plus the encoding's biases. The kernel must support the encoding. `toeplitz` and `flex`
   also take the `bias_by_distance`.
 - `unsupported_reason(encoding, device, dtype, pos)` returns why the kernel does not support the
-  encoding on that device at positions `pos`, for q, k and v of that dtype; None if it does.
+  encoding on that device at positions `pos`, for q, k and v of that dtype, or None if it does.
 
 `choice` decides which kernel `kernel=auto` uses.
 """
@@ -23,7 +23,7 @@ Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class UnsupportedKernelError(ValueError):
-    """A kernel was requested by name and does not support the encoding."""
+    """Raised if a kernel that was requested by name does not support the encoding."""
 
     def __init__(self, kernel: str, encoding: Encoding, reason: str) -> None:
         super().__init__(f"kernel={kernel} does not support {type(encoding).__name__}: {reason}")

@@ -19,12 +19,12 @@ def bias_cache(num_encodings: int) -> Generator[None]:
 
 
 def num_encodings(layers: int) -> int:
-    """Return the number given to the current `bias_cache`, or `layers` if there is none."""
+    """Return `num_encodings` of the active `bias_cache`, or `layers` if none is active."""
     return _caches[-1][0] if _caches else layers
 
 
 def cached_bias(key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return the bias for `key`, computed once per `bias_cache` or, without one, on every call."""
+    """Return the bias for `key`; within a `bias_cache`, it is computed only once."""
     if not _caches:
         return compute()
     _, biases = _caches[-1]

@@ -1,4 +1,4 @@
-"""Attention with any encoding, one block of query rows at a time over the keys that they may see.
+"""Attention with any encoding, computed one block of query rows at a time.
 
 Only the scores of one block are in memory at once, so memory is O(rows x T). In training, the
 biases of all blocks are kept for the backward pass, once for all layers that have the same
@@ -27,7 +27,7 @@ from posenc.attention.reference import (
 from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
-"""The largest number of scores in a block, as far as `ROW_LIMITS` allows."""
+"""The maximum number of scores in a block, unless it has the minimum number of rows."""
 ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
@@ -60,7 +60,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
-    """Return the query rows of each block and the keys that they may see."""
+    """Return the query rows of each block and the keys that they may attend to."""
     batch, heads, length, _ = q.shape
     smallest, largest = ROW_LIMITS
     size = max(smallest, min(largest, BLOCK_BUDGET // (batch * heads * length)))
@@ -102,7 +102,7 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
 
 
 class BlockAttention(torch.autograd.Function):
-    """Attention of a block with a bias [1|B, H, R, K] that needs a gradient or is wider than q."""
+    """Attention of a block with a bias [1|B, H, R, K] that needs a gradient or a wider dtype."""
 
     @staticmethod
     def forward(ctx, q, k, v, bias, scale):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from posenc.encodings.base import Encoding
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason if the encoding changes the scores or the outputs of attention."""
+    """Return why the kernel does not support the encoding, or None if it has no bias or window."""
     hooks = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
     if hooks:
         return f"it has a {hooks[0]}"
@@ -23,7 +23,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return softmax(scale q . k) v, where each query sees itself and all earlier tokens.
+    """Return softmax(scale q . k) v, where each query attends to itself and all earlier tokens.
 
     Values are padded to the width of the keys, because the fused kernels require equal widths.
     """

@@ -73,7 +73,7 @@ def choose(
     for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
-            reason = factored.excess_columns_reason(encoding, device, pos)
+            reason = factored.too_many_columns_reason(encoding, device, pos)
         if reason is None:
             return KernelChoice(name, "; ".join(rejected) if name == "blocks" else purpose, bias)
         rejected.append(f"not {name}: {reason}")
@@ -83,7 +83,7 @@ def choose(
 def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding (or None), and the Toeplitz bias, if used.
+    """Return why a kernel does not support an encoding (or None), and its Toeplitz bias if needed.
 
     For kernels that need a Toeplitz bias, this also checks the values of the bias, in case
     `limitations` does not declare that it depends on the position of the query.
@@ -95,7 +95,7 @@ def check_support(
     return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
 
 
-def choose_for(
+def resolve_kernel(
     name: str,
     encoding: Encoding,
     device: torch.device,
@@ -103,9 +103,7 @@ def choose_for(
     length: int,
     positions: Tensor | None = None,
 ) -> KernelChoice:
-    """Return the kernel of one layer for kernel=`name`; `auto` means the one that `choose` returns.
-
-    The other arguments are those of `choose`.
+    """Return the kernel of one layer for kernel=`name`; `auto` returns the result of `choose`.
 
     Raises UnsupportedKernelError if a kernel that is requested by name does not support the layer.
     """
@@ -118,8 +116,8 @@ def choose_for(
     return KernelChoice(name, "requested", bias)
 
 
-def kernel(name: str) -> Kernel:
-    """Return the attention function for kernel=`name`, which raises errors like `choose_for`.
+def get_kernel(name: str) -> Kernel:
+    """Return the attention function for kernel=`name`, which raises errors like `resolve_kernel`.
 
     Raises ValueError for an unknown name.
     """
@@ -132,7 +130,7 @@ def attend(
     name: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
 ) -> Tensor:
     """Return attention as `reference.attend` defines it, computed by the kernel for `name`."""
-    choice = choose_for(name, encoding, q.device, q.dtype, q.shape[2], pos)
+    choice = resolve_kernel(name, encoding, q.device, q.dtype, q.shape[2], pos)
     return attend_with(choice, encoding, x, q, k, v, pos)
 
 
@@ -146,13 +144,13 @@ def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Te
 def layer_choices(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
 ) -> list[KernelChoice]:
-    """Return what `choose_for` returns for each layer at the training length."""
+    """Return the result of `resolve_kernel` for each layer at the training length."""
     layers = map(encoding.at_layer, range(encoding.geometry.layers))
     length = encoding.geometry.train_length
-    return [choose_for(name, layer, device, dtype, length) for layer in layers]
+    return [resolve_kernel(name, layer, device, dtype, length) for layer in layers]
 
 
-def describe(choices: Sequence[KernelChoice]) -> str:
+def describe_choices(choices: Sequence[KernelChoice]) -> str:
     """Return the kernels of all layers in one line, such as `toeplitz (a bias that ...)`."""
     layers: dict[str, list[str]] = {}
     for index, choice in enumerate(choices):

@@ -1,10 +1,10 @@
 """Attention with a low-rank bias, which is a product of query factors and key factors.
 
 The bias is Q_i . K_j up to a constant per query, where Q and K have few columns. The factors often
-grow with the length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a CPU,
-`factored_blocks` computes the differences before it rounds them. On a GPU, the factors become extra
-columns of queries and keys in plain causal attention, with several bfloat16 columns per factor.
-This adds less error than rounding queries and keys to bfloat16; float32 is not supported.
+grow with sequence length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a
+CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, the factors become
+extra columns of queries and keys in plain causal attention, with several bfloat16 columns per
+factor. This adds less error than rounding queries and keys to bfloat16; float32 is not supported.
 """
 
 import torch
@@ -23,7 +23,10 @@ NUM_PARTS = 3
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless the encoding adds only a bias with factors to attention."""
+    """Return why this kernel does not support the encoding, or None if it does.
+
+    It supports encodings whose only effect on attention scores is a factored bias.
+    """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
     if encoding.overrides("value_bias"):
@@ -31,14 +34,17 @@ def unsupported_reason(
     if encoding.window() is not None:
         return "it has a window"
     if pos.ndim > 1:
-        return "a bias of coordinates has no factors"
+        return "a bias on multi-dimensional positions has no factors"
     if device.type != "cpu" and dtype != torch.bfloat16:
         return "on a GPU it requires bfloat16"
     return None if sample_factors(encoding, pos) else "its bias currently has no factors"
 
 
-def excess_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if the factors need more columns on a device than the width of a head."""
+def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return why the factors do not fit on this device, or None if they do.
+
+    They may need at most as many columns as a head has channels.
+    """
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors
@@ -51,7 +57,7 @@ def excess_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor)
 
 @torch.no_grad()
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
-    """Return the factors of one token with hidden state 0; all tokens have factors of this rank."""
+    """Return the factors of one token whose hidden state is zero; all tokens have the same rank."""
     x = torch.zeros(1, 1, encoding.geometry.width, device=pos.device)
     return encoding.bias_factors(x, pos[:1])
 
@@ -62,7 +68,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     Raises UnsupportedKernelError if the bias of this input has no factors.
     """
     factors = encoding.bias_factors(x, pos)
-    if factors is None:  # although a sample had factors
+    if factors is None:  # sample_factors returned factors, but this input has none
         reason = "its bias has no factors for this input"
         raise UnsupportedKernelError("factored", encoding, reason)
     query_factors, key_factors = factors
@@ -71,10 +77,10 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     key_factors = key_factors.double().expand(shape)
     if q.device.type == "cpu":
         return low_rank_attention(q, k, v, query_factors, key_factors)
-    return attend_with_columns(q, k, v, query_factors, key_factors)
+    return attend_with_extra_columns(q, k, v, query_factors, key_factors)
 
 
-def attend_with_columns(
+def attend_with_extra_columns(
     q: Tensor, k: Tensor, v: Tensor, query_factors: Tensor | None, key_factors: Tensor
 ) -> Tensor:
     """Return causal attention with factors [B, H, T, r] as additional columns of q and k.
@@ -86,8 +92,8 @@ def attend_with_columns(
     scale = v.shape[-1] ** -0.5
     key_factors = (key_factors - key_factors[:, :, -1:]) / scale
     ones = torch.ones_like(key_factors[..., :1])
-    own_bias = key_factors if query_factors is None else query_factors * key_factors
-    constant = split_bfloat16(-own_bias.sum(-1, keepdim=True))
+    self_bias = key_factors if query_factors is None else query_factors * key_factors
+    constant = split_bfloat16(-self_bias.sum(-1, keepdim=True))
     columns = [(order, part, ones) for order, part in enumerate(constant[: NUM_PARTS - 1])]
     query_parts = [ones] if query_factors is None else split_bfloat16(query_factors)
     key_parts = split_bfloat16(key_factors)

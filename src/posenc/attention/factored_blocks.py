@@ -30,7 +30,7 @@ BLOCK_ROWS = 4 * TRIANGLE_ROWS
 MARGIN = {torch.float32: 20.0, torch.float64: 40.0}
 """Keys are ignored if their combined weight is below exp(-MARGIN)."""
 NO_WEIGHT = -1e4
-"""A bias for which the weight is exactly 0; subnormal weights would be slow on many CPUs."""
+"""A bias that makes the weight exactly 0; subnormal weights would be slow on many CPUs."""
 
 
 def low_rank_attention(
@@ -41,7 +41,7 @@ def low_rank_attention(
     The factors are [B, H, T, r] in float64. If `query_factors` is None, they are ones and r is 1.
     """
     length, width = v.shape[2:]
-    padding = -length % TRIANGLE_ROWS  # rows of zeros at the end, which no other row sees
+    padding = -length % TRIANGLE_ROWS  # rows of zeros at the end, to which no other row attends
     q, k = pad(q, (0, 0, 0, padding)), pad(k, (0, 0, 0, padding))
     values = pad(v, (0, q.shape[-1] - width, 0, padding))
     key_factors = pad(key_factors, (0, 0, 0, padding))
@@ -89,7 +89,12 @@ class LowRankAttention(torch.autograd.Function):
         grad_qkv = (gradient.to(backward.q.dtype) for gradient in gradients)
         if backward.factors is None:
             return *grad_qkv, None, None, None
-        return *grad_qkv, backward.factors.grad_query, backward.factors.increments.diff(dim=2), None
+        return (
+            *grad_qkv,
+            backward.factors.grad_query_factors,
+            backward.factors.increments.diff(dim=2),
+            None,
+        )
 
 
 class BackwardPass:
@@ -138,7 +143,7 @@ class BackwardPass:
         )
         q, k = self.q[:, :, rows], self.k[:, :, keys]
         if self.factors:
-            q, k = self.factors.columns(rows, keys)
+            q, k = self.factors.widened_inputs(rows, keys)
         v, out = self.wide_v[:, :, keys], self.wide_out[:, :, rows]
         grad_out, lse = self.wide_grad_out[:, :, rows], self.lse[:, :, rows] - constant
         grad_q, grad_k, grad_v = fused_sdpa.backward(

@@ -29,21 +29,28 @@ class FactorGradients:
     PyTorch's fused backward pass does not return dS, but it returns sums of dS as gradients of
     extra columns of q and k. An extra column of q does not change the scores if the same column of
     k is 0, and the gradient of these zeros is the sum of dS weighted by the column of q; the same
-    holds with q and k exchanged. If `query` is None, the query factors are ones.
+    holds with q and k exchanged. If `query_factors` is None, they are ones.
     """
 
-    def __init__(self, query: Tensor | None, key: Tensor, q: Tensor, k: Tensor, scale: float):
-        self.query, self.key = query, key
+    def __init__(
+        self,
+        query_factors: Tensor | None,
+        key_factors: Tensor,
+        q: Tensor,
+        k: Tensor,
+        scale: float,
+    ) -> None:
+        self.query_factors, self.key_factors = query_factors, key_factors
         # G; its differences are the gradient of the key factors.
-        self.increments = pad(torch.zeros_like(key), (0, 0, 0, 1))
-        self.grad_query = None if query is None else torch.zeros_like(query)
-        self.scale, self.width, self.rank = scale, q.shape[-1], key.shape[-1]
-        used = self.rank + 1 + (0 if query is None else self.rank)
-        extra = used + -(self.width + used) % WIDTH_MULTIPLE
+        self.increments = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
+        self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
+        self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
+        columns = self.rank + 1 + (0 if query_factors is None else self.rank)
+        extra = columns + -(self.width + columns) % WIDTH_MULTIPLE
         self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
-        first = self.width + self.rank
-        self.q[..., self.width : first] = 1 if query is None else query
-        self.k[..., first] = 1
+        ones_column = self.width + self.rank
+        self.q[..., self.width : ones_column] = 1 if query_factors is None else query_factors
+        self.k[..., ones_column] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
         """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
@@ -51,20 +58,24 @@ class FactorGradients:
 
     def add_triangles(self, block: slice, grad_bias: Tensor) -> None:
         """Add the triangles on the diagonal of a block, given their dS [B, H * n, size, size]."""
-        size, heads = grad_bias.shape[-1], self.key.shape[1]
+        size, heads = grad_bias.shape[-1], self.key_factors.shape[1]
         grad = grad_bias.double()
-        row_sums, key = grad.sum(-1, keepdim=True), to_tiles(self.key, block, size)
-        query = torch.ones_like(key) if self.query is None else to_tiles(self.query, block, size)
+        row_sums, key = grad.sum(-1, keepdim=True), to_tiles(self.key_factors, block, size)
+        query = (
+            torch.ones_like(key)
+            if self.query_factors is None
+            else to_tiles(self.query_factors, block, size)
+        )
         crossing = (grad.mT @ query - row_sums * query).cumsum(2)
         self.increments[:, :, block.start + 1 : block.stop + 1] += from_tiles(crossing, heads)
-        if self.grad_query is not None:
-            self.grad_query[:, :, block] += from_tiles(grad @ key - row_sums * key, heads)
+        if self.grad_query_factors is not None:
+            self.grad_query_factors[:, :, block] += from_tiles(grad @ key - row_sums * key, heads)
 
-    def columns(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
+    def widened_inputs(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
         """Return the widened q and k of a rectangle."""
-        if self.query is not None:
+        if self.query_factors is not None:
             first = self.width + self.rank + 1
-            relative = self.key[:, :, keys] - self.key[:, :, rows.start, None]
+            relative = self.key_factors[:, :, keys] - self.key_factors[:, :, rows.start, None]
             self.k[:, :, keys, first : first + self.rank] = relative
         return self.q[:, :, rows], self.k[:, :, keys]
 
@@ -73,11 +84,13 @@ class FactorGradients:
         rank, columns_q = self.rank, grad_q[..., self.width :].double() / self.scale
         by_key = grad_k[..., self.width : self.width + rank].double() / self.scale
         row_sums = columns_q[..., rank : rank + 1]
-        by_row = row_sums if self.query is None else row_sums * self.query[:, :, rows]
+        by_row = (
+            row_sums if self.query_factors is None else row_sums * self.query_factors[:, :, rows]
+        )
         self.increments[:, :, keys.start + 1 : keys.stop + 1] += by_key.cumsum(2)
-        later = by_row.flip(2).cumsum(2).flip(2)[:, :, 1:]
-        self.increments[:, :, rows.start + 1 : rows.stop] += later
-        if self.grad_query is not None:
-            relative = self.key[:, :, rows] - self.key[:, :, rows.start, None]
+        suffix_sums = by_row.flip(2).cumsum(2).flip(2)[:, :, 1:]
+        self.increments[:, :, rows.start + 1 : rows.stop] += suffix_sums
+        if self.grad_query_factors is not None:
+            relative = self.key_factors[:, :, rows] - self.key_factors[:, :, rows.start, None]
             by_query = columns_q[..., rank + 1 : 2 * rank + 1]
-            self.grad_query[:, :, rows] += by_query - row_sums * relative
+            self.grad_query_factors[:, :, rows] += by_query - row_sums * relative

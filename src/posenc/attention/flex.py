@@ -24,13 +24,13 @@ MIN_HEAD_WIDTH = 16
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CUDA GPU."""
+    """Return why the kernel does not support the encoding, or None if it does."""
     if device.type != "cuda":
         return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
     if dtype == torch.float64:
         return "FlexAttention does not support float64"
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
-        return f"FlexAttention compiles for heads of {MIN_HEAD_WIDTH} channels or more"
+        return f"FlexAttention compiles for heads of at least {MIN_HEAD_WIDTH} channels"
     return reason_not_toeplitz(encoding, pos)
 
 
@@ -40,8 +40,10 @@ def attend(
     """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
     length = q.shape[2]
 
-    def score_mod(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return score + bias[head, (query - key).clamp(min=0)]
+    def score_mod(
+        score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor
+    ) -> Tensor:
+        return score + bias[head, (q_idx - kv_idx).clamp(min=0)]
 
     return compiled_flex_attention()(
         q,
@@ -60,10 +62,10 @@ def compiled_flex_attention():  # type: ignore[no-untyped-def]
 
 @lru_cache(CACHED_MASKS)
 def block_mask(length: int, window: int, device: torch.device) -> BlockMask:
-    """Return which blocks of keys each block of queries sees."""
+    """Return which blocks of keys each block of queries attends to."""
 
-    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (key <= query) & (query - key < window)
+    def visible(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return (kv_idx <= q_idx) & (q_idx - kv_idx < window)
 
     create = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
     return create(visible, None, None, length, length, device=device)

@@ -1,4 +1,4 @@
-"""Attention of a block of query rows with a given bias, and its gradients.
+"""Attention for a block of query rows with an explicit bias, and its gradients.
 
 This is the only file that calls PyTorch's private fused operators. They also return the logsumexp
 of the scores, with which callers combine blocks and compute gradients block by block.
@@ -47,7 +47,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
 def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values; runs only on a CPU."""
+    """Return the gradients of queries, keys and values; supports only CPU tensors."""
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, False)
     return fused(*inputs, attn_mask=bias, scale=scale)
@@ -62,7 +62,7 @@ def backward_with_bias(
     grad_k: Tensor,
     grad_v: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of queries and bias; add those of keys and values to `grad_k`, `grad_v`.
+    """Return the gradients of queries and bias; add the others to `grad_k` and `grad_v`.
 
     All gradients are in float32 or wider. The scores are recomputed for one sequence at a time and
     are overwritten, first by the weights and then by their gradients.

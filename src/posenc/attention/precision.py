@@ -5,7 +5,7 @@ import torch
 LIGHTNING_PRECISION = {"float32": "32-true", "bf16": "bf16-mixed"}
 
 
-def dtype_of(precision: str) -> torch.dtype:
+def attention_dtype(precision: str) -> torch.dtype:
     """Return the data type of queries, keys and values."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 

@@ -1,4 +1,4 @@
-"""Attention with an explicit softmax: the definition, for any precision."""
+"""Reference attention with an explicit softmax, for any dtype; other kernels must match it."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def attend_rows(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
-    """Return the output [B, H, R, d] of the query `rows`; `keys` contains all keys they see."""
+    """Return the output [B, H, R, d] of the query `rows`; `keys` has all keys they attend to."""
     pos, dtype = inputs.pos, score_dtype(inputs.q.dtype)
     weights = attention_scores(encoding, inputs, rows, keys).softmax(dim=-1)
     out = weights @ inputs.v[:, :, keys].to(dtype)
@@ -59,7 +59,7 @@ def attention_scores(
 def score_bias(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
 ) -> Tensor | None:
-    """Return the sum of position and content bias [B|1, H, R, K], in float32 or wider.
+    """Return the sum of the encoding's `bias` and `content_bias` [B|1, H, R, K], at least float32.
 
     Returns None if the encoding has neither.
     """
@@ -67,17 +67,17 @@ def score_bias(
         return None
     dtype = score_dtype(q.dtype)
     head = torch.arange(q.shape[1], device=q.device)[:, None, None]
-    pos_q = positions_at(pos, rows)
-    distance = pairwise_distances(pos_q, positions_at(pos, keys), dtype)
+    row_pos = positions_at(pos, rows)
+    distance = pairwise_distances(row_pos, positions_at(pos, keys), dtype)
     if pos.ndim == 1:
-        query = pos_q[:, None]
+        pos_q = row_pos[:, None]
     else:  # the distance of the query's coordinates from the origin
-        query = pos_q.double().norm(dim=-1)[:, None, :, None].to(dtype)
-    positional = encoding.bias(head, distance, query)
+        pos_q = row_pos.double().norm(dim=-1)[:, None, :, None].to(dtype)
+    positional = encoding.bias(head, distance, pos_q)
     if positional is not None:
         batch = 1 if pos.ndim == 1 else len(pos)
         positional = positional.expand(batch, len(head), *distance.shape[-2:])
-    content = encoding.content_bias(x[:, keys], q[:, :, rows], k[:, :, keys], distance, query)
+    content = encoding.content_bias(x[:, keys], q[:, :, rows], k[:, :, keys], distance, pos_q)
     if content is None or positional is None:
         return positional if content is None else content.to(dtype)
     return content.to(dtype) + positional
@@ -97,15 +97,15 @@ def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tens
 
 
 def causal_mask(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
-    """Return a mask [R, K] of the keys that each row sees: not later ones, nor outside `window`."""
-    query = torch.arange(rows.start, rows.stop, device=device)[:, None]
+    """Return a mask [R, K] of the keys that each row may attend to, given the attention window."""
+    row = torch.arange(rows.start, rows.stop, device=device)[:, None]
     key = torch.arange(keys.start, keys.stop, device=device)[None, :]
-    causal = key <= query
-    return causal if window is None else causal & (query - key < window)
+    causal = key <= row
+    return causal if window is None else causal & (row - key < window)
 
 
 def window_size(encoding: Encoding, length: int) -> int:
-    """Return the largest number of keys that a query sees among `length` tokens."""
+    """Return the maximum number of keys that a query attends to among `length` tokens."""
     return min(encoding.window() or length, length)
 
 

@@ -1,8 +1,8 @@
 """Attention on a CPU with a Toeplitz bias, an optional window, or both.
 
 A Toeplitz bias depends only on distance: it is one vector per head, indexed by distance. With the
-queries of a block in reverse order, row u of the block's bias is this vector from index u on. The
-whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
+queries of a block in reverse order, row u of the block's bias is this vector, starting at index u.
+The whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
 other mask; no mask is stored. Speed and memory are those of plain attention, and a learnable bias
 gets its exact gradient.
 """
@@ -28,14 +28,14 @@ DEPENDS_ON_QUERY = (
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return a reason unless the encoding has only a Toeplitz bias or window, on a CPU."""
+    """Return why the kernel does not support the encoding, or None if it does."""
     if device.type != "cpu":
         return f"it runs only on a CPU, not on {device.type}"
     return reason_not_toeplitz(encoding, pos)
 
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
-    """Return a reason if the encoding's bias at these positions may not depend only on distance."""
+    """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
     for hook in ("content_bias", "value_bias"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
@@ -121,7 +121,7 @@ class ToeplitzAttention(torch.autograd.Function):
 
 
 def reversed_blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Yield rows of the reversed queries, the keys they see, and the entries of `reversed_bias`."""
+    """Yield rows of the reversed queries, the keys they use, and the entries of `reversed_bias`."""
     for start in range(0, length, size):
         stop = min(start + size, length)
         first = max(0, start - window + 1)

@@ -25,27 +25,27 @@ PASS_TITLES = {"forward": "forward pass", "step": "training step"}
 
 
 def write_benchmark(
-    folder: Path, rows: Sequence[Row], command: str, texts: Mapping[str, Any]
+    folder: Path, rows: Sequence[Row], command: str, about: Mapping[str, Any]
 ) -> None:
     """Write bench.json, bench.csv, bench.md, bench.png and bench.svg, overwriting existing files.
 
-    `texts` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
+    `about` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
     the `source` of published costs. The contents of all files are created before any is written.
     """
-    figure = cost_figure(rows, texts["title"], setup(rows), to_csv(rows))
-    files = {"bench.md": _markdown(rows, command, texts), **figure.files()}
-    write_json(folder / "bench.json", {"command": command, **texts, "rows": list(rows)})
+    figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
+    files = {"bench.md": _markdown(rows, command, about), **figure.files()}
+    write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
     for name, data in files.items():
         write_atomic(folder / name, data)
 
 
-def print_benchmark(console: Console, rows: Sequence[Row], texts: Mapping[str, Any]) -> None:
+def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
     """Print the tables, the setup, and how to read the tables."""
-    console.print(Text(texts["title"], "bold"))
-    for table in [*cost_tables(rows), *published_tables(rows, texts)]:
+    console.print(Text(about["title"], "bold"))
+    for table in [*cost_tables(rows), *published_tables(rows, about)]:
         console.print()
         console.print(table)
-    for paragraph in [setup(rows), NOTE, *_paragraphs(texts)]:
+    for paragraph in [describe_setup(rows), NOTE, *_paragraphs(about)]:
         console.print(Text(f"\n{paragraph}", "dim"))
 
 
@@ -78,7 +78,7 @@ def _cells(row: Row) -> list[str | float | None]:
     ]
 
 
-def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Table]:
+def published_tables(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
     """Return tables that compare measured with published ratios, for rows that have them."""
     columns = [
         Column("encoding", align="left"),
@@ -91,7 +91,7 @@ def published_tables(rows: Sequence[Row], texts: Mapping[str, Any]) -> list[Tabl
     tables = []
     for title, group in _groups([row for row in rows if row["published_ratio"] is not None]):
         values = [[row[name] for name in names] for row in group]
-        tables.append(Table(f"{title}, compared with {texts['source']}", columns, values))
+        tables.append(Table(f"{title}, compared with {about['source']}", columns, values))
     return tables
 
 
@@ -101,7 +101,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     return records_csv([{name: row[name] for name in names} for row in rows])
 
 
-def setup(rows: Sequence[Row]) -> str:
+def describe_setup(rows: Sequence[Row]) -> str:
     """Describe the machine, the model and the settings of the measurements."""
 
     def values(key: str) -> str:
@@ -117,15 +117,15 @@ def setup(rows: Sequence[Row]) -> str:
     )
 
 
-def _markdown(rows: Sequence[Row], command: str, texts: Mapping[str, Any]) -> str:
-    tables = [*cost_tables(rows), *published_tables(rows, texts)]
-    parts = [f"# {texts['title']}", f"`{command}`", setup(rows)]
-    parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(texts)]
+def _markdown(rows: Sequence[Row], command: str, about: Mapping[str, Any]) -> str:
+    tables = [*cost_tables(rows), *published_tables(rows, about)]
+    parts = [f"# {about['title']}", f"`{command}`", describe_setup(rows)]
+    parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(about)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _paragraphs(texts: Mapping[str, Any]) -> list[str]:
-    return [texts[key] for key in ("question", "conclude", "caution") if key in texts]
+def _paragraphs(about: Mapping[str, Any]) -> list[str]:
+    return [about[key] for key in ("question", "conclude", "caution") if key in about]
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from posenc.benchmark.measuring_process import product_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 
 Row = dict[str, Any]
 PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
@@ -78,7 +78,7 @@ def _settings(variant: Variant) -> Row:
 
 def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
     median_seconds = median(seconds)
-    peak_flops = product_flops(device_of(variant.config)) / median(products)
+    peak_flops = product_flops(select_device(variant.config)) / median(products)
     return {
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
@@ -91,26 +91,28 @@ def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row
 def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
     """Return the rows of the config key `published_costs` by encoding and length.
 
-    `costs` must have the form {source: text, rows: [{encoding, length, train_wps, eval_wps,
+    `costs` must have the form {source: string, rows: [{encoding, length, train_wps, eval_wps,
     memory_gb}]}. Raises ConfigError if it does not.
     """
     if costs is None:
         return {}
     if set(costs) != {"source", "rows"} or not isinstance(costs["rows"], Sequence):
-        raise ConfigError("published_costs must have source (text) and rows (a list of mappings)")
+        raise ConfigError(
+            "published_costs must have source (a string) and rows (a list of mappings)"
+        )
     for i, row in enumerate(costs["rows"]):
         numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else [0]
         positive = all(isinstance(number, int | float) and number > 0 for number in numbers)
         if not positive or set(row) != set(PUBLISHED_KEYS):
             keys = ", ".join(PUBLISHED_KEYS)
             raise ConfigError(
-                f"published_costs.rows[{i}]={row!r} must have {keys}, with numbers above 0"
+                f"published_costs.rows[{i}]={row!r} must have {keys}, with positive numbers"
             )
     return {(row["encoding"], row["length"]): row for row in costs["rows"]}
 
 
 def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:
-    """Return the published time and memory ratios that correspond to those of a row.
+    """Return the published time and memory ratios that correspond to a row.
 
     Only ratios are comparable between machines. A ratio is None if the costs of the encoding or of
     its baseline were not published; published memory was measured in training.

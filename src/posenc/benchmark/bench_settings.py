@@ -36,7 +36,7 @@ def check_bench_settings(config: DictConfig) -> None:
     check_settings(config, {**{key: TYPES[key] for key in KEYS_SHARED_WITH_TRAINING}, **BENCH_KEYS})
     for key in ("vocab_size", "threads", "rounds"):
         if config[key] is not None and config[key] < 1:
-            raise ConfigError(f"{key}={config[key]} must be 1 or more")
+            raise ConfigError(f"{key}={config[key]} must be at least 1")
     if not config.passes or not set(config.passes) <= set(PASSES):
         raise ConfigError(
             f"passes={list(config.passes)} must be one or more of [{','.join(PASSES)}]"

@@ -28,8 +28,8 @@ from posenc.model.transformer import Decoder
 class Estimate:
     """The estimated cost of one run.
 
-    `memory_is_lower_bound` means that `memory` excludes the encoding's own activations,
-    `includes_evaluation` that `flops` includes the evaluation.
+    `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
+    `includes_evaluation` means that `flops` includes evaluation. `flops_per_second` is per device.
     """
 
     encoding: str
@@ -38,26 +38,26 @@ class Estimate:
     devices: int
     vocab_size: int
     parameters: int
-    without_embeddings: int
+    non_embedding_parameters: int
     memory: TrainingMemory
     memory_is_lower_bound: bool
     flops: float
-    rate: float
+    flops_per_second: float
     includes_evaluation: bool
 
     @property
     def seconds(self) -> float:
-        return self.flops / (self.rate * self.devices)
+        return self.flops / (self.flops_per_second * self.devices)
 
 
 def estimate(config: DictConfig, machine: Machine) -> Estimate:
     """Return the estimate of a run without training, downloading or preparing anything.
 
-    Evaluation is included only if the data have been prepared, because its cost depends on their
-    length. Raises ConfigError if the configuration cannot run.
+    Evaluation is included only if the data has been prepared, because its cost depends on the
+    size of the data. Raises ConfigError if the configuration cannot run.
     """
     encoding = validate(config)
-    vocab_size, data = known_vocab_size(config)
+    vocab_size, data = vocab_size_and_data(config)
     steps = training_steps(config)
     model = build_meta_model(config, vocab_size, encoding)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
@@ -75,11 +75,11 @@ def estimate(config: DictConfig, machine: Machine) -> Estimate:
         devices=config.devices,
         vocab_size=vocab_size,
         parameters=model.parameter_count(),
-        without_embeddings=model.parameter_count() - sum(p.numel() for p in embeddings),
+        non_embedding_parameters=model.parameter_count() - sum(p.numel() for p in embeddings),
         memory=memory,
         memory_is_lower_bound=is_lower_bound,
         flops=flops / fraction,
-        rate=machine.rate(config, vocab_size),
+        flops_per_second=machine.flops_per_second(config, vocab_size),
         includes_evaluation=data is not None,
     )
 
@@ -101,11 +101,11 @@ def _memory(
         return training_memory(nope, model, vocab_size, steps, process), True
 
 
-def known_vocab_size(config: DictConfig) -> tuple[int, Dataset | None]:
-    """Return the vocabulary size, and the data if they have been prepared.
+def vocab_size_and_data(config: DictConfig) -> tuple[int, Dataset | None]:
+    """Return the vocabulary size, and the data if it has been prepared.
 
-    Without prepared data, the size comes from the tokenizer or from what is known about the
-    corpus. Raises ConfigError if it is unknown.
+    Without prepared data, the size comes from the tokenizer or is the corpus's published size.
+    Raises ConfigError if it is unknown.
     """
     source = data_source(config)
     if isinstance(source, Dataset):
@@ -121,7 +121,7 @@ def known_vocab_size(config: DictConfig) -> tuple[int, Dataset | None]:
     if expected is None:
         raise ConfigError(
             f"the vocabulary size of tokenizer={config.choices.tokenizer} on"
-            f" data={config.choices.data} is unknown until the data are prepared; start a training"
-            " run on them first, or use tokenizer=bpe"
+            f" data={config.choices.data} is unknown until the data is prepared; start a run on"
+            " this data first, or use tokenizer=bpe"
         )
     return expected, None

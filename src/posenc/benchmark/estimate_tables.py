@@ -18,7 +18,7 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     """Print a row for each run, the totals, and notes on what the numbers exclude."""
     console.print(estimate_table(estimates))
     totals = total_cost(estimates, machine)
-    slowest = min(run.rate for run in estimates)
+    slowest = min(run.flops_per_second for run in estimates)
     lines = [
         _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
         f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
@@ -47,7 +47,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
             run.train_length,
             run.seed,
             run.parameters,
-            run.without_embeddings,
+            run.non_embedding_parameters,
             f"{'≥ ' * run.memory_is_lower_bound}{_with_si_prefix(run.memory.peak())}B",
             run.flops,
             run.seconds,
@@ -86,7 +86,7 @@ def _memory_breakdown(run: Estimate) -> str:
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     notes = []
     if not all(run.includes_evaluation for run in estimates):
-        notes.append("evaluation is excluded for runs whose data have not been prepared")
+        notes.append("evaluation is excluded for runs whose data has not been prepared")
     if any(run.memory_is_lower_bound for run in estimates):
         notes.append("≥: lower bound, excluding the encoding's own activations")
     capacity = machine.memory or float("inf")

@@ -13,7 +13,7 @@ from posenc import __version__
 from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import RunError
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 
 MEASURING_PROCESS = "posenc.benchmark.measuring_process"
 
@@ -21,15 +21,15 @@ MEASURING_PROCESS = "posenc.benchmark.measuring_process"
 def measure_peaks(
     variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[float | None]:
-    """Return by how many MB the pass of each variant raises the peak memory of a process.
+    """Return the increase of a process's peak memory in the pass of each variant, in MB.
 
     The value is None if the model is compiled on a CPU, because the compiler runs in the same
-    process and needs more memory than the pass. `on_progress` is called with a line of text.
+    process and needs more memory than the pass. `on_progress` receives progress messages.
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
         on_progress(f"memory {number}/{len(variants)}: {variant}")
-        compiles_on_cpu = variant.config.compile and device_of(variant.config).type == "cpu"
+        compiles_on_cpu = variant.config.compile and select_device(variant.config).type == "cpu"
         peaks.append(None if compiles_on_cpu else _peak(variant, threads))
     return peaks
 

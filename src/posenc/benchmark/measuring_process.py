@@ -1,7 +1,7 @@
 """The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
 
-A request with the key `rounds` asks for times, any other for peak memory. The answers are lines of
-JSON.
+A request with the key `rounds` asks for times; any other request asks for peak memory. The answers
+are lines of JSON.
 
 All variants are timed in the same process and thus under the same conditions: once per round,
 followed by a matrix product in each of their precisions. Every other round runs in reverse order,
@@ -19,12 +19,12 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from posenc.attention.precision import autocast, dtype_of
+from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.subprocess_calls import answer_request
 from posenc.config.components import build
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_model
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 from posenc.runs.environment import peak_megabytes
 
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
@@ -37,7 +37,7 @@ class BenchmarkedModel:
 
     def __init__(self, config: DictConfig) -> None:
         modules = list(config.modules)
-        self.config, self.device = config, device_of(config)
+        self.config, self.device = config, select_device(config)
         self.model = build_model(config, config.vocab_size).to(self.device)
         self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
         self.optimizer = build(config.optimizer, name="optimizer", modules=modules)(self.model)
@@ -50,10 +50,10 @@ class BenchmarkedModel:
         """Run the pass "forward" or "step" on tokens [B, T], in micro-batches."""
         self._pass_function(pass_)(tokens)
 
-    def seconds(self, pass_: str) -> float:
+    def pass_seconds(self, pass_: str) -> float:
         """Return how long a pass over the whole batch takes."""
         run_pass = self._pass_function(pass_)
-        return seconds(lambda: run_pass(self.tokens), self.device)
+        return call_seconds(lambda: run_pass(self.tokens), self.device)
 
     def _pass_function(self, pass_: str) -> Callable[[Tensor], None]:
         self.model.train(pass_ == "step")
@@ -80,7 +80,7 @@ class BenchmarkedModel:
 
 def matrix_product(precision: str, device: torch.device) -> Callable[[], Tensor]:
     """Return a product of square matrices, timed to measure the device's peak FLOP/s."""
-    size, dtype = PRODUCT_SIZE[device.type], dtype_of(precision)
+    size, dtype = PRODUCT_SIZE[device.type], attention_dtype(precision)
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     return partial(torch.mm, a, b, out=torch.empty_like(a))
 
@@ -90,7 +90,7 @@ def product_flops(device: torch.device) -> int:
     return 2 * PRODUCT_SIZE[device.type] ** 3
 
 
-def seconds(call: Callable[[], object], device: torch.device) -> float:
+def call_seconds(call: Callable[[], object], device: torch.device) -> float:
     """Return the duration of a call; on a GPU, includes waiting for its kernels to finish."""
     synchronize = torch.get_device_module(device).synchronize  # does nothing on a CPU
     synchronize()
@@ -113,14 +113,14 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True
     models = [BenchmarkedModel(config) for config in configs]
-    device, precisions = device_of(configs[0]), {config.precision for config in configs}
+    device, precisions = select_device(configs[0]), {config.precision for config in configs}
     products = {precision: matrix_product(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
-        times = [models[index].seconds(pass_) for index, pass_ in order]
+        times = [models[index].pass_seconds(pass_) for index, pass_ in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
-            "products": {name: seconds(product, device) for name, product in products.items()},
+            "products": {name: call_seconds(product, device) for name, product in products.items()},
         }
 
 

@@ -1,4 +1,4 @@
-"""Machines to plan for: how many FLOP/s a device achieves."""
+"""The machines that runs can be planned for, and the FLOP/s of their devices."""
 
 import copy
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
 
 PASS_TOKENS = 2048  # tokens per timed pass, but at least one sequence
-MAX_LAYERS = 2  # of the timed model
+MAX_TIMED_LAYERS = 2
 
 
 class Machine:
     """A machine for which runs are planned (config group `machine`).
 
-    `concurrent_runs` run at the same time; `memory` is that of one device in bytes, None if
-    unknown.
+    `concurrent_runs` run at the same time; `memory` is the memory of one device in bytes, or None
+    if it is unknown.
     """
 
     gpu: bool
     concurrent_runs: int
     memory: float | None = None
 
-    def rate(self, config: DictConfig, vocab_size: int) -> float:
+    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
         """Return the FLOP/s that training achieves on one device."""
         raise NotImplementedError
 
@@ -50,11 +50,11 @@ class DataSheetGpu(Machine):
 
     def __post_init__(self) -> None:
         if not 0 < self.utilisation <= 1:
-            raise ValueError(f"utilisation={self.utilisation} must be above 0 and at most 1")
+            raise ValueError(f"utilisation={self.utilisation} must be positive and at most 1")
         if self.concurrent_runs < 1:
-            raise ValueError(f"concurrent_runs={self.concurrent_runs} must be 1 or more")
+            raise ValueError(f"concurrent_runs={self.concurrent_runs} must be at least 1")
 
-    def rate(self, config: DictConfig, vocab_size: int) -> float:
+    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
         return self.utilisation * getattr(self, config.precision)
 
 
@@ -66,10 +66,10 @@ class ThisMachine(Machine):
         self.gpu = bool(gpus())
         self.concurrent_runs = len(gpus()) or cores()
 
-    def rate(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the measured FLOP/s of training passes through at most MAX_LAYERS layers."""
+    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
+        """Return the measured FLOP/s of training passes through at most MAX_TIMED_LAYERS layers."""
         config = copy.deepcopy(config)
-        config.model.layers = min(MAX_LAYERS, config.model.layers)
+        config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         torch.set_num_threads(max(1, cores() // self.concurrent_runs))
         model = build_model(config, vocab_size).to("cuda" if self.gpu else "cpu")
         length = config.train_length

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from posenc.attention import Kernel
 from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
-from posenc.attention.precision import autocast, dtype_of
+from posenc.attention.precision import attention_dtype, autocast
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
 from posenc.encodings.base import Encoding
@@ -127,7 +127,7 @@ def saved_activations(config: DictConfig, vocab_size: int, sequences: int, *, gp
     modules, length = list(config.modules), config.train_length
     encoding = build_encoding(config, modules)
     device = torch.device("cuda" if gpu else "cpu")
-    choices = layer_choices(config.kernel, encoding, device, dtype_of(config.precision))
+    choices = layer_choices(config.kernel, encoding, device, attention_dtype(config.precision))
     attend = _attend_with_choices(choices)
     saved: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address is used twice
 

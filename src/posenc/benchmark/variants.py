@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention.choice import describe, layer_choices
-from posenc.attention.precision import dtype_of
+from posenc.attention.choice import describe_choices, layer_choices
+from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import PASSES
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model
-from posenc.model.device import check_accelerator, device_of
+from posenc.model.device import check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
@@ -93,11 +93,11 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
         raise ConfigError(
             f"train_length={config.train_length} exceeds the encoding's limit of {limit} positions"
         )
-    device, dtype = device_of(config), dtype_of(config.precision)
+    device, dtype = select_device(config), attention_dtype(config.precision)
     choices = layer_choices(config.kernel, model.encoding, device, dtype)
     kernels = ", ".join(dict.fromkeys(choice.name for choice in choices))
     flops = model_flops(model, config.train_length)
-    reason = describe(choices)
+    reason = describe_choices(choices)
     return [Variant(label, config, pass_, kernels, reason, flops) for pass_ in config.passes]
 
 
@@ -113,8 +113,8 @@ def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> l
     ]
     labels = []
     for encoding, values in zip(encodings, overrides, strict=True):
-        same = [o for name, o in zip(encodings, overrides, strict=True) if name == encoding]
-        varying = [key for key in values if len({other.get(key) for other in same}) > 1]
+        peers = [o for name, o in zip(encodings, overrides, strict=True) if name == encoding]
+        varying = [key for key in values if len({peer.get(key) for peer in peers}) > 1]
         labels.append(" ".join([encoding, *(_short_override(k, values[k]) for k in varying)]))
     return labels
 

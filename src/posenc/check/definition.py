@@ -32,7 +32,7 @@ MIN_DESCRIPTION_LENGTH = 20
 
 
 def builds(under_test: EncodingUnderTest) -> Result:
-    """it can be built from its YAML"""
+    """the encoding can be built from its YAML"""
     encoding = under_test.configured_model.encoding
     num_parameters = sum(parameter.numel() for parameter in encoding.parameters())
     layers = under_test.config.model.layers

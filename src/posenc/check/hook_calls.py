@@ -1,4 +1,4 @@
-"""Calls to an encoding's hooks with random inputs, in the way that the model calls them."""
+"""Calls to an encoding's hooks with random inputs, made as the model makes them."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def convert(
 
 
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
-    """Yield the first layer, and every other one whose encoding may differ from the first's."""
+    """Yield the first layer, and every other layer whose encoding may differ."""
     for layer in range(encoding.geometry.layers):
         if layer == 0 or encoding.at_layer(layer) is not encoding:
             yield layer

@@ -36,7 +36,7 @@ KERNEL_TEST_LENGTH = 280  # longer than a block of query rows
 KERNEL_TOLERANCE = 1e-9
 KERNEL_TOLERANCE_FLOAT32 = 1e-4
 LARGEST_POSITION = 16_000
-RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 2e-6  # of outputs in float32 or wider
+RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 2e-6  # for outputs in float32 or wider
 BFLOAT16_TOLERANCE = 2**-6  # relative to the largest magnitude
 
 

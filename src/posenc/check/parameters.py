@@ -48,7 +48,7 @@ class LogitsByCondition:
         return self.logits[index]
 
     def difference(self, other: "LogitsByCondition") -> float:
-        """Return the max difference under the first condition with an effect, or 0 without any."""
+        """Return the max difference under the first condition that has an effect, else 0."""
         for index in range(len(CONDITIONS)):
             difference = max_difference(self[index], other[index])
             if EXACT_TOLERANCE < difference < float("inf"):
@@ -72,7 +72,7 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
         if effect is None:
             return failed(f"{key}={value:g}: {'; '.join(reasons)}")
         evidence.append(f"{key} {effect}")
-    return passed("; ".join(evidence) or "there are none")
+    return passed("; ".join(evidence) or "no numeric parameters")
 
 
 def _references(under_test: EncodingUnderTest) -> list[tuple[LogitsByCondition, Changes]]:
@@ -94,7 +94,7 @@ def _effect(
     value: float,
     reasons: dict[str, None],
 ) -> str | None:
-    """Return the effect of another value; if there is none, add why to `reasons`, in order."""
+    """Return the effect of another value; if there is none, add the reason to `reasons`."""
     for reference, changes in references:
         try:
             other = LogitsByCondition(under_test.model({**changes, key: value}), reference.length)
@@ -125,8 +125,8 @@ def instances_are_independent(under_test: EncodingUnderTest) -> Result:
             continue
         if (difference := max_difference(before, compute_logits(model, tokens))) > 0:
             settings = ", ".join(f"{key}={value}" for key, value in changes.items())
-            return failed(f"building another with {settings} changes the first by {difference:.1e}")
-    return passed(f"unchanged after building {len(others)} others")
+            return failed(f"building one with {settings} changes another by {difference:.1e}")
+    return passed(f"unchanged after building {len(others)} other instances")
 
 
 def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tuple[str, float]]:

@@ -59,9 +59,10 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     limitation = model.encoding.limitations.get("prefix")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
-        in_sequence = compute_logits(model, random_tokens(length), training=training)[:, :prefix]
-        alone = compute_logits(model, random_tokens(length)[:, :prefix], training=training)
-        difference = max(difference, max_difference(in_sequence, alone))
+        tokens = random_tokens(length)
+        prefix_logits = compute_logits(model, tokens, training=training)[:, :prefix]
+        alone_logits = compute_logits(model, tokens[:, :prefix], training=training)
+        difference = max(difference, max_difference(prefix_logits, alone_logits))
     evidence = (
         f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
         f" {prefix} as a prefix of {length}"
@@ -73,21 +74,21 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 def extrapolates(under_test: EncodingUnderTest) -> Result:
     """8x the training length works or is rejected"""
     model = under_test.configured_model
-    long_length = EXTRAPOLATION_FACTOR * under_test.train_length
+    test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
     limitation = model.encoding.limitations.get("extrapolates")
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _not_finite(model, long_length) or passed(f"{long_length} tokens")
+        return _not_finite(model, test_length) or passed(f"{test_length} tokens")
     if limitation is None:
         return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
-    failure = _not_finite(model, min(limit, long_length)) or _wrong_limit(model.encoding, limit)
+    failure = _not_finite(model, min(limit, test_length)) or _wrong_limit(model.encoding, limit)
     if failure:
         return failure
     rejected = f"{limit + 1} tokens are rejected"
     evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
-    return passed(evidence) if limit >= long_length else known_limitation(limitation, evidence)
+    return passed(evidence) if limit >= test_length else known_limitation(limitation, evidence)
 
 
 @torch.no_grad()
@@ -112,19 +113,19 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
 def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     """weights load at any training length"""
     model, train_length = under_test.configured_model, under_test.train_length
-    long_length = TRAIN_LENGTH_FACTOR * train_length
+    test_length = TRAIN_LENGTH_FACTOR * train_length
     limit = model.encoding.max_length()
     try:
-        longer_model = under_test.model({"train_length": long_length})
+        longer_model = under_test.model({"train_length": test_length})
         longer_model.load_state_dict(model.state_dict(), strict=True)
     except (ConfigError, RuntimeError) as error:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
-        if wrong_size and limit is not None and limit < long_length:
+        if wrong_size and limit is not None and limit < test_length:
             reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
-            evidence = f"weights for train_length {train_length} do not load at {long_length}"
+            evidence = f"weights for train_length {train_length} do not load at {test_length}"
             return known_limitation(reason, evidence)
         return failed(one_line(error))
-    return passed(f"weights for train_length {train_length} load at {long_length}")
+    return passed(f"weights for train_length {train_length} load at {test_length}")
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
@@ -145,7 +146,7 @@ def _not_finite(model: Decoder, length: int) -> Result | None:
 
 
 def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless `limit` tokens work and one more raises an error with the limit."""
+    """Return a failure unless `limit` tokens work and one more raises an error that names it."""
     if limit > MAX_TESTED_LENGTH:
         return None
     _call_hooks(encoding, limit)

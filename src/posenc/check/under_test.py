@@ -93,7 +93,7 @@ class EncodingUnderTest:
         """Raise ConfigError if the model cannot be built or tested with any encoding."""
         if self.train_length < MIN_TRAIN_LENGTH:
             raise ConfigError(
-                f"train_length={self.train_length} must be {MIN_TRAIN_LENGTH} or more"
+                f"train_length={self.train_length} must be at least {MIN_TRAIN_LENGTH}"
             )
         config = copy.deepcopy(self.config)
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}

@@ -19,7 +19,7 @@ from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
 from posenc.config.resolve import compose_resolved
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 from posenc.runs.hardware import cores
 
 SINGLE_VALUE_KEYS = ("threads", "rounds", "trainer", "name", "outputs_dir")
@@ -39,16 +39,16 @@ def run(arguments: Arguments) -> int:
     with console.status("starting") as status:
         peaks = measure_peaks(variants, threads, status.update)
         rounds = measure_times(variants, threads, status.update)
-    machine = describe_machine(device_of(config), threads)
+    machine = describe_machine(select_device(config), threads)
     rows = [
         row | published_ratios(row, published)
         for row in result_rows(variants, rounds, peaks, machine)
     ]
     source = {"source": costs["source"]} if costs else {}
-    description = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
+    about = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
     folder = Path(config.outputs_dir) / config.name / "bench"
-    write_benchmark(folder, rows, arguments.command_line(), description)
-    print_benchmark(Console(), rows, description)
+    write_benchmark(folder, rows, arguments.command_line(), about)
+    print_benchmark(Console(), rows, about)
     Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
     return 0
 

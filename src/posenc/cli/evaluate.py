@@ -22,7 +22,7 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 from posenc.report.table import Column, Table
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
@@ -107,7 +107,7 @@ def _evaluate(
             status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
             return True
 
-        rows = evaluate(run, config, data, keys, device_of(config), on_progress)
+        rows = evaluate(run, config, data, keys, select_device(config), on_progress)
     tracker.start(run, config)
     tracker.finish(False)
     return rows

@@ -21,7 +21,7 @@ from posenc.inspect.inspection import print_inspection, track_inspection, write_
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
 from posenc.tracking.wandb_config import run_config
@@ -74,7 +74,7 @@ def _load_run(
     directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
 ) -> TrainedRun:
     data = training_data(config, "train a run on the current corpus", console.print)
-    model = load_model(directory, config, data.vocab_size, device_of(config))
+    model = load_model(directory, config, data.vocab_size, select_device(config))
     windows: dict[int, Tensor] = {}
     for length in _lengths(model.encoding, config.train_length, request.lengths):
         data.check_length("validation", length)

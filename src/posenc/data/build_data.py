@@ -19,7 +19,7 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 def build_data(config: DictConfig, on_progress: ProgressCallback) -> Dataset:
     """Return the dataset of `config`: a task, or a corpus prepared with `config.tokenizer`.
 
-    Raises ConfigError if the data and the tokenizer do not fit together.
+    Raises ConfigError if the data and the tokenizer are incompatible.
     """
     source = data_source(config)
     if isinstance(source, TaskData):

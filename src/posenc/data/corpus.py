@@ -1,4 +1,4 @@
-"""A corpus: documents in up to three splits, and the fractions that split a text automatically."""
+"""A corpus: documents in up to three splits, and fractions for automatic splits."""
 
 import hashlib
 import json
@@ -35,12 +35,12 @@ class Corpus(ABC):
 
     def digest(self) -> str:
         """Return a hash of all splits."""
-        return digest_of({split: self.split_digest(split) for split in self.splits()})
+        return json_digest({split: self.split_digest(split) for split in self.splits()})
 
 
 @dataclass(frozen=True)
 class SplitFractions:
-    """The fractions of a text that are held out for validation and test.
+    """The fractions of a corpus or document that are held out for validation and test.
 
     The rest is the train split. Raises ConfigError if nothing is left for it.
     """
@@ -52,11 +52,11 @@ class SplitFractions:
         if min(self.validation, self.test) < 0 or self.validation + self.test >= 1:
             raise ConfigError(
                 f"data.validation_fraction={self.validation} and data.test_fraction={self.test}"
-                " must not be negative, and their sum must be below 1"
+                " must be non-negative, and their sum must be below 1"
             )
 
     def splits(self) -> tuple[str, ...]:
-        """Return the splits whose fraction is above 0."""
+        """Return the splits with nonzero fractions."""
         fractions = {"train": 1.0, "validation": self.validation, "test": self.test}
         return tuple(split for split in SPLITS if fractions[split] > 0)
 
@@ -67,7 +67,7 @@ class SplitFractions:
             return "test"
         return "validation" if point < self.test + self.validation else "train"
 
-    def part_for_split(self, document: str, split: str) -> str:
+    def split_slice(self, document: str, split: str) -> str:
         """Return the part of `document` that belongs to `split`.
 
         The document is cut twice: train comes first, then validation, then test. Each cut moves
@@ -91,7 +91,7 @@ def split_lines(document: str) -> list[str]:
     return document.removesuffix("\n").split("\n") if document else []
 
 
-def digest_of(value: Any) -> str:
+def json_digest(value: Any) -> str:
     """Return the SHA-256 (hex) of `value` as canonical JSON; the order of keys does not matter."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -19,7 +19,7 @@ IGNORE_INDEX = -100
 class TokenArray:
     """One split of a corpus: `tokens` [N] (unsigned integers) and the size of its text.
 
-    `words` counts words separated by whitespace, `bytes` the bytes of the text in UTF-8.
+    `words` is the number of whitespace-separated words; `bytes` is the size of the text in UTF-8.
     """
 
     tokens: np.ndarray
@@ -86,7 +86,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets [n, length] from validation, about `tokens` tokens in total."""
+        """Return inputs and targets [n, length] of the validation split, about `tokens` tokens."""
 
     @abstractmethod
     def token_array(self, split: str) -> TokenArray:

@@ -34,7 +34,7 @@ class DocumentFile(ABC):
         """Return the number of documents."""
 
     @cached_property
-    def identity(self) -> tuple[str, ...]:
+    def content_key(self) -> tuple[str, ...]:
         """Everything that determines `documents()`: suffix, contents and column, not the path."""
         column = (self.column,) if self.tabular else ()
         return (self.path.suffix, self._content_digest(), *column)
@@ -106,12 +106,12 @@ class JsonLinesFile(_Utf8File):
             raise self._missing_column(sorted(row))
         text = row[self.column]
         if not isinstance(text, str):
-            raise ConfigError(f"{label}: '{self.column}' is {type(text).__name__}, not text")
+            raise ConfigError(f"{label}: '{self.column}' is {type(text).__name__}, not a string")
         try:
             text.encode()
         except UnicodeEncodeError:
             raise ConfigError(
-                f"{label}: the text contains an unpaired surrogate, which is not valid Unicode;"
+                f"{label}: the string contains an unpaired surrogate, which is not valid Unicode;"
                 " remove it"
             ) from None
         return text
@@ -130,7 +130,7 @@ class ParquetFile(DocumentFile):
             raise self._missing_column(schema.names)
         dtype = schema.field(column).type
         if not (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
-            raise ConfigError(f"{self.label}: column '{column}' holds {dtype}, not text (string)")
+            raise ConfigError(f"{self.label}: column '{column}' has type {dtype}, not string")
 
     def documents(self) -> Iterator[str]:
         try:
@@ -139,7 +139,7 @@ class ParquetFile(DocumentFile):
                     yield from (text for text in batch.column(0).to_pylist() if text is not None)
         except UnicodeDecodeError as error:
             raise ConfigError(
-                f"{self.label}: a text in column '{self.column}' is not UTF-8 at byte"
+                f"{self.label}: a value in column '{self.column}' is not UTF-8 at byte"
                 f" {error.start}; save it as UTF-8"
             ) from None
         except (pa.ArrowException, OSError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, digest_of
+from posenc.data.corpus import Corpus, json_digest
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
@@ -54,11 +54,11 @@ class HubCorpus(Corpus):
         return (document for document in documents if document.strip())
 
     def split_digest(self, split: str) -> str:
-        return digest_of([self.digest(), split])
+        return json_digest([self.digest(), split])
 
     def digest(self) -> str:
         """Return a hash of the commit and the settings, which needs no download."""
-        return digest_of([self.path, self.name, self.revision, self.column, self.document_start])
+        return json_digest([self.path, self.name, self.revision, self.column, self.document_start])
 
     def _rows(self, split: str) -> Iterator[str]:
         for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
@@ -85,7 +85,7 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A single request with a short timeout tests that; if it fails, only the cache is used.
+        A request with a short timeout tests whether it is; otherwise only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

@@ -1,4 +1,4 @@
-"""Tokenizes a corpus into a cached folder named by everything that determines its tokens."""
+"""Tokenizes a corpus into a cached folder named by a hash of its corpus and tokenizer."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import Corpus, digest_of, split_lines
+from posenc.data.corpus import Corpus, json_digest, split_lines
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 from posenc.runs.files import write_json
@@ -24,7 +24,7 @@ ProgressCallback = Callable[[str], None]
 
 def fingerprint(corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer) -> str:
     """Return 12 hexadecimal digits that change whenever the tokens would change."""
-    return digest_of([_FORMAT_VERSION, corpus.digest(), tokenizer.digest()])[:12]
+    return json_digest([_FORMAT_VERSION, corpus.digest(), tokenizer.digest()])[:12]
 
 
 def prepare(
@@ -44,7 +44,7 @@ def prepare(
     if not folder.is_dir():
         if isinstance(tokenizer, TokenizerTrainer) and "train" not in corpus.splits():
             raise ConfigError(
-                "tokenizer: this tokenizer is learned from a train split, but the data"
+                "tokenizer: this tokenizer is trained on a train split, but the data"
                 f" '{corpus.name}' has only {', '.join(corpus.splits())}; set data.train, or use"
                 " tokenizer=byte or tokenizer=pretrained"
             )
@@ -80,7 +80,7 @@ def _write_folder(
     try:
         if isinstance(tokenizer, TokenizerTrainer):
             tokenizer = tokenizer.train(corpus.documents("train"))
-            on_progress(f"data: learned a tokenizer of {tokenizer.vocab_size:,} tokens")
+            on_progress(f"data: trained a tokenizer with {tokenizer.vocab_size:,} tokens")
         _write_splits(partial, corpus, tokenizer, folder.name, on_progress)
         os.rename(partial, folder)
     except BaseException:

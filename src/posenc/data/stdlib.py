@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from posenc.data.corpus import Corpus, SplitFractions, digest_of
+from posenc.data.corpus import Corpus, SplitFractions, json_digest
 
 _SUFFIXES = (".py", ".rst", ".txt")
 _EXCLUDED_FOLDERS = {
     *("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"),
-    "encodings",  # tables of character sets, not text
+    "encodings",  # codec tables, not text
 }
 # These files are written when Python is built and contain paths on the build machine.
 _BUILD_INFO_PREFIX = "_sysconfigdata"
@@ -37,7 +37,7 @@ class StdlibCorpus(Corpus):
             yield text
 
     def split_digest(self, split: str) -> str:
-        return digest_of(
+        return json_digest(
             [(path, sha256(text.encode()).hexdigest()) for path, text in self._files(split)]
         )
 

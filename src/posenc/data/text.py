@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, digest_of
+from posenc.data.corpus import Corpus, SplitFractions, json_digest
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
@@ -22,7 +22,7 @@ _USAGE = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 class TextCorpus(Corpus):
     """Files for each split, or `paths` that are split automatically.
 
-    With 200 or more documents, the automatic split assigns each document by its hash. With fewer,
+    With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
     each document is cut into three parts: its beginning is for training, its end for test, and the
     part between them for validation. Files are read in the order of the digests of their contents,
     so that the data does not depend on paths.
@@ -78,13 +78,15 @@ class TextCorpus(Corpus):
     def split_digest(self, split: str) -> str:
         fractions = self._fractions
         rule = [split, fractions.validation, fractions.test] if fractions else None
-        return digest_of({"files": [file.identity for file in self._files[split]], "rule": rule})
+        return json_digest(
+            {"files": [file.content_key for file in self._files[split]], "rule": rule}
+        )
 
     def _part(self, document: str, split: str) -> str:
         if self._fractions is None:
             return document
         if not self._assigns_by_hash:
-            return self._fractions.part_for_split(document, split)
+            return self._fractions.split_slice(document, split)
         return document if self._fractions.assign_split(document.encode()) == split else ""
 
     @cached_property
@@ -105,7 +107,7 @@ def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
         path.resolve(): path for pattern in patterns for path in _matching_files(key, pattern)
     }
     files = [_open_file(path, key, column) for path in unique.values()]
-    return sorted(files, key=lambda file: file.identity)
+    return sorted(files, key=lambda file: file.content_key)
 
 
 def _check_paths(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:

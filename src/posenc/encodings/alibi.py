@@ -33,7 +33,7 @@ class Alibi(Encoding):
     """A penalty proportional to distance, with one slope per head.
 
     With `trainable` the slopes are learnable parameters that start from these values. The paper
-    found that slower and no better (footnote 11).
+    found this slower and no better (footnote 11).
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class Geometry:
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "train_length"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be 1 or more")
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.width % self.heads:
             raise ValueError(
                 f"heads={self.heads} does not divide width={self.width};"
@@ -38,7 +38,7 @@ class Geometry:
 
 
 Factors = tuple[Tensor | None, Tensor]
-"""Query and key factors of a bias, each [B or 1, H, T, r]; None stands for a factor of ones."""
+"""Query and key factors of a bias, each [B or 1, H, T, r]; None means a factor of ones."""
 
 
 class Encoding(nn.Module):
@@ -62,7 +62,7 @@ class Encoding(nn.Module):
         self.geometry = geometry
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the positions [T] of `length` tokens, for data without positions of its own."""
+        """Return the positions [T] of `length` tokens, for data that does not provide them."""
         return torch.arange(length, device=device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Encoding(nn.Module):
         return None
 
     def window(self) -> int | None:
-        """Return how many keys each query attends to, including its own; None means all."""
+        """Return how many keys each query attends to, including its own key; None means all."""
         return None
 
     def max_length(self) -> int | None:
@@ -124,7 +124,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before every training step with the fraction of training done after that step."""
+        """Called before each training step with the fraction of training that it completes."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""
@@ -142,11 +142,11 @@ class PerLayer(Encoding):
         return encoding
 
 
-def require_sequence(pos: Tensor, name: str) -> Tensor:
+def require_1d_positions(pos: Tensor, name: str) -> Tensor:
     """Return the positions [T] unchanged; raises ValueError for coordinates [B, T, axes]."""
     if pos.ndim > 1:
         raise ValueError(
-            f"{name} takes one position per token, not coordinates of {pos.shape[-1]} axes;"
+            f"{name} takes one position per token, not coordinates on {pos.shape[-1]} axes;"
             f" rope and sinusoidal support coordinates"
         )
     return pos

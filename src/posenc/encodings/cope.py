@@ -4,9 +4,9 @@
     score(i, j) += (1 - w) q_i . e[floor p_ij] + w q_i . e[ceil p_ij],   w = p_ij - floor p_ij
 
 The sum includes the query's own key: p_ii = g_ii. e [layers, d, npos_max] starts at zero and is
-shared by the heads. Sources disagree on the scale: the listing adds q . e as it is; the authors'
-repository (facebookresearch/RAM) divides it by sqrt(d), too, unless --cope-nodiv is passed. With
-`scaled` it is divided here as well.
+shared by the heads. Sources disagree on the scale: the listing adds q . e unscaled; the authors'
+repository (facebookresearch/RAM) also divides it by sqrt(d), unless --cope-nodiv is passed; so does
+`scaled` here.
 """
 
 import torch
@@ -22,7 +22,7 @@ class Cope(PerLayer):
         super().__init__(geometry)
         if npos_max < 2:
             raise ValueError(
-                f"npos_max={npos_max} gives all tokens the same position; choose 2 or more"
+                f"npos_max={npos_max} must be at least 2, or all tokens have the same position"
             )
         self.scaled = scaled
         self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_width, npos_max))
@@ -40,7 +40,7 @@ class Cope(PerLayer):
 
 
 def interpolate(values: Tensor, points: Tensor) -> Tensor:
-    """Interpolate linearly at `points` [..., K] between `values` [..., N], given at 0 .. N - 1.
+    """Interpolate linearly at `points` [..., K] between `values` [..., N], defined at 0 .. N - 1.
 
     Points past N - 1 get the last value. The gradient with respect to a point is the difference
     between the values at the two integers around it.

@@ -32,7 +32,7 @@ class Dape(PerLayer):
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory, mlp_width: int = 32) -> None:
         super().__init__(geometry)
         if mlp_width < 1:
-            raise ValueError(f"mlp_width={mlp_width} must be 1 or more")
+            raise ValueError(f"mlp_width={mlp_width} must be at least 1")
         layers, heads = geometry.layers, geometry.heads
         self.inner = nn.ModuleList(inner(replace(geometry, layers=1)) for _ in range(layers))
         self.limitations = require_pure_bias(self.static_encoding(0)).limitations
@@ -59,7 +59,7 @@ class Dape(PerLayer):
 
 
 def require_pure_bias(encoding: Encoding) -> Encoding:
-    """Return the encoding; raises ValueError unless `bias` is all that it uses."""
+    """Return the encoding; raises ValueError if it uses a hook other than `bias`."""
     unsupported = [hook for hook in UNSUPPORTED_HOOKS if encoding.overrides(hook)]
     if unsupported or not encoding.overrides("bias"):
         reason = f"uses {', '.join(unsupported)}" if unsupported else "has no bias"

@@ -28,13 +28,13 @@ class Drope(Wrapper):
         super().__init__(geometry, inner)
         if not 0 < dropped_fraction < 1 or scale < 0:
             raise ValueError(
-                f"dropped_fraction={dropped_fraction} must be above 0 and below 1,"
-                f" scale={scale} 0 or more"
+                f"dropped_fraction={dropped_fraction} must be positive and less than 1, and"
+                f" scale={scale} must be non-negative"
             )
         if equals_nope(self.inner):
             raise ValueError(
                 f"inner={type(self.inner).__name__} encodes no positions, so dropping it has no"
-                f" effect; choose another, such as rope"
+                f" effect; choose another encoding, such as rope"
             )
         self.dropped_fraction, self.scale = dropped_fraction, scale
         self.nope = Encoding(geometry)

@@ -20,7 +20,7 @@ MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
 
 
 class Fire(Encoding):
-    """An MLP of the distance, relative to the query's position or, if larger, to a threshold."""
+    """An MLP of the distance divided by the query's position or a threshold, if that is larger."""
 
     limitations: Mapping[str, str] = {
         "shift": "distance is divided by a function of the query's position"
@@ -36,10 +36,10 @@ class Fire(Encoding):
     ) -> None:
         super().__init__(geometry)
         if mlp_width < 1:
-            raise ValueError(f"mlp_width={mlp_width} must be 1 or more")
+            raise ValueError(f"mlp_width={mlp_width} must be at least 1")
         for name, value in (("init_c", init_c), ("init_threshold", init_threshold)):
             if not 0 < value <= MAX_INITIAL:
-                raise ValueError(f"{name}={value} must be above 0 and at most {MAX_INITIAL:.0f}")
+                raise ValueError(f"{name}={value} must be positive and at most {MAX_INITIAL:.0f}")
         self.c = nn.Parameter(torch.tensor(float(init_c)))
         self.init_threshold = float(init_threshold)
         self.multiplier = nn.Parameter(torch.tensor(1.0))

@@ -12,7 +12,7 @@ In both, w [layers, H, D] ~ N(0, 0.02^2) and b = 0 initially. x-transformers ini
 5, so that every token keeps 0.993 of the past instead of one half.
 
 Data-independent (`FoxFixed`): b_h = -ln(expm1(1 / T_h)), so that ln f_h = -1 / T_h, for decay times
-T_h that are evenly spaced on a log scale. If it is not trainable, this is ALiBi with other slopes.
+T_h that are evenly spaced on a log scale. If not trainable, this is ALiBi with different slopes.
 """
 
 import math

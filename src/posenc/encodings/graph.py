@@ -8,8 +8,8 @@ A [B, T, T] is the adjacency matrix and D the diagonal matrix of degrees; the co
 in parallel with x. Here it is added to x, as Graphormer does with degree embeddings (Ying et al.
 2021, 2106.05234, eq. 5; its two tables are one for undirected edges).
 
-A text is treated as a path graph with its tokens as nodes. The end nodes of a path differ from its
-inner nodes, so the encoding of the last tokens depends on the length of the text.
+A sequence is treated as a path graph with its tokens as nodes. The end nodes of a path differ from
+its inner nodes, so the encoding of the last tokens depends on the length of the sequence.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-LAST_NODE_REASON = "the last token of a text is the end of its path graph"
+LAST_NODE_REASON = "the last token of a sequence is the end of its path graph"
 
 
 def degrees(adjacency: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def degrees(adjacency: Tensor) -> Tensor:
 
 
 def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
-    """Return the probabilities that a random walk is at its start after 1 .. walk_length steps.
+    """Return the probability that a random walk returns to its start, after 1 .. walk_length steps.
 
     They are [B, T, walk_length] for adjacency matrices [B, T, T], and 0 for nodes without edges.
     """
@@ -49,7 +49,7 @@ class RandomWalk(Encoding):
     def __init__(self, geometry: Geometry, *, walk_length: int = 16) -> None:
         super().__init__(geometry)
         if walk_length < 1:
-            raise ValueError(f"walk_length={walk_length} must be 1 or more")
+            raise ValueError(f"walk_length={walk_length} must be at least 1")
         self.walk_length = walk_length
         self.project = nn.Linear(walk_length, geometry.width)
 
@@ -86,7 +86,9 @@ class Degree(Encoding):
     def __init__(self, geometry: Geometry, *, num_degrees: int = 512, std: float = 0.02) -> None:
         super().__init__(geometry)
         if num_degrees < 2 or std < 0:
-            raise ValueError(f"num_degrees={num_degrees} must be 2 or more, std={std} 0 or more")
+            raise ValueError(
+                f"num_degrees={num_degrees} must be at least 2, and std={std} must be non-negative"
+            )
         self.rows = nn.Linear(num_degrees, geometry.width, bias=False)  # applied to one-hot degrees
         nn.init.normal_(self.rows.weight, std=std)
 

@@ -5,8 +5,8 @@
     binary           x_m + bits, with floor(m / 2^c) mod 2 in channel c
 
 x [B, T, D], positions m [T]. These are the first steps of "You could have designed state of the art
-positional encoding" (Fleetwood 2024). Fleetwood divides by T; dividing by T - 1 covers [0, 1] with
-both of its ends. With fewer than D binary digits, channel c holds digit floor(c digits / D), and
+positional encoding" (Fleetwood 2024). Fleetwood divides by T; dividing by T - 1 covers [0, 1],
+including both ends. With fewer than D binary digits, channel c holds digit floor(c digits / D), and
 positions repeat after 2^digits.
 
 Layer norm subtracts the mean over the channels. In a pre-norm model with model.norm=layer_norm the
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry, require_sequence
+from posenc.encodings.base import Encoding, Geometry, require_1d_positions
 
 SIGN_BIT = 63
 
@@ -27,7 +27,7 @@ class Integers(Encoding):
     """Adds the position itself, which soon becomes much larger than the token embeddings."""
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        return x + require_sequence(pos, "integers")[:, None].to(x.dtype)
+        return x + require_1d_positions(pos, "integers")[:, None].to(x.dtype)
 
 
 class ScaledIntegers(Encoding):
@@ -38,7 +38,7 @@ class ScaledIntegers(Encoding):
     }
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        positions = require_sequence(pos, "scaled_integers").double()
+        positions = require_1d_positions(pos, "scaled_integers").double()
         fraction = positions / positions.max().clamp(min=1)
         return x + fraction[:, None].to(x.dtype)
 
@@ -59,5 +59,5 @@ class Binary(Encoding):
         width = self.geometry.width
         digit = torch.arange(width, device=pos.device) * self.digits // width
         shift = digit.clamp(max=SIGN_BIT)  # a position's sign bit is 0, like all its higher digits
-        bits = require_sequence(pos, "binary").long()[:, None] >> shift & 1
+        bits = require_1d_positions(pos, "binary").long()[:, None] >> shift & 1
         return x + bits.to(x.dtype)

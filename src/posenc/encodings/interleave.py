@@ -8,7 +8,7 @@ from posenc.encodings.wrapper import EncodingFactory, equals_nope, require_atten
 
 
 class Interleave(Encoding):
-    """Uses `second` in the last of every `every` layers, and `first` in the others."""
+    """Uses `second` in every `every`-th layer, and `first` in the others."""
 
     def __init__(
         self, geometry: Geometry, *, first: EncodingFactory, second: EncodingFactory, every: int = 2

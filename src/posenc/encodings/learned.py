@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Geometry, require_sequence
+from posenc.encodings.base import Encoding, Geometry, require_1d_positions
 
 
 class Learned(Encoding):
@@ -22,7 +22,7 @@ class Learned(Encoding):
         super().__init__(geometry)
         rows = geometry.train_length if max_length is None else max_length
         if std < 0:
-            raise ValueError(f"std={std} must be 0 or more")
+            raise ValueError(f"std={std} must be non-negative")
         if rows < geometry.train_length:
             raise ValueError(
                 f"max_length={rows} is below train_length={geometry.train_length};"
@@ -32,7 +32,7 @@ class Learned(Encoding):
         nn.init.normal_(self.table, std=std)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        if len(require_sequence(pos, "learned")) > self.max_length():
+        if len(require_1d_positions(pos, "learned")) > self.max_length():
             raise ValueError(
                 f"{len(pos)} positions, but the table has only max_length={self.max_length()} rows"
             )

@@ -21,7 +21,9 @@ class LogN(Wrapper):
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory) -> None:
         super().__init__(geometry, inner)
         if geometry.train_length < 2:
-            raise ValueError("train_length=1 has logarithm 0; choose 2 or more")
+            raise ValueError(
+                "train_length=1 must be at least 2, because its logarithm is a divisor"
+            )
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)

@@ -1,4 +1,4 @@
-"""LongRoPE in its paper's form (Ding et al. 2024, 2402.13753, eq. 3).
+"""LongRoPE as in its paper (Ding et al. 2024, 2402.13753, eq. 3).
 
 angle_i(n) = n f_i          for the first positions, n < start_tokens
            = n f_i / l_i    for all later positions, with a factor l_i for each pair
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, require_sequence
+from posenc.encodings.base import Geometry, require_1d_positions
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
@@ -44,9 +44,9 @@ class LongRope(Rope):
         elif factors >= 1:
             per_pair = ntk_factors(width, factors)
         else:
-            raise ValueError(f"factors={factors} must be 1 or more, or a list")
+            raise ValueError(f"factors={factors} must be at least 1, or a list")
         if start_tokens < 0:
-            raise ValueError(f"start_tokens={start_tokens} must be 0 or more")
+            raise ValueError(f"start_tokens={start_tokens} must be non-negative")
         self.sinusoids = RescaledFrequencies(spectrum, geometry, per_pair, start_tokens)
 
 
@@ -60,6 +60,6 @@ class RescaledFrequencies(SinusoidalFrequencies):
         self.factors, self.start_tokens = factors, start_tokens
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
-        angles, attention_factor = super().angles(require_sequence(pos, "longrope"))
+        angles, attention_factor = super().angles(require_1d_positions(pos, "longrope"))
         start = (pos < self.start_tokens)[:, None, None]
         return torch.where(start, angles, angles / self.factors.to(pos.device)), attention_factor

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.encodings.base import Encoding, Factors, Geometry, require_sequence
+from posenc.encodings.base import Encoding, Factors, Geometry, require_1d_positions
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
-MAX_RANGE = 2**24  # of the positions to sample from
+LARGEST_MAX_LENGTH = 2**24
 EvalPositions = Literal["random", "spaced", "arange"]
 
 
@@ -48,7 +48,7 @@ class Randomized(Wrapper):
             self.limitations["extrapolates"] = f"positions are drawn from {max_length} values"
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        length = len(require_sequence(pos, "randomized"))
+        length = len(require_1d_positions(pos, "randomized"))
         self.sampler.start(length, self.training, pos.device)
         return self.active.embed(x, self.sampler.positions(pos, self.training, 0))
 
@@ -93,7 +93,7 @@ class PositionSampler:
 
     def positions(self, pos: Tensor, training: bool, layer: int) -> Tensor:
         """Return the positions [T] that replace `pos` in a layer."""
-        length = len(require_sequence(pos, "randomized"))
+        length = len(require_1d_positions(pos, "randomized"))
         if not training and self.eval_positions == "arange":
             return pos
         return self.draw(length, 0, training, layer).to(pos.device)
@@ -105,7 +105,7 @@ class PositionSampler:
         return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
     def draw(self, length: int, leading_zeros: int, training: bool, layer: int) -> Tensor:
-        """Return `length` sorted positions that start with 0 or 1 `leading_zeros`.
+        """Return `length` sorted positions, of which the first `leading_zeros` (0 or 1) are zero.
 
         Raises ValueError if `length` exceeds `max_length`.
         """
@@ -122,14 +122,15 @@ class PositionSampler:
 def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     """Raise ValueError if `max_length` is out of range or `inner` cannot be randomized."""
     name, limit = type(inner).__name__, inner.max_length()
-    if not train_length <= max_length <= MAX_RANGE:
+    if not train_length <= max_length <= LARGEST_MAX_LENGTH:
         raise ValueError(
-            f"max_length={max_length} must be from train_length={train_length} to {MAX_RANGE}"
+            f"max_length={max_length} must be from train_length={train_length} to"
+            f" {LARGEST_MAX_LENGTH}"
         )
     if limit is not None and limit < max_length:
         raise ValueError(
             f"max_length={max_length} exceeds the {limit} positions of inner={name};"
-            f" choose {limit} or less, or an inner encoding with more positions"
+            f" choose at most {limit}, or an inner encoding with more positions"
         )
     if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")

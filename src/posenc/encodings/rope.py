@@ -3,8 +3,8 @@
 q_m -> R(m) q_m,  k_n -> R(n) k_n,  where R(m) rotates the i-th pair of channels by m f_i,
 so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - n.
 
-With coordinates of several axes (Heo et al. 2024, 2403.13298, axial form), the first 1/axes of the
-channels are rotated by the position on the first axis, the next by that on the second, and so on.
+With coordinates on several axes (Heo et al. 2024, 2403.13298, axial form), the channels are divided
+evenly among the axes, and each part is rotated by the position on its axis.
 
 q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2] or [axes, d/2/axes].
 """
@@ -74,7 +74,7 @@ def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
 
 
 def _rotary_dim(geometry: Geometry, fraction: float) -> int:
-    """Return the number of rotated channels; raises ValueError unless it is even and above 0."""
+    """Return the number of rotated channels; raises ValueError unless it is even and positive."""
     rotary_dim = int(fraction * geometry.head_width)
     if not 0 < fraction <= 1 or rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(

@@ -2,8 +2,8 @@
 
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
-The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. The constants are
-those of NVIDIA NeMo's implementation; w = 128 is `bias_width`. The bias is [H, R, K] for distances
+The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. The constants
+follow NVIDIA NeMo's implementation; w = 128 is `bias_width`. The bias is [H, R, K] for distances
 [R, K].
 """
 
@@ -20,7 +20,8 @@ class Sandwich(Encoding):
         super().__init__(geometry)
         if bias_width < 2 or bias_width % 2 or base <= 0:
             raise ValueError(
-                f"bias_width={bias_width} must be even and at least 2, and base={base} above 0"
+                f"bias_width={bias_width} must be even and at least 2, and base={base} must be"
+                f" positive"
             )
         pairs = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
         self.frequencies = float(base) ** (-2 * pairs / bias_width)

@@ -1,4 +1,4 @@
-"""Relative positions as keys and values (Shaw et al. 2018, 1803.02155, eq. 3-5).
+"""Relative position embeddings added to keys and values (Shaw et al. 2018, 1803.02155, eq. 3-5).
 
     score(i, j) = q_i . (k_j + a[r]) / sqrt(d),   z_i = sum_j weight(i, j) (v_j + b[r]),
     r = min(i - j, max_relative_position)
@@ -18,7 +18,7 @@ from posenc.encodings.relative_scores import gather_scores
 
 
 class Shaw(PerLayer):
-    """A learned key for each distance up to a maximum; with `values`, a learned value, too."""
+    """An embedding per distance, added to keys and, with `values`, another added to values."""
 
     def __init__(
         self,
@@ -31,8 +31,8 @@ class Shaw(PerLayer):
         super().__init__(geometry)
         if max_relative_position < 1:
             raise ValueError(
-                f"max_relative_position={max_relative_position} must be 1 or more;"
-                f" use encoding=nope for no positions"
+                f"max_relative_position={max_relative_position} must be at least 1;"
+                f" use encoding=nope for no positional encoding"
             )
         self.max_relative_position = max_relative_position
         heads = [geometry.heads] if per_head else []

@@ -2,7 +2,7 @@
 
 p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
 
-With coordinates of several axes, p is the concatenation of an embedding of each axis, each with an
+With coordinates on several axes, p is the concatenation of an embedding of each axis, each with an
 equal part of the width. x [B, T, D]; pos [T] or [B, T, axes]; p [T, D] or [B, T, D].
 """
 

@@ -25,8 +25,8 @@ class T5(Encoding):
         super().__init__(geometry)
         if num_buckets < 2 or max_distance <= num_buckets // 2:
             raise ValueError(
-                f"num_buckets={num_buckets} must be 2 or more, and max_distance={max_distance}"
-                f" more than half of it"
+                f"num_buckets={num_buckets} must be at least 2, and"
+                f" max_distance={max_distance} must be more than num_buckets / 2"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.table = nn.Parameter(torch.empty(num_buckets, geometry.heads))

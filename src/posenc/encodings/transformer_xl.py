@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions (Dai et al. 2019, 1901.02860, section 3.3).
+"""Transformer-XL's relative position encoding (Dai et al. 2019, 1901.02860, section 3.3).
 
     score(i, j) = (q_i . k_j + q_i . W R_(i-j) + u . k_j + v . W R_(i-j)) / sqrt(d)
     R_n = (sin n f_0, .., sin n f_(D/2-1), cos n f_0, .., cos n f_(D/2-1)),   f_k = base^(-2k/D)
@@ -26,9 +26,9 @@ class TransformerXL(PerLayer):
         super().__init__(geometry)
         width, heads = geometry.width, geometry.heads
         if width % 2 or base <= 0:
-            raise ValueError(f"model.width={width} must be even and base={base} above 0")
+            raise ValueError(f"model.width={width} must be even, and base={base} positive")
         if clamp_len is not None and clamp_len < 1:
-            raise ValueError(f"clamp_len={clamp_len} must be 1 or more, or null for no clamping")
+            raise ValueError(f"clamp_len={clamp_len} must be at least 1, or null for no clamping")
         self.clamp_len = clamp_len
         self.frequencies = float(base) ** (-2 * torch.arange(width // 2).double() / width)
         self.project = nn.Parameter(torch.randn(geometry.layers, width, width) * STD)

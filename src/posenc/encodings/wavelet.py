@@ -1,4 +1,4 @@
-"""Wavelets of the distance as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
+"""Wavelets evaluated at the relative position act as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
 
     score(i, j) += q_i . p / sqrt(d),   p = (psi((t - b) / a)) for a in min_scale 2^(0 .. scales-1),
                                         b in 0 .. d/scales - 1, grouped by scale
@@ -8,7 +8,7 @@
 
 The scores are [B, H, R, K] for q [B, H, R, d] and relative positions t [R, K], each of which has a
 vector p [d]. There are no learnable parameters; all heads and layers use the same vectors.
-`min_scale` is 1 for short training lengths; the paper uses 4 for 4,096 tokens.
+`min_scale` defaults to 1, which suits short training lengths; the paper uses 4 for 4,096 tokens.
 
 The paper contradicts itself on the sign of t. Eq. 11-14 say query minus key, so t >= 0 in a causal
 model; footnote 8 says that a causal model uses only t < 0 and therefore mirrors the Haar wavelet,
@@ -58,7 +58,7 @@ class Wavelet(Encoding):
         if scales < 1 or width % scales or min_scale <= 0:
             raise ValueError(
                 f"scales={scales} must divide the head width of {width}, and min_scale={min_scale}"
-                f" be above 0; change encoding.scales, model.width or model.heads"
+                f" must be positive; change encoding.scales, model.width or model.heads"
             )
         self.function = FUNCTIONS[function]
         self.sign = -1 if relative_position == "key_minus_query" else 1

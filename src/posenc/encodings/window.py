@@ -14,7 +14,7 @@ class Window(Wrapper):
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128) -> None:
         super().__init__(geometry, inner)
         if size < 1:
-            raise ValueError(f"size={size} must be 1 token or more")
+            raise ValueError(f"size={size} must be at least 1 token")
         windows = [self.inner.at_layer(index).window() for index in range(geometry.layers)]
         widest = max((size + 1 if window is None else window for window in windows), default=0)
         if widest <= size:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, require_sequence
+from posenc.encodings.base import Geometry, require_1d_positions
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
@@ -41,15 +41,15 @@ class Xpos(Rope):
         super().__init__(geometry, spectrum=spectrum, layout=layout)
         if not 0 < scale_base < math.inf or not 0 < gamma <= MAX_GAMMA:
             raise ValueError(
-                f"scale_base={scale_base} must be finite and above 0,"
-                f" gamma={gamma} above 0 and at most {MAX_GAMMA:.0f}"
+                f"scale_base={scale_base} must be finite and positive, and"
+                f" gamma={gamma} must be positive and at most {MAX_GAMMA:.0f}"
             )
         width = geometry.head_width
         pairs = torch.arange(width // 2, dtype=torch.float64)
         self.scale_base, self.decay = scale_base, (2 * pairs / width + gamma) / (1 + gamma)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        first, last = (int(end) for end in require_sequence(pos, "xpos").aminmax())
+        first, last = (int(end) for end in require_1d_positions(pos, "xpos").aminmax())
         if last - first >= self.max_length():
             raise ValueError(
                 f"positions {first} to {last} are further apart than the {self.max_length()} tokens"

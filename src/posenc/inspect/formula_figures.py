@@ -25,7 +25,7 @@ def formula_line(
 
 def formula_figure(
     section: str,
-    file: str,
+    file_stem: str,
     title: str,
     caption: str,
     axes: tuple[str, str],
@@ -33,10 +33,10 @@ def formula_figure(
     *,
     log_y: bool = False,
 ) -> Figure | None:
-    """Return a line figure, or None without subplots.
+    """Return a line chart, or None if there are no subplots.
 
-    `axes` are the titles of the x axis (logarithmic) and the y axis, which may be logarithmic, too,
-    with `log_y`.
+    `axes` are the titles of the x axis, which is logarithmic, and the y axis, which is logarithmic
+    if `log_y`.
     """
     if not subplots:
         return None
@@ -48,19 +48,19 @@ def formula_figure(
     ]
     csv = csv_text([["panel", "line", *axes], *points])
     return line_figure(
-        section, Chart(file, title, *axes, tuple(subplots), caption, csv, log_y=log_y)
+        section, Chart(file_stem, title, *axes, tuple(subplots), caption, csv, log_y=log_y)
     )
 
 
 def map_figure(
     section: str,
-    file: str,
+    file_stem: str,
     title: str,
     caption: str,
     axes: tuple[str, str, str],
     panels: Sequence[HeatPanel],
 ) -> Figure | None:
-    """Return a figure of heat maps, or None without panels.
+    """Return a figure of heat maps, or None if there are no panels.
 
     `axes` are the titles of rows, columns and values.
     """
@@ -75,6 +75,6 @@ def map_figure(
     y_title, x_title, value_title = axes
     csv = csv_text([["panel", *axes], *values])
     heat_map = HeatMap(
-        file, title, x_title, y_title, value_title, panels, caption, csv, diverging=True
+        file_stem, title, x_title, y_title, value_title, panels, caption, csv, diverging=True
     )
     return heat_figure(section, heat_map)

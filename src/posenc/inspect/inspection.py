@@ -27,21 +27,21 @@ FILE_TYPES = (".csv", ".md", ".png", ".svg")
 class InspectionTable:
     """A table, the section of the report that shows it, and the stem of its csv and Markdown files.
 
-    With an empty section it is not in the report; with an empty stem it has no files.
+    A table with an empty section is not in the report; a table with an empty stem has no files.
     """
 
     section: str
-    file: str
+    file_stem: str
     table: Table
     printed: bool
 
     def files(self) -> dict[str, str]:
         """Return the content of each file by name."""
-        if not self.file:
+        if not self.file_stem:
             return {}
         return {
-            f"{self.file}.csv": self.table.to_csv(),
-            f"{self.file}.md": self.table.to_markdown(),
+            f"{self.file_stem}.csv": self.table.to_csv(),
+            f"{self.file_stem}.md": self.table.to_markdown(),
         }
 
 
@@ -59,7 +59,7 @@ class InspectionResults:
 
 def make_table(
     section: str,
-    file: str,
+    file_stem: str,
     title: str,
     columns: Sequence[str],
     rows: Sequence[Sequence[Value]],
@@ -68,11 +68,11 @@ def make_table(
     key_columns: int = 1,
     printed: bool = True,
 ) -> InspectionTable:
-    """Return a table in which text columns are left-aligned, and wrapped if they are wide.
+    """Return a table in which string columns are left-aligned, and wrapped if they are wide.
 
     The first `key_columns` columns identify a row.
     """
-    texts = [
+    strings = [
         [cell for cell in column if isinstance(cell, str)] for column in zip(*rows, strict=True)
     ]
     formatted_columns = [
@@ -82,10 +82,10 @@ def make_table(
             format=short_number,
             wrap=max(map(len, cells), default=0) > MIN_WRAPPED_LENGTH,
         )
-        for name, cells in zip(columns, texts, strict=True)
+        for name, cells in zip(columns, strings, strict=True)
     ]
     table = Table(title, formatted_columns, rows, [note] if note else [], key_columns)
-    return InspectionTable(section, file, table, printed)
+    return InspectionTable(section, file_stem, table, printed)
 
 
 def short_number(number: float) -> str:
@@ -102,8 +102,8 @@ def short_number(number: float) -> str:
 def write_inspection(folder: Path, results: InspectionResults, command: str) -> Path:
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
-    All content is rendered before the first file is written. Files from an earlier inspection that
-    this one does not have are removed.
+    All content is rendered before the first file is written. Files of an earlier inspection that
+    this one does not write are removed.
     """
     files: dict[str, str | bytes] = {}
     for output in [*results.tables, *results.figures]:
@@ -138,9 +138,9 @@ def track_inspection(
 ) -> None:
     """Log the tables, and the figures in `folder`, as the tracked run `run`."""
     tables = {
-        table.file: ([column.name for column in table.table.columns], table.table.rows)
+        table.file_stem: ([column.name for column in table.table.columns], table.table.rows)
         for table in results.tables
-        if table.file
+        if table.file_stem
     }
     images = [folder / f"{figure.file_stem}.png" for figure in results.figures]
     tracker.log_inspection(Inspection(run, config, tables, images))

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention.choice import describe, layer_choices
-from posenc.attention.precision import dtype_of
+from posenc.attention.choice import describe_choices, layer_choices
+from posenc.attention.precision import attention_dtype
 from posenc.config.components import build, check
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.config.identity import identity, run_hash
@@ -30,7 +30,7 @@ from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOS
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding
-from posenc.model.device import device_of
+from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 from posenc.runs.run_directory import RunDirectory
@@ -132,12 +132,12 @@ def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
     """Resolve settings when a run first starts; a resumed run keeps its original settings."""
-    device, dtype = device_of(config), dtype_of(config.precision)
+    device, dtype = select_device(config), attention_dtype(config.precision)
     resolved = ResolvedSettings(
         code=code_digest(),
         threads=threads,
         device=device.type,
-        kernel=describe(layer_choices(config.kernel, encoding, device, dtype)),
+        kernel=describe_choices(layer_choices(config.kernel, encoding, device, dtype)),
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )

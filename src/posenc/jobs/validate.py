@@ -7,7 +7,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.attention.choice import layer_choices
-from posenc.attention.precision import dtype_of
+from posenc.attention.precision import attention_dtype
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
@@ -19,7 +19,7 @@ from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
 from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
 from posenc.model.build import build_encoding
-from posenc.model.device import check_accelerator, device_of
+from posenc.model.device import check_accelerator, select_device
 
 STRATEGIES = ("ddp", "fsdp")
 
@@ -49,7 +49,7 @@ def validate(config: DictConfig) -> Encoding:
 def validate_devices(config: DictConfig, devices: int) -> None:
     """Raise ConfigError if this machine does not have the requested accelerator and devices."""
     check_accelerator(config)
-    validate_device_count(device_of(config), devices)
+    validate_device_count(select_device(config), devices)
 
 
 def validate_device_count(device: torch.device, devices: int) -> None:
@@ -106,7 +106,7 @@ def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
 
 
 def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
-    device, dtype = device_of(config), dtype_of(config.precision)
+    device, dtype = select_device(config), attention_dtype(config.precision)
     _as_config_error("kernel", lambda: layer_choices(config.kernel, encoding, device, dtype))
 
 

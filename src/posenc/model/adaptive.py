@@ -19,7 +19,7 @@ from posenc.model.transformer import Decoder
 
 
 class AdaptiveEmbedding(nn.Module):
-    """An embedding in bands of the vocabulary; vectors of band i have width / factor^i channels.
+    """An embedding divided into bands; vectors of band i have width / factor^i channels.
 
     `cutoffs` are the first tokens of the second and later bands. Each band has a projection from
     its own width to `width`.
@@ -35,7 +35,7 @@ class AdaptiveEmbedding(nn.Module):
             )
         if factor < 1 or factor ** len(cutoffs) > width:
             raise ValueError(
-                f"factor={factor} must be 1 or more, and small enough that the last of"
+                f"factor={factor} must be at least 1, and small enough that the last of"
                 f" {len(edges) - 1} bands has at least one channel (width={width})"
             )
         self.width, self.cutoffs = width, cutoffs
@@ -48,14 +48,14 @@ class AdaptiveEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the embeddings [B, T, D] of tokens [B, T]."""
-        band = self.band_of(tokens)
+        band = self.band_index(tokens)
         x = self.vectors(0).new_empty(*tokens.shape, self.width)
         for i, start in enumerate([0, *self.cutoffs]):
             in_band = band == i
             x[in_band] = self.projections[i](self.bands[i](tokens[in_band] - start)).to(x.dtype)
         return x
 
-    def band_of(self, tokens: Tensor) -> Tensor:
+    def band_index(self, tokens: Tensor) -> Tensor:
         """Return the index of each token's band."""
         return sum((tokens >= cutoff for cutoff in self.cutoffs), torch.zeros_like(tokens))
 
@@ -99,7 +99,7 @@ class AdaptiveHead(nn.Module):
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
         hidden, tokens = self.dropout(hidden).flatten(0, 1), targets.flatten()
-        band, first_cutoff = self.embedding.band_of(tokens), self.embedding.cutoffs[0]
+        band, first_cutoff = self.embedding.band_index(tokens), self.embedding.cutoffs[0]
         first_targets = torch.where(band == 0, tokens, first_cutoff + band - 1)
         losses = token_losses(hidden[None], self.weight, first_targets[None])[0]
         for i, start in enumerate(self.embedding.cutoffs, start=1):

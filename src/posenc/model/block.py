@@ -34,7 +34,7 @@ class Block(nn.Module):
         check_dropout("dropout", dropout)
         check_dropout("activation_dropout", activation_dropout)
         if feed_forward < 1:
-            raise ValueError(f"feed_forward={feed_forward} must be 1 or more")
+            raise ValueError(f"feed_forward={feed_forward} must be at least 1")
         self.attention = Attention(width, heads, attend, bias=bias)
         self.feed_forward = FeedForward(
             width, feed_forward, activation, activation_dropout, bias=bias
@@ -105,4 +105,4 @@ def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
 def check_dropout(name: str, probability: float) -> None:
     """Raise ValueError unless `probability` is in [0, 1)."""
     if not 0 <= probability < 1:
-        raise ValueError(f"{name}={probability} must be 0 or more and below 1")
+        raise ValueError(f"{name}={probability} must be at least 0 and below 1")

@@ -3,7 +3,7 @@
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention.choice import kernel
+from posenc.attention.choice import get_kernel
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, Geometry
@@ -37,7 +37,7 @@ def build_meta_model(
 
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> Decoder:
     modules = list(config.get("modules") or [])
-    attend = kernel(config.kernel)
+    attend = get_kernel(config.kernel)
     return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 

@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError
 
 
-def device_of(config: DictConfig) -> torch.device:
+def select_device(config: DictConfig) -> torch.device:
     """Return the GPU if `trainer.accelerator` allows it and one is available, else the CPU."""
     gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
     return torch.device("cuda" if gpu else "cpu")

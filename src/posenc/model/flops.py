@@ -2,9 +2,9 @@
 
 Per token, the forward pass costs 2 FLOPs for every matrix weight in the blocks and the output head
 (the embedding is a lookup), and 2 T D FLOPs in the attention of each layer, for q . k and
-weights . v over the T/2 keys that a token sees on average. The backward pass costs twice as much.
-Positional encodings, softmax, norms and recomputation are not counted, so the count is the same for
-all encodings.
+weights . v over the T/2 keys that a token attends to on average. The backward pass costs twice as
+much. Positional encodings, softmax, norms and recomputation are not counted, so the count is the
+same for all encodings.
 
 Other conventions differ. PaLM (2204.02311, appendix B), nanoGPT, llm-foundry and Megatron
 (2104.04473) count all T keys, which makes 4 T D; at T = 2 D this is 1.14 times our count for a
@@ -15,13 +15,13 @@ utilization can only be compared under the same convention.
 from posenc.model.transformer import Decoder
 
 BACKWARD_FACTOR = 2
-"""FLOPs of the backward pass divided by those of the forward pass."""
+"""The FLOPs of the backward pass divided by the FLOPs of the forward pass."""
 
 
 def model_flops(model: Decoder, length: int) -> int:
     """Return the FLOPs per token of a forward pass over windows of `length` tokens.
 
-    Of an adaptive softmax, only the first softmax is counted, because few tokens need the others.
+    For an adaptive softmax, only the first softmax is counted; few tokens need the others.
     """
     matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
     weights = sum(p.numel() for p in [*matrices, model.head.weight])

@@ -1,7 +1,8 @@
 """Learning-rate schedules: functions `(step, total, ...)` that return a factor of the peak rate.
 
-`step` counts optimizer steps from 0, and `total` is their number. Parameters called `..._fraction`
-are fractions of `total`; those called `..._ratio` are fractions of the peak learning rate.
+`step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
+`..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
+learning rate.
 """
 
 import math
@@ -19,7 +20,7 @@ def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float
 
 
 def constant(step: int, total: int, *, warmup_fraction: float) -> float:
-    """Linear warmup, then 1."""
+    """Linear warmup, then the peak rate."""
     return min(1.0, (step + 1) / _warmup_steps(total, warmup_fraction))
 
 
@@ -42,8 +43,8 @@ def cosine_restarts(
     """
     if warmup_steps < 0 or period_steps < 1 or period_mult < 1:
         raise ValueError(
-            f"warmup_steps={warmup_steps} must be 0 or more, and period_steps={period_steps} and"
-            f" period_mult={period_mult} must be 1 or more"
+            f"warmup_steps={warmup_steps} must be non-negative, and period_steps={period_steps}"
+            f" and period_mult={period_mult} must be at least 1"
         )
     ratios = {
         "warmup_init_ratio": warmup_init_ratio,

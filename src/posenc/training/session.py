@@ -1,4 +1,4 @@
-"""Everything that is needed to train one run."""
+"""The inputs of training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from posenc.training.stop import StopRequest
 
 @dataclass(frozen=True)
 class Session:
-    """What training a run needs.
+    """The inputs for training one run.
 
     `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
     run started. `progress` receives its progress and `stop` is set when it should stop. After each

@@ -30,8 +30,8 @@ class IndirectIndexing(Task):
         super().__post_init__()
         if self.alphabet_size < 3 or self.shift < 1:
             raise ValueError(
-                f"alphabet_size={self.alphabet_size} must be 3 or more and shift={self.shift} 1 or"
-                " more"
+                f"alphabet_size={self.alphabet_size} must be at least 3, and"
+                f" shift={self.shift} must be at least 1"
             )
 
     @property

@@ -34,11 +34,11 @@ class AssociativeRecall(Task):
         super().__post_init__()
         if self.keys < 2 or self.values < 2 or self.power <= 0:
             raise ValueError(
-                f"keys={self.keys} and values={self.values} must be 2 or more, and"
-                f" power={self.power} must be above 0"
+                f"keys={self.keys} and values={self.values} must be at least 2, and"
+                f" power={self.power} must be positive"
             )
         if self.pair_tokens < 4 or self.pair_tokens % 2:
-            raise ValueError(f"pair_tokens={self.pair_tokens} must be even and 4 or more")
+            raise ValueError(f"pair_tokens={self.pair_tokens} must be even and at least 4")
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Passkey(Task):
         if min(self.filler_length, self.marker_length, self.key_length) < 1:
             raise ValueError(
                 f"filler_length={self.filler_length}, marker_length={self.marker_length} and"
-                f" key_length={self.key_length} must be 1 or more"
+                f" key_length={self.key_length} must be at least 1"
             )
         if self.vocab_size is not None and self.vocab_size < self._distinct_tokens:
             raise ValueError(

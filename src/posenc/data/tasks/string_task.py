@@ -21,7 +21,7 @@ def alphabet_symbols(alphabet_size: int, *extra: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class AlphabetTask(Task):
-    """A task with `alphabet_size` letters (2 or more) and `extra_symbols`."""
+    """A task with `alphabet_size` letters (at least 2) and `extra_symbols`."""
 
     extra_symbols: ClassVar[tuple[str, ...]] = ()
     alphabet_size: int
@@ -29,7 +29,7 @@ class AlphabetTask(Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.alphabet_size < 2:
-            raise ValueError(f"alphabet_size={self.alphabet_size} must be 2 or more")
+            raise ValueError(f"alphabet_size={self.alphabet_size} must be at least 2")
 
     @property
     def symbols(self) -> tuple[str, ...]:

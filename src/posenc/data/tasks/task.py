@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import digest_of
+from posenc.data.corpus import json_digest
 
 Ints = NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class Task(ABC):
 
     def __post_init__(self) -> None:
         if self.examples < 1:
-            raise ValueError(f"examples={self.examples} must be 1 or more")
+            raise ValueError(f"examples={self.examples} must be at least 1")
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Task(ABC):
             for size in _DIGEST_SIZES
             for number in range(_DIGEST_EXAMPLES_PER_SIZE)
         ]
-        return digest_of([self.name, asdict(self), sample])
+        return json_digest([self.name, asdict(self), sample])
 
 
 def prompt_and_answer(prompt: Ints, answer: Ints) -> Example:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import digest_of
+from posenc.data.corpus import json_digest
 from posenc.data.dataset import IGNORE_INDEX, Dataset, Examples, TokenArray
 from posenc.data.tasks.task import BEGIN, SeededRandom, Task
 from posenc.data.tokenizers import Tokenizer
@@ -29,7 +29,7 @@ class TaskData(Dataset):
         self.task, self.name = task, task.name
         self._tokenizer, self.vocab_size = tokenizer, tokenizer.vocab_size
         self.splits = SPLITS
-        self.fingerprint = digest_of([task.digest(), tokenizer.digest()])[:12]
+        self.fingerprint = json_digest([task.digest(), tokenizer.digest()])[:12]
         other_ids = np.delete(np.arange(tokenizer.vocab_size), tokenizer.eos_id)
         self._ids = np.append(tokenizer.eos_id, other_ids)
 
@@ -46,7 +46,7 @@ class TaskData(Dataset):
         return batches.batch(0, max(1, tokens // length))
 
     def examples(self, split: str, length: int) -> Examples:
-        """Return `task.examples` examples of the largest size that fits into `length` tokens."""
+        """Return `task.examples` examples of the largest size that fits in `length` tokens."""
         size = self.task.largest_size(length)
         examples = [
             self.task.generate(SeededRandom(split, length, index), size)

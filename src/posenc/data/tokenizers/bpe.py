@@ -6,7 +6,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import Corpus, digest_of
+from posenc.data.corpus import Corpus, json_digest
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
@@ -15,7 +15,7 @@ _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
 
 
 class BPETrainer(TokenizerTrainer):
-    """Learns `vocab_size` tokens from the first `train_bytes` bytes of the train split.
+    """Trains BPE with `vocab_size` tokens on the first `train_bytes` bytes of the train split.
 
     One of them is the special token <|endoftext|>. A small corpus may yield fewer tokens.
     """
@@ -23,11 +23,11 @@ class BPETrainer(TokenizerTrainer):
     def __init__(self, vocab_size: int, train_bytes: int) -> None:
         if vocab_size < _MIN_VOCAB_SIZE:
             raise ConfigError(
-                f"tokenizer.vocab_size={vocab_size} must be {_MIN_VOCAB_SIZE} or more (256 bytes"
+                f"tokenizer.vocab_size={vocab_size} must be at least {_MIN_VOCAB_SIZE} (256 bytes"
                 " and the end-of-text token); use a larger one, or tokenizer=byte"
             )
         if train_bytes < 1:
-            raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be 1 or more")
+            raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be at least 1")
         self.vocab_size, self.train_bytes = vocab_size, train_bytes
 
     def expected_vocab_size(self, corpus: Corpus) -> int:
@@ -47,7 +47,7 @@ class BPETrainer(TokenizerTrainer):
         return SubwordTokenizer(tokenizer, _EOS_TOKEN)
 
     def digest(self) -> str:
-        return digest_of(["bpe", self.vocab_size, self.train_bytes])
+        return json_digest(["bpe", self.vocab_size, self.train_bytes])
 
 
 def _first_bytes(documents: Iterable[str], size: int) -> Iterator[str]:

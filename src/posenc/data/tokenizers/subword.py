@@ -1,4 +1,4 @@
-"""Subword tokenizers of the Hugging Face `tokenizers` library, learned here or pretrained."""
+"""Subword tokenizers of the Hugging Face `tokenizers` library, trained here or pretrained."""
 
 import json
 import re
@@ -76,8 +76,8 @@ class SubwordTokenizer(Tokenizer):
             yield document[start:], True
 
     def _encode_batch(self, batch: list[tuple[str, bool]]) -> Ids:
-        texts = [text for text, _ in batch]
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        strings = [string for string, _ in batch]
+        encodings = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)
         arrays = []
         for encoding, (_, is_last) in zip(encodings, batch, strict=True):
             arrays.append(np.array(encoding.ids, dtype=np.uint32))
@@ -114,7 +114,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
 def _can_cut(serialized: dict[str, Any]) -> bool:
     """Return whether documents can be cut at `_SAFE_CUT` without changing a token.
 
-    This requires GPT-2's pre-tokenizer, and nothing before it that looks across a cut.
+    This requires GPT-2's pre-tokenizer, and no earlier step that could act across a cut.
     """
     pre_tokenizer = serialized["pre_tokenizer"] or {}
     return (

@@ -1,4 +1,4 @@
-"""The interfaces of tokenizers and of trainers that learn a tokenizer from a corpus."""
+"""The interfaces of tokenizers and of trainers, which train a tokenizer on a corpus."""
 
 import json
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.data.corpus import Corpus, digest_of
+from posenc.data.corpus import Corpus, json_digest
 from posenc.runs.files import write_atomic
 
 Ids = NDArray[np.uint32]
@@ -44,7 +44,7 @@ class Tokenizer(ABC):
 
     def digest(self) -> str:
         """Return a hash of the tokenizer."""
-        return digest_of([self.kind, self.state()])
+        return json_digest([self.kind, self.state()])
 
     def save(self, path: Path) -> None:
         """Write the kind and the state to `path` atomically, for `load_tokenizer`."""
@@ -52,7 +52,7 @@ class Tokenizer(ABC):
 
 
 class TokenizerTrainer(ABC):
-    """Learns a tokenizer from the train split of a corpus."""
+    """Trains a tokenizer on the train split of a corpus."""
 
     @abstractmethod
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
@@ -60,7 +60,7 @@ class TokenizerTrainer(ABC):
 
     @abstractmethod
     def train(self, documents: Iterable[str]) -> Tokenizer:
-        """Return the tokenizer learned from `documents`, a deterministic function of them."""
+        """Return the tokenizer trained on `documents`; training must be deterministic."""
 
     @abstractmethod
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""The WikiText protocol: words separated by whitespace (Merity et al. 2016, arXiv:1609.07843)."""
+"""Words separated by whitespace, as in WikiText (Merity et al. 2016, arXiv:1609.07843)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc.data.corpus import Corpus, digest_of, split_lines
+from posenc.data.corpus import Corpus, json_digest, split_lines
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
 
 _END_OF_LINE = "<eos>"
@@ -62,7 +62,7 @@ class WordTrainer(TokenizerTrainer):
         return WordTokenizer(words)
 
     def digest(self) -> str:
-        return digest_of(["word"])
+        return json_digest(["word"])
 
 
 def _words_by_line(documents: Iterable[str]) -> Iterator[list[str]]:

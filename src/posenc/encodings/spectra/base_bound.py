@@ -6,24 +6,24 @@ from operator import mul
 import torch
 from torch import Tensor
 
-CANDIDATE_RATIO = 1.0005  # of consecutive candidates
+CANDIDATE_RATIO = 1.0005  # ratio of consecutive candidates
 MAX_BASE = 1e10
-CHUNK_SIZE = 32  # candidates
+CHUNK_SIZE = 32  # candidates tested at once
 DISTANCE_STRIDES = (64, 8, 1)  # most candidates already fail if every 64th distance is tested
 
 
-def smallest_base(head_width: int, length: int, at_least: float = 1.0) -> float:
+def smallest_base(head_width: int, length: int, min_base: float = 1.0) -> float:
     """Return the smallest base b with B_m = sum_i cos(m b^(-2i/d)) >= 0 for all m up to `length`.
 
     B_m is the expected margin of a key similar to the query over a random one at distance m.
     Larger bases may violate the bound again. Candidates are 0.05% apart; the paper's own search is
     coarser (16,000 at d=128 and 2048 tokens, where 11,600 suffices). The search starts from
-    `at_least`. The result never decreases with length, so the result for a shorter length can be
-    passed there. Raises ValueError if no base up to 1e10 qualifies.
+    `min_base`; the result never decreases with length, so this may be the result for a shorter
+    length. Raises ValueError if no base up to 1e10 qualifies.
     """
     if head_width < 2 or head_width % 2 or length < 1:
-        raise ValueError(f"head_width={head_width} must be even and length={length} 1 or more")
-    distance, next_base = torch.arange(length + 1), at_least
+        raise ValueError(f"head_width={head_width} must be even, and length={length} positive")
+    distance, next_base = torch.arange(length + 1), min_base
     while next_base <= MAX_BASE:
         *bases, next_base = accumulate(repeat(CANDIDATE_RATIO, CHUNK_SIZE), mul, initial=next_base)
         candidates = torch.tensor(bases, dtype=torch.float64)

@@ -70,7 +70,7 @@ def ntk_by_parts(
     """
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
     if not 0 <= beta_slow < beta_fast:
-        raise ValueError(f"beta_slow={beta_slow} must be 0 or more and below beta_fast={beta_fast}")
+        raise ValueError(f"beta_slow={beta_slow} must be non-negative and below {beta_fast=}")
     rotations = train_length * frequencies / (2 * math.pi)
     ramp = ((rotations - beta_slow) / (beta_fast - beta_slow)).clamp(0, 1)
     interpolated = frequencies / scaling_factor(factor, train_length, length)
@@ -95,5 +95,5 @@ def scaling_factor(factor: float | None, train_length: int, length: int) -> floa
 def _base_scale(width: int, factor: float) -> float:
     """Return the factor on the base that divides the lowest frequency by `factor`."""
     if width < 4:
-        raise ValueError(f"NTK scaling needs 4 rotary channels or more, not {width}")
+        raise ValueError(f"NTK scaling needs at least 4 rotary channels, not {width}")
     return factor ** (width / (width - 2))

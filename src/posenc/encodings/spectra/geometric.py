@@ -41,14 +41,14 @@ def geometric_t2t(
 
 
 def negative_powers(base: float, exponents: Tensor) -> Tensor:
-    """Return base^-exponent for each exponent; raises ValueError unless base is above 0."""
+    """Return base^-exponent for each exponent; raises ValueError unless base is positive."""
     if base <= 0:
-        raise ValueError(f"base={base} must be above 0")
+        raise ValueError(f"base={base} must be positive")
     return float(base) ** -exponents
 
 
 def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
-    """A power of evenly spaced values from 1 down: ((width/2 - i) / (width/2))^exponent."""
+    """A power of evenly spaced, decreasing values: ((width/2 - i) / (width/2))^exponent."""
     return ((pair_indices(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
 
 
@@ -65,5 +65,5 @@ def resonance(width: int, train_length: int, length: int, *, base: float = 10000
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
     wavelengths = (2 * math.pi / frequencies).round()
     if (wavelengths < 1).any():
-        raise ValueError(f"base={base} rounds a wavelength to 0 tokens; choose a base of 1 or more")
+        raise ValueError(f"base={base} rounds a wavelength to 0 tokens; choose at least 1")
     return 2 * math.pi / wavelengths, attention_factor

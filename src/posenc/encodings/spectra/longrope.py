@@ -30,7 +30,7 @@ def longrope(
     """
     frequencies, _ = geometric(width, train_length, length, base=base)
     if train_length < 2:
-        raise ValueError("train_length=1 has logarithm 0; choose 2 or more")
+        raise ValueError("train_length=1 must be at least 2, because its logarithm is a divisor")
     s = scaling_factor(factor, train_length, length)
     attention_factor = math.sqrt(1 + math.log(s) / math.log(train_length)) if s > 1 else 1.0
     if length <= train_length:
@@ -49,11 +49,11 @@ def ntk_factors(width: int, factor: float) -> torch.Tensor:
 
 
 def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor:
-    """Return the factors as a tensor; raises ValueError unless there is one above 0 per pair."""
+    """Return the factors as a tensor; raises ValueError unless each pair has a positive one."""
     values = torch.tensor(factors, dtype=torch.float64)
     if len(values) != width // 2 or (values <= 0).any():
         raise ValueError(
-            f"{name}={factors} has {len(values)} factors; pass {width // 2} factors above 0,"
+            f"{name}={factors} has {len(values)} factors; pass {width // 2} positive factors,"
             f" one for each pair of the {width} rotary channels"
         )
     return values

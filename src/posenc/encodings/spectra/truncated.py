@@ -41,7 +41,7 @@ def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -
 def half_truncated(
     width: int, train_length: int, length: int, *, base: float = 1024.0
 ) -> Frequencies:
-    """The frequencies base^-t for width/4 evenly spaced t from 0 to 1, then as many zeros.
+    """The frequencies base^-t for width/4 evenly spaced t from 0 to 1, and width/4 zeros.
 
     This is modded-nanogpt's half-truncated RoPE. The lowest nonzero frequency is 1/base.
     """

@@ -56,14 +56,15 @@ def yarn(
         raise ValueError("base=1 gives every pair the same frequency; choose another base")
     if not 0 < beta_slow < beta_fast < math.inf:
         raise ValueError(
-            f"beta_slow={beta_slow} must be above 0 and below beta_fast={beta_fast}, both finite"
+            f"beta_slow={beta_slow} must be positive and below beta_fast={beta_fast},"
+            f" which must be finite"
         )
 
-    def pair_with(rotations: float) -> float:
+    def pair_index(rotations: float) -> float:
         log_inverse_frequency = math.log(train_length / (2 * math.pi)) - math.log(rotations)
         return width * log_inverse_frequency / (2 * math.log(base))
 
-    first, last = pair_with(beta_fast), pair_with(beta_slow)
+    first, last = pair_index(beta_fast), pair_index(beta_slow)
     if truncate:
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, width - 1)

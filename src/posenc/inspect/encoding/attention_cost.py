@@ -19,7 +19,7 @@ PARAMETERS = "parameters"
 
 
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Count the parameters and the elements of buffers."""
+    """Count the parameters and buffer elements."""
     parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
     buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
     return [

@@ -12,7 +12,11 @@ from posenc.inspect.encoding.frequency_figures import (
     draw_wavelengths,
     log_distances,
 )
-from posenc.inspect.encoding.hook_outputs import bias_by_distance, last_scores, position_vectors
+from posenc.inspect.encoding.hook_outputs import (
+    bias_by_distance,
+    last_query_scores,
+    position_vectors,
+)
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.encoding.score_properties import (
     WINDOW_WEIGHT,
@@ -64,16 +68,16 @@ def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             rows, columns = range(length), range(vectors.shape[1])
             panels.append(HeatPanel(inspected.label, vectors.numpy(), rows, columns))
     caption = (
-        "The vector that is added to a token embedding at each position or, for rotary encodings, a"
-        " query of ones after rotation (first head). Red is positive, blue is negative; each panel"
-        " has its own scale."
+        "The vector that is added to a token embedding at each position or, for rotary encodings,"
+        " an all-ones query vector after rotation (first head). Red is positive, blue is negative;"
+        " each panel has its own scale."
     )
     title, axes = "Position vectors", ("Position", "Channel", "value")
     return map_figure("vectors", "position_vectors", title, caption, axes, panels)
 
 
 def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw expected scores of equal content on a plane, for encodings that support two axes."""
+    """Draw expected scores of identical tokens on a plane, for encodings that support two axes."""
     offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
     panels = [
         HeatPanel(inspected.label, scores.numpy(), offsets, offsets)
@@ -81,7 +85,7 @@ def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         if (scores := plane_scores(inspected)) is not None
     ]
     caption = (
-        "The expected score of a token and an equal token that many rows and columns away, minus"
+        "The expected score of a token and an identical token at that row and column offset, minus"
         " the score of the token and itself (blue: lower); mean over heads."
     )
     axes = ("Rows", "Columns", "score relative to distance 0")
@@ -104,7 +108,7 @@ def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
         for sample in content:
             x = sample.expand(1, points.shape[1], -1)
             k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
-            total += last_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
+            total += last_query_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
     except ValueError:
         return None
     scores = (total[:-1] - total[-1]) / len(content)
@@ -112,18 +116,20 @@ def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
 
 
 def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw the expected score of equal content by distance, relative to distance 0."""
+    """Draw the expected score of identical tokens by distance, relative to distance 0."""
     subplots = []
     for start in range(0, len(encodings), MAX_LINES):
         lines = []
         for i, inspected in enumerate(encodings[start : start + MAX_LINES]):
-            scores = expected_scores(inspected, inspected.long_length, equal=True).mean(0)
+            scores = expected_scores(
+                inspected, inspected.extrapolation_length, identical=True
+            ).mean(0)
             points = [(n, float(scores[n] - scores[0])) for n in log_distances(len(scores) - 1)]
             lines.append(formula_line(inspected.label, points, i))
         subplots.append(Subplot("", tuple(lines), str(start)))
     caption = (
-        "The expected score of a token and an equal token at that distance, minus the score of the"
-        " token and itself; content of unit variance, mean over the heads of the first layer."
+        "The expected score of a token and an identical token at that distance, minus the score of"
+        " the token and itself; content of unit variance, mean over the heads of the first layer."
     )
     axes = (DISTANCE, "score relative to distance 0")
     return formula_figure("decay", "expected", "Decay with distance", caption, axes, subplots)
@@ -134,12 +140,13 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     subplots = [
         _bias_subplot(inspected, bias)
         for inspected in encodings
-        if (bias := bias_by_distance(inspected, inspected.long_length)) is not None and bias.any()
+        if (bias := bias_by_distance(inspected, inspected.extrapolation_length)) is not None
+        and bias.any()
     ]
     caption = (
-        "The bias of each head if all tokens are equal. The vertical lines show effective windows,"
-        f" the number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight"
-        " without content: the narrowest and the widest over all heads."
+        "The bias of each head if all tokens are identical. The vertical lines show the narrowest"
+        " and the widest effective window over all heads: the number of nearest tokens that receive"
+        f" {WINDOW_WEIGHT:.0%} of the attention weight if only positions matter."
     )
     title, axes = "Bias by distance and head", (DISTANCE, "bias")
     return formula_figure("decay", "biases", title, caption, axes, subplots)
@@ -163,7 +170,7 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings in which most distances do."""
     lines = []
     for inspected in encodings:
-        length = inspected.long_length
+        length = inspected.extrapolation_length
         bias = bias_by_distance(inspected, length)
         starts = [] if bias is None else bucket_starts(bias)
         if 1 < len(starts) < length // LONG_FACTOR:
@@ -177,6 +184,6 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 
 
 def bucket_starts(bias: Tensor) -> list[int]:
-    """Return 0 and every distance at which a bias [H, N] differs from the previous distance's."""
+    """Return 0 and every distance at which a bias [H, N] differs from that at the previous one."""
     changes = (bias[:, 1:] != bias[:, :-1]).any(0).nonzero()[:, 0] + 1
     return [0, *changes.tolist()]

@@ -30,8 +30,8 @@ GROUPS = (
     *low_precision.GROUPS,
     *attention_cost.GROUPS,
 )
-THEMES = {
-    "vectors": "Properties of position vectors, or of biases where there are none",
+CATEGORIES = {
+    "vectors": "Position vectors, or biases if there are none",
     "scores": "Scores under shifts, and number of axes",
     "decay": "Expected scores by distance, and effective windows",
     "extrapolation": "Extrapolation",
@@ -52,12 +52,13 @@ MATRIX_COLUMNS = (
 )
 """Columns of the table that compares encodings; none depends on the machine."""
 MATRIX_NOTE = (
-    "RMS: of the position vectors, or of the biases up to L; a token embedding or score has an RMS"
-    " of 1. Score shift error: the change of a score if all positions shift by 1,000. Equal at: the"
-    " expected score of a token and an equal token at that distance. Windows: the number of nearest"
-    " tokens that hold 90% of the attention weight in a 4L window, without content; minimum and"
-    " maximum over heads. Values, positions: the max error of a score at position 100,000 if the"
-    " encoding's values, or the positions, are rounded to that format."
+    "RMS: root mean square of the position vectors, or of the biases up to distance L; a token"
+    " embedding or score has an RMS of 1. Score shift error: the change of a score if all"
+    " positions shift by 1,000. Equal at: the expected score of a token and an identical token at"
+    " that distance. Windows: the number of nearest tokens that receive 90% of the attention"
+    " weight in a window of 4L tokens if only positions matter; minimum and maximum over heads."
+    " Values, positions: the max error of a score at position 100,000 if the encoding's values, or"
+    " the positions, are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
@@ -67,12 +68,12 @@ IDEAL_COLUMNS = (
     "5 several axes",
 )
 IDEAL_NOTE = (
-    "The properties that Fleetwood (2024) asks for. 1: no position vector repeats or changes with"
-    " the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in parentheses, the"
-    " largest residual. 3: scores at 4L are finite and no value is out of the trained range; in"
-    " parentheses, the fraction of frequencies, channels or heads that are out of range, or the"
-    " maximum length. 4: another seed gives the same encoding; in parentheses, the change. 5:"
-    " tokens may have two coordinates; in parentheses, the number of axes."
+    "The properties of an ideal encoding (Fleetwood 2024). 1: no position vector repeats or"
+    " changes with the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in"
+    " parentheses, the largest residual. 3: scores at 4L are finite and no value is out of the"
+    " trained range; in parentheses, the fraction of frequencies, channels or heads that are out"
+    " of range, or the maximum length. 4: another seed gives the same encoding; in parentheses,"
+    " the change. 5: tokens may have two coordinates; in parentheses, the number of axes."
 )
 LINEAR_TOLERANCE = 1e-6
 """The residual that a float64 least-squares fit of an exact linear relation may leave."""
@@ -88,16 +89,16 @@ def inspect_encodings(
         results[inspected.label] = measure(inspected)
     on_progress("figures")
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
-    cards = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
+    property_sections = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
     return InspectionResults(
         title=f"Comparison of {names}" if len(results) > 1 else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
-        sections={"matrix": "Comparison", **SECTIONS, **cards},
+        sections={"matrix": "Comparison", **SECTIONS, **property_sections},
         tables=[
             ideal_table(results),
             matrix_table(results),
-            *(_theme_table(theme, results) for theme in THEMES),
-            *_cards(results),
+            *(_category_table(category, results) for category in CATEGORIES),
+            *_property_tables(results),
             errors_by_position(encodings),
         ],
         figures=encoding_figures(encodings),
@@ -118,10 +119,10 @@ def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     return _comparison("matrix", title, MATRIX_COLUMNS, results, MATRIX_NOTE)
 
 
-def _theme_table(theme: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
-    """Return the table of all properties of a theme, with a row for each encoding."""
-    names = [name for group in GROUPS if group.theme == theme for name in group.names]
-    return _comparison(theme.replace(" ", "_"), THEMES[theme], names, results)
+def _category_table(category: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
+    """Return the table of all properties of a category, with a row for each encoding."""
+    names = [name for group in GROUPS if group.category == category for name in group.names]
+    return _comparison(category.replace(" ", "_"), CATEGORIES[category], names, results)
 
 
 def _comparison(
@@ -131,14 +132,14 @@ def _comparison(
     results: Mapping[str, PropertyValues],
     note: str = "",
 ) -> InspectionTable:
-    """Return a table of some properties, in the section of the same name as its file."""
+    """Return a table of the named properties, in a section named like its file."""
     rows = [[label, *(values[name].value for name in names)] for label, values in results.items()]
     columns, printed = ["encoding", *names], len(results) > 1
     return make_table(file, file, title, columns, rows, note, printed=printed)
 
 
-def _cards(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
-    """Yield a table ("card") of all properties for each encoding, and one of all cards."""
+def _property_tables(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
+    """Yield a table of all properties for each encoding, and one table for all encodings."""
     columns, all_rows = ["property", "value", "description"], []
     for i, (label, properties) in enumerate(results.items()):
         rows = [[name, *measured] for name, measured in properties.items()]
@@ -160,37 +161,37 @@ def ideal_properties(properties: PropertyValues) -> list[Value]:
     value = {name: measured.value for name, measured in properties.items()}
     seed_change, axes = value[vector_properties.SEED_CHANGE], value[score_properties.AXES]
     return [
-        _unique(value[vector_properties.FIRST_REPEAT], value[vector_properties.LENGTH_CHANGE]),
-        _linear([value[name] for name in vector_properties.LINEAR_NAMES]),
-        _longer(*(value[name] for name in extrapolation.NAMES)),
-        _answer(_is_zero(seed_change), seed_change),
-        _answer(axes == 2, axes),
+        _uniqueness(value[vector_properties.FIRST_REPEAT], value[vector_properties.LENGTH_CHANGE]),
+        _linearity([value[name] for name in vector_properties.LINEAR_NAMES]),
+        _length_support(*(value[name] for name in extrapolation.NAMES)),
+        _yes_or_no(_is_zero(seed_change), seed_change),
+        _yes_or_no(axes == 2, axes),
     ]
 
 
-def _answer(holds: bool, number: Value) -> str:
+def _yes_or_no(holds: bool, number: Value) -> str:
     text = "-" if number is None else number if isinstance(number, str) else short_number(number)
     return f"{'yes' if holds else 'no'} ({text})"
 
 
-def _unique(repeat: Value, change: Value) -> str:
+def _uniqueness(repeat: Value, change: Value) -> str:
     if not isinstance(repeat, str):
         return f"no, repeats at {short_number(repeat)}" if repeat is not None else "no (-)"
     return "yes" if _is_zero(change) else f"no, changes by {short_number(float(change or 0))}"
 
 
-def _linear(residuals: list[Value]) -> Value:
+def _linearity(residuals: list[Value]) -> Value:
     numbers = [residual for residual in residuals if isinstance(residual, float)]
     if not numbers:
         return None
     largest = max(numbers)
-    return _answer(largest < LINEAR_TOLERANCE, 0.0 if largest < LINEAR_TOLERANCE else largest)
+    return _yes_or_no(largest < LINEAR_TOLERANCE, 0.0 if largest < LINEAR_TOLERANCE else largest)
 
 
-def _longer(max_length: Value, finite: Value, out_of_range: Value) -> str:
+def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> str:
     if out_of_range is None:
-        return _answer(False, max_length)
-    return _answer(finite == 1 and out_of_range == 0, out_of_range)
+        return _yes_or_no(False, max_length)
+    return _yes_or_no(finite == 1 and out_of_range == 0, out_of_range)
 
 
 def _is_zero(change: Value) -> bool:

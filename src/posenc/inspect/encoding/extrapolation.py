@@ -1,8 +1,8 @@
 """Behavior beyond the training length: the maximum length, finite scores, values out of range.
 
 For encodings with frequencies, the trained range is a range of angles: a frequency that completes a
-period within L has taken every angle. For others it is the range of each channel of the position
-vectors or, without those, of each head's bias.
+period within L has taken every angle. For other encodings, it is the range of each channel of
+the position vectors or, if there are none, of each head's bias.
 """
 
 import math
@@ -12,10 +12,10 @@ from torch import Tensor
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.hook_outputs import (
     bias_by_distance,
-    last_scores,
+    find_sinusoidal_frequencies,
+    last_query_scores,
     position_vectors,
     random_content,
-    sinusoids_of,
 )
 from posenc.inspect.encoding.inspected_encoding import (
     LONG_FACTOR,
@@ -29,28 +29,29 @@ ROUNDING_ERROR = 1e-9
 
 
 def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure the maximum length and, at 4 L, how many scores are finite or values out of range."""
-    limit, long_length = inspected.max_length, LONG_FACTOR * inspected.train_length
-    if limit is not None and limit < long_length:
+    """Measure the maximum length, and the fractions of finite scores and new values at 4L."""
+    limit, test_length = inspected.max_length, LONG_FACTOR * inspected.train_length
+    if limit is not None and limit < test_length:
         reason = f"{limit + 1} tokens are rejected"
         return [PropertyValue(value, reason) for value in (float(limit), None, None)]
-    content = random_content(inspected, long_length)
-    scores = last_scores(inspected.encoding, *content, inspected.positions(long_length))
+    content = random_content(inspected, test_length)
+    scores = last_query_scores(inspected.encoding, *content, inspected.positions(test_length))
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue("any" if limit is None else float(limit), "tokens"),
-        PropertyValue(finite, f"fraction of the scores of {long_length} tokens"),
-        _out_of_range(inspected, long_length),
+        PropertyValue(finite, f"fraction of the scores of {test_length} tokens"),
+        _out_of_range_fraction(inspected, test_length),
     ]
 
 
-def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyValue:
+def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> PropertyValue:
     """Return the fraction of frequencies, channels or heads that leave the trained range."""
-    sinusoids, lengths = sinusoids_of(inspected), (inspected.train_length, long_length)
+    sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
-        exceeded, incomplete = new_angles(sinusoids, inspected, long_length)
+        exceeded, incomplete = new_angles(sinusoids, inspected, test_length)
         kind = f"frequencies; {int(incomplete.sum())} complete no period in L"
         return _fraction(exceeded, kind)
+    lengths = inspected.train_length, test_length
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
     kind = "channels"
     if values[0] is None:
@@ -59,7 +60,7 @@ def _out_of_range(inspected: InspectedEncoding, long_length: int) -> PropertyVal
     trained, extended = values
     if trained is None or extended is None:
         return PropertyValue(0.0, "nothing depends on positions")
-    return _fraction(out_of_range(trained, extended), kind)
+    return _fraction(exceeds_trained_range(trained, extended), kind)
 
 
 def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
@@ -68,13 +69,13 @@ def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
 
 
 def new_angles(
-    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, long_length: int
+    sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, test_length: int
 ) -> tuple[Tensor, Tensor]:
     """Return which frequencies take new angles beyond L, and which complete no period within L."""
     absolute = inspected.encoding.overrides("embed")
     window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []
-    for length in (inspected.train_length, long_length):
+    for length in (inspected.train_length, test_length):
         angles, _ = sinusoids.angles(inspected.positions(length))
         visible = angles.flatten(1)[: window or length]
         spans.append(visible.amax(0) - visible.amin(0))
@@ -82,7 +83,7 @@ def new_angles(
     return incomplete & (spans[1] > spans[0] * (1 + ROUNDING_ERROR)), incomplete
 
 
-def out_of_range(trained: Tensor, extended: Tensor) -> Tensor:
+def exceeds_trained_range(trained: Tensor, extended: Tensor) -> Tensor:
     """Return which channels [C] of `extended` [N, C] exceed their range in `trained` [T, C]."""
     low, high = trained.amin(0) - ROUNDING_ERROR, trained.amax(0) + ROUNDING_ERROR
     return ((extended > high) | (extended < low)).any(0)

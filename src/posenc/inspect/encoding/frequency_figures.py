@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from posenc.encodings.spectra.base_bound import smallest_base
-from posenc.inspect.encoding.hook_outputs import sinusoids_of
+from posenc.inspect.encoding.hook_outputs import find_sinusoidal_frequencies
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, mean_phasor
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
@@ -26,9 +26,9 @@ SPECTRA_CAPTION = (
 )
 SUMS_CAPTION = (
     "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"
-    " embeddings, or the expected score of equal content of a rotary encoding, as a fraction of its"
-    " value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound over all"
-    " relative phases of query and key."
+    " embeddings, or the expected score of identical tokens with a rotary encoding, as a fraction"
+    " of its value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound over"
+    " all relative phases of query and key."
 )
 
 
@@ -51,7 +51,7 @@ def draw_spectra() -> Figure | None:
 
 
 def log_distances(last: int) -> np.ndarray:
-    """Return integers from 1 to `last`, about evenly spaced on a logarithmic axis."""
+    """Return integers from 1 to `last`, approximately evenly spaced on a logarithmic axis."""
     return np.unique(np.round(np.geomspace(1, last, NUM_POINTS)).astype(int))
 
 
@@ -113,7 +113,7 @@ def _with_frequencies(
     """Return each encoding that has frequencies, with its frequencies at the training length."""
     spectra = []
     for inspected in encodings:
-        sinusoids = sinusoids_of(inspected)
+        sinusoids = find_sinusoidal_frequencies(inspected)
         if sinusoids is not None:
             cpu = torch.device("cpu")
             frequencies, _ = sinusoids.frequencies(1, inspected.train_length, cpu)
@@ -140,8 +140,8 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     for i, (base, names) in enumerate(labels.items(), 1):
         lines.append(formula_line(", ".join(names), [(n, base) for n in lengths], i, dashed=True))
     caption = (
-        "With a base below the bound there is a distance, within the context length, at which equal"
-        " content does not outscore random content on average (Men et al. 2024, eq. 9)."
+        "With a base below the bound there is a distance, within the context length, at which an"
+        " identical token does not outscore a random token on average (Men et al. 2024, eq. 9)."
     )
     title, axes = "Smallest base for a context length", ("Context length (tokens)", "base")
     subplots = [Subplot("", tuple(lines), "base")]

@@ -27,9 +27,9 @@ def random_content(inspected: InspectedEncoding, tokens: int) -> tuple[Tensor, T
 
 @torch.no_grad()
 def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
-    """Return the position vectors [T, C]; None for an encoding that has none.
+    """Return the position vectors [T, C], or None if the encoding has none.
 
-    A position vector is added to a token embedding, or is a query of ones after rotation.
+    A position vector is added to a token embedding, or is an all-ones query vector after rotation.
     """
     tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
     geometry, layer = encoding.geometry, encoding.at_layer(0)
@@ -44,14 +44,14 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def bias_by_distance(
-    inspected: InspectedEncoding, length: int, query: int | None = None
+    inspected: InspectedEncoding, length: int, num_keys: int | None = None
 ) -> Tensor | None:
-    """Return the bias [H, N] of one query in a sequence of `length` tokens; None without a bias.
+    """Return the bias [H, N] of one query in a sequence of `length` tokens, or None.
 
-    The query is number `query`, counted from 1, and by default the last. All tokens have equal
-    content.
+    The query is the last of the first `num_keys` tokens, by default the last of the sequence. All
+    tokens have identical content. None means that the encoding has no bias.
     """
-    tokens, geometry = query or length, inspected.encoding.geometry
+    tokens, geometry = num_keys or length, inspected.encoding.geometry
     x = random_normal(2, 1, 1, geometry.width).expand(1, tokens, -1)
     q = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
     rows, keys = slice(tokens - 1, tokens), slice(0, tokens)
@@ -61,10 +61,10 @@ def bias_by_distance(
 
 
 @torch.no_grad()
-def bias_at_distances(encoding: Encoding, distance: Tensor, query: float) -> Tensor | None:
-    """Return the bias [H, N] at distances [N] from position `query`; None without a bias."""
+def bias_at_distances(encoding: Encoding, distance: Tensor, query_pos: float) -> Tensor | None:
+    """Return the bias [H, N] at distances [N] from `query_pos`, or None if there is no bias."""
     head = torch.arange(encoding.geometry.heads)[:, None]
-    pos_q = torch.full((1, 1), float(query)).double()
+    pos_q = torch.full((1, 1), float(query_pos)).double()
     bias = encoding.at_layer(0).bias(head[..., None], distance.double()[None], pos_q)
     return None if bias is None else bias.expand(len(head), 1, -1)[:, 0]
 
@@ -75,7 +75,7 @@ def attention_inputs(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return q and k [B, H, T, d'] after embedding and rotation, and the bias of the last query.
 
-    Before that, the content of the tokens is x [B, T, D] and q, k [B, H, T, d]. Absolute position
+    x [B, T, D] and q, k [B, H, T, d] do not contain any position information. Absolute position
     embeddings are added to q and k directly, as if the projections were the identity.
     """
     hidden = encoding.embed(x, pos)
@@ -88,18 +88,20 @@ def attention_inputs(
     return q, k, score_bias(layer, hidden, q, k, pos, last, keys)
 
 
-def last_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
+def last_query_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
     """Return the scores [B, H, T] of the last token's query, before the softmax."""
-    return scores_of_last(encoding, *attention_inputs(encoding, x, q, k, pos))
+    return last_query_scores_from_inputs(encoding, *attention_inputs(encoding, x, q, k, pos))
 
 
-def scores_of_last(encoding: Encoding, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+def last_query_scores_from_inputs(
+    encoding: Encoding, q: Tensor, k: Tensor, bias: Tensor | None
+) -> Tensor:
     """Return the scores [B, H, T] of the last query, given the values of `attention_inputs`."""
     scores = (q[:, :, -1:] @ k.mT)[:, :, 0] * encoding.geometry.head_width**-0.5
     return scores if bias is None else scores + bias[:, :, 0]
 
 
-def sinusoids_of(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
-    """Return the module that has the encoding's frequencies; None if there are none."""
+def find_sinusoidal_frequencies(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
+    """Return the module that has the encoding's frequencies, or None if it has none."""
     modules = inspected.encoding.modules()
     return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

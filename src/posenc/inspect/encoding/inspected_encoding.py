@@ -21,7 +21,7 @@ LONG_FACTOR = 4
 
 @dataclass(frozen=True, eq=False)
 class InspectedEncoding:
-    """An encoding in float64 and evaluation mode, without zero-initialized parameters."""
+    """An encoding in float64 and eval mode, with zero-initialized parameters perturbed."""
 
     label: str
     config: DictConfig
@@ -46,7 +46,7 @@ class InspectedEncoding:
         return length if self.max_length is None else min(length, self.max_length)
 
     @property
-    def long_length(self) -> int:
+    def extrapolation_length(self) -> int:
         """4 L, or the maximum sequence length if that is less."""
         return self.clamp_length(LONG_FACTOR * self.train_length)
 
@@ -55,7 +55,7 @@ class InspectedEncoding:
         """Whether each position is a single number rather than several coordinates."""
         return self.positions(2).ndim == 1
 
-    def with_other_seed(self) -> "InspectedEncoding":
+    def with_next_seed(self) -> "InspectedEncoding":
         """Return the same encoding with the next seed."""
         config = copy.deepcopy(self.config)
         config.seed += 1
@@ -71,7 +71,7 @@ class InspectedEncoding:
         return encoding
 
     def positions(self, length: int) -> torch.Tensor:
-        """Return the encoding's positions of `length` tokens; random ones are reproducible."""
+        """Return positions for `length` tokens; random positions depend on the seed."""
         torch.manual_seed(self.config.seed)
         return self.encoding.positions(length, torch.device("cpu"))
 
@@ -94,7 +94,7 @@ class PropertyGroup:
     The function returns a value for each name, in this order.
     """
 
-    theme: str
+    category: str
     names: Sequence[str]
     function: Callable[[InspectedEncoding], Sequence[PropertyValue]]
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from posenc.inspect.encoding.hook_outputs import (
     attention_inputs,
-    last_scores,
+    last_query_scores,
+    last_query_scores_from_inputs,
     random_content,
-    scores_of_last,
 )
 from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
@@ -62,7 +62,7 @@ def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
-    """Return the errors at all POSITIONS that an encoding supports, for a file."""
+    """Return a table, for a file only, of errors at all POSITIONS that an encoding supports."""
     rows = [
         [inspected.label, float(position), name, by_values[name], by_positions[name]]
         for inspected in encodings
@@ -81,20 +81,20 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
 def score_errors(
     inspected: InspectedEncoding, position: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return two max errors over the nearest keys by format: of values, and of positions."""
+    """Return max errors by format, over the nearest keys, of rounded values and positions."""
     nearest = torch.arange(position - NUM_KEYS + 1, position + 1)
     pos = torch.cat([torch.arange(NUM_KEYS), nearest])
     pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos
     encoding, content = inspected.encoding, random_content(inspected, len(pos))
     q, k, bias = attention_inputs(encoding, *content, pos)
-    exact = scores_of_last(encoding, q, k, bias)
+    exact = last_query_scores_from_inputs(encoding, q, k, bias)
     by_values, by_positions = {}, {}
     for name, rounding in FORMATS.items():
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
-        by_values[name] = _max_error(scores_of_last(encoding, *rounded), exact)
+        by_values[name] = _max_error(last_query_scores_from_inputs(encoding, *rounded), exact)
         rounded_pos = rounding(pos.double())
         integer_pos = rounded_pos.nan_to_num(posinf=0).long()
-        error = _max_error(last_scores(encoding, *content, integer_pos), exact)
+        error = _max_error(last_query_scores(encoding, *content, integer_pos), exact)
         overflow = not rounded_pos.isfinite().all()
         by_positions[name] = float("inf") if overflow and error > 0 else error
     return by_values, by_positions

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import exp1, gamma
 
 Array = np.ndarray
-NUM_NODES = 80  # of a quadrature
+NUM_QUADRATURE_NODES = 80
 NEAR_DISTANCE = 20.0  # below it, Gauss-Legendre quadrature is accurate
 
 
@@ -32,7 +32,7 @@ class ContinuousSpectrum:
         return (steps + 1 / count) ** self.exponent
 
     def integral(self, distance: Array) -> Array:
-        """Return the complex integral at each distance above 0."""
+        """Return the complex integral at each positive distance."""
         if self.base is not None:
             return exponential_integral(distance, self.base)
         return power_integral(distance, self.exponent)
@@ -67,10 +67,10 @@ def power_integral(distance: Array, exponent: float) -> Array:
     Gauss-Laguerre quadrature converges. At small m, Gauss-Legendre quadrature is accurate.
     """
     m, s = np.asarray(distance, dtype=float), 1 / exponent
-    node, weight = np.polynomial.legendre.leggauss(NUM_NODES)
+    node, weight = np.polynomial.legendre.leggauss(NUM_QUADRATURE_NODES)
     t = (node + 1) / 2
     near = np.exp(1j * np.multiply.outer(m, t**exponent)) @ weight / 2
-    node, weight = np.polynomial.laguerre.laggauss(NUM_NODES)
+    node, weight = np.polynomial.laguerre.laggauss(NUM_QUADRATURE_NODES)
     tail = 1j * np.exp(1j * m) * ((m[..., None] + 1j * node) ** (s - 1) @ weight)
     far = s * m**-s * (gamma(s) * np.exp(0.5j * np.pi * s) - tail)
     return np.where(m < NEAR_DISTANCE, near, far)

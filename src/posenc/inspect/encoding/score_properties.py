@@ -1,8 +1,8 @@
-"""Properties of scores: whether they are relative, take two axes, and decay with distance.
+"""Properties of scores: whether they are relative, support two axes, and decay with distance.
 
-Token content has unit variance. The expected score of equal content, E[s(x, x)], is exact if scores
-are bilinear in content: the samples are sqrt(d) times the rows of an orthogonal matrix and, if
-position embeddings are added to them, also their negatives. Their second moment is therefore the
+Token content has unit variance. The expected score of identical tokens, E[s(x, x)], is exact if
+scores are bilinear in content: the samples are sqrt(d) times the rows of an orthogonal matrix and,
+if position embeddings are added to them, also their negatives. Their second moment is therefore the
 identity and, with the negatives, their mean is zero.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.config.errors import one_line
 from posenc.inspect.encoding.hook_outputs import (
-    last_scores,
+    last_query_scores,
     position_vectors,
     random_content,
     random_normal,
@@ -26,7 +26,7 @@ from posenc.inspect.encoding.inspected_encoding import (
 )
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
-GRID_SIZE = 6  # tokens on a side
+GRID_SIZE = 6  # tokens per side
 SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "axes"
 BATCH_SIZE = 16
 RANDOM_SAMPLES = 4
@@ -47,7 +47,9 @@ def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     last = int(pos.max())
     shift = inspected.clamp_length(last + 1 + SHIFT) - 1 - last
     content = random_content(inspected, tokens)
-    scores, shifted = (last_scores(inspected.encoding, *content, p) for p in (pos, pos + shift))
+    scores, shifted = (
+        last_query_scores(inspected.encoding, *content, p) for p in (pos, pos + shift)
+    )
     description = f"max change of a score if all positions shift by {shift}; scores have variance 1"
     error = (scores - shifted).abs().max().item()
     return [PropertyValue(error, description), _product_shift(inspected, pos, shift)]
@@ -56,7 +58,7 @@ def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
 def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> PropertyValue:
     if not inspected.encoding.overrides("embed"):
         return PropertyValue(None, "nothing is added to token embeddings")
-    p, shifted = (position_vectors(inspected.encoding, at) for at in (pos, pos + shift))
+    p, shifted = (position_vectors(inspected.encoding, n) for n in (pos, pos + shift))
     assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
@@ -69,7 +71,7 @@ def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
     content = random_content(inspected, GRID_SIZE**2)
     try:
         scores, moved, stretched = (
-            last_scores(inspected.encoding, *content, points)
+            last_query_scores(inspected.encoding, *content, points)
             for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
         )
     except ValueError as error:
@@ -82,16 +84,18 @@ def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure expected scores of equal and of random content, and effective windows."""
-    length = inspected.long_length
-    equal, random = (expected_scores(inspected, length, equal=kind) for kind in (True, False))
+    """Measure expected scores of identical and of random tokens, and effective windows."""
+    length = inspected.extrapolation_length
+    identical, random = (
+        expected_scores(inspected, length, identical=kind) for kind in (True, False)
+    )
     distances = [*DISTANCES, inspected.train_length - 1, length - 1]
-    measurements = [_score_at(equal, distance, "equal") for distance in distances]
+    measurements = [_score_at(identical, distance, "identical") for distance in distances]
     measurements += [_score_at(random, distance, "independent") for distance in distances[-2:]]
     windows = effective_windows(random, inspected.encoding.at_layer(0).window())
     description = (
-        f"number of nearest tokens that hold {WINDOW_WEIGHT:.0%} of the attention weight in"
-        f" {length} tokens, without content"
+        f"number of nearest tokens that receive {WINDOW_WEIGHT:.0%} of the attention weight in"
+        f" {length} tokens if only positions matter"
     )
     sizes = float(min(windows)), float(max(windows))
     return measurements + [PropertyValue(size, description) for size in sizes]
@@ -100,29 +104,29 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
 def _score_at(scores: Tensor, distance: int, content: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
         return PropertyValue(None, f"the longest distance is {scores.shape[-1] - 1}")
-    description = f"expected score of a token and an {content} one {distance} tokens back"
+    description = f"expected score of a token and an {content} token {distance} tokens back"
     return PropertyValue(scores[:, distance].mean().item(), f"{description}, mean over heads")
 
 
 @cache
 @torch.no_grad()
-def expected_scores(inspected: InspectedEncoding, length: int, *, equal: bool) -> Tensor:
+def expected_scores(inspected: InspectedEncoding, length: int, *, identical: bool) -> Tensor:
     """Return the expected scores [H, N] between the last of `length` tokens and each key.
 
-    They are indexed by distance. With `equal`, all tokens have equal content; otherwise the content
-    of the query is independent of that of the keys.
+    They are indexed by distance. If `identical`, all tokens have identical content; otherwise the
+    content of the query is independent of the content of the keys.
     """
     geometry, pos = inspected.encoding.geometry, inspected.positions(length)
     content = content_samples(inspected)
-    if not equal:
+    if not identical:
         content = torch.cat([content[:RANDOM_SAMPLES], -content[:RANDOM_SAMPLES]])
     total = torch.zeros(geometry.heads, length, dtype=torch.float64)
     for batch in content.split(BATCH_SIZE):
         x = batch[:, None].expand(-1, length, -1)
         k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
-        queries = [k] if equal else [s * random_normal(7, 1, *k.shape[1:]) for s in (1, -1)]
+        queries = [k] if identical else [s * random_normal(7, 1, *k.shape[1:]) for s in (1, -1)]
         for q in queries:
-            scores = last_scores(inspected.encoding, x, q.expand_as(k), k, pos)
+            scores = last_query_scores(inspected.encoding, x, q.expand_as(k), k, pos)
             total += scores.sum(0) / len(queries)
     return (total / len(content)).flip(-1)
 
@@ -137,7 +141,7 @@ def content_samples(inspected: InspectedEncoding) -> Tensor:
 
 
 def effective_windows(bias: Tensor, window: int | None) -> list[int]:
-    """Return for each head how many of the nearest keys hold WINDOW_WEIGHT of the attention.
+    """Return for each head how many of the nearest keys receive WINDOW_WEIGHT of the attention.
 
     The attention weights are the softmax of the bias [H, N].
     """

@@ -1,7 +1,7 @@
-"""Properties of position vectors: uniqueness, size, and linear relations between positions.
+"""Properties of position vectors: uniqueness, magnitude, and linear relations between positions.
 
-A position vector [C] is added to a token embedding, or is a query of ones after rotation. If an
-encoding has none, its biases by distance [N, H] are measured instead (zeros for NoPE).
+A position vector [C] is added to a token embedding, or is an all-ones query vector after rotation.
+If an encoding has none, its biases by distance [N, H] are measured instead (zeros for NoPE).
 """
 
 import torch
@@ -62,17 +62,17 @@ def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
 
 
 def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Compare the vectors with those in a longer sequence and those with another seed."""
-    long_length = inspected.long_length
+    """Compare the vectors with the vectors of a longer sequence and of another seed."""
+    long_length = inspected.extrapolation_length
     short_length = min(inspected.train_length, long_length // 2)
     vectors, _ = _vectors(inspected, short_length)
-    other = inspected.with_other_seed()
+    other = inspected.with_next_seed()
     other.encoding.train()  # so that random positions are drawn
     in_longer, _ = _vectors(inspected, long_length, short_length)
-    with_other_seed, _ = _vectors(other, short_length)
+    other_vectors, _ = _vectors(other, short_length)
     length_change, seed_change = (
         (vectors - changed[: len(vectors)]).abs().max().item()
-        for changed in (in_longer, with_other_seed)
+        for changed in (in_longer, other_vectors)
     )
     lengths = f"{short_length} and {long_length} tokens"
     return [
@@ -81,12 +81,12 @@ def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
     ]
 
 
-def measure_sizes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure the size of the vectors, for comparison with token embeddings of unit variance."""
+def measure_magnitude(inspected: InspectedEncoding) -> list[PropertyValue]:
+    """Measure the magnitude of the vectors; token embeddings have unit variance."""
     vectors, kind = _vectors(inspected, inspected.train_length)
     rms = vectors.square().mean().sqrt().item()
     return [
-        PropertyValue(vectors.abs().max().item(), f"of {len(vectors)} {kind}"),
+        PropertyValue(vectors.abs().max().item(), f"max absolute value at {len(vectors)} {kind}"),
         _max_far(inspected, kind),
         PropertyValue(rms, "root mean square; a token embedding or score has an RMS of 1"),
     ]
@@ -105,22 +105,23 @@ def _max_far(inspected: InspectedEncoding, kind: str) -> PropertyValue:
         return PropertyValue(None, "the bias depends on token content")
     if values is None:
         return PropertyValue(0.0, "there is no bias")
-    return PropertyValue(values.abs().max().item(), f"of {kind} {pos[0]} to {FAR_POSITION}")
+    description = f"max absolute value at {kind} {pos[0]} to {FAR_POSITION}"
+    return PropertyValue(values.abs().max().item(), description)
 
 
 def _vectors(
-    inspected: InspectedEncoding, length: int, query: int | None = None
+    inspected: InspectedEncoding, length: int, num_keys: int | None = None
 ) -> tuple[Tensor, str]:
     """Return position vectors [T, C] and "positions", or biases [N, H] and "distances".
 
-    The biases are for query number `query`, counted from 1; None stands for the last token.
+    The biases are for the last of the first `num_keys` tokens, by default of all tokens.
     """
     tokens = inspected.clamp_length(length)
     vectors = position_vectors(inspected.encoding, inspected.positions(tokens))
     if vectors is not None:
         return vectors, "positions"
     tokens = min(tokens, LONG_FACTOR * inspected.train_length)
-    bias = bias_by_distance(inspected, tokens, query)
+    bias = bias_by_distance(inspected, tokens, num_keys)
     if bias is None:
         return torch.zeros(tokens, 1, dtype=torch.float64), "positions"
     return bias.mT, "distances"
@@ -191,7 +192,7 @@ def constant_fraction(encoding: Encoding, pos: Tensor) -> tuple[float, float]:
 GROUPS = (
     PropertyGroup("vectors", [FIRST_REPEAT], measure_first_repeat),
     PropertyGroup("vectors", [LENGTH_CHANGE, SEED_CHANGE], measure_changes),
-    PropertyGroup("vectors", [MAX_WITHIN_L, MAX_FAR, RMS], measure_sizes),
+    PropertyGroup("vectors", [MAX_WITHIN_L, MAX_FAR, RMS], measure_magnitude),
     PropertyGroup("vectors", LINEAR_NAMES, measure_linear_residuals),
     PropertyGroup("vectors", CONSTANT_NAMES, measure_constant_channels),
 )

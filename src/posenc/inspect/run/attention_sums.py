@@ -32,13 +32,13 @@ class AttentionByDistance:
         self.pairs = torch.zeros(layers, length, dtype=torch.float64)
 
     def observe(self, block: QueryBlock) -> None:
-        counted = block.mask & (block.query >= self.first_query)
+        counted = block.mask & (block.query_index >= self.first_query)
         distance, layer = block.distance[counted].cpu(), block.layer.index
         batch = len(block.layer.q)
         self.weights[layer].index_add_(1, distance, block.weights.sum(0)[:, counted].cpu())
         self.pairs[layer] += batch * distance.bincount(minlength=self.pairs.shape[1])
         if layer == 0:
-            self.num_queries += batch * int((block.query >= self.first_query).sum())
+            self.num_queries += batch * int((block.query_index >= self.first_query).sum())
         if block.bias is not None:
             bias = block.bias.double().expand(batch, -1, -1, -1).sum(0)
             self.bias[layer].index_add_(1, distance, bias[:, counted].cpu())
@@ -131,7 +131,7 @@ def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
-    """Return the first distance of each row, then `length`; the training length is an edge."""
+    """Return the first distance of each row, then `length`; the training length is also an edge."""
     steps = range(ROWS_PER_OCTAVE * length.bit_length())
     shared = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
     edges = {*range(NUM_SINGLE_DISTANCES), *shared, train_length, length}

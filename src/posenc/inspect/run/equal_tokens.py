@@ -1,12 +1,12 @@
-"""The distance between the hidden states of two equal tokens, layer by layer (Fleetwood 2024).
+"""The distance between the hidden states of two identical tokens, layer by layer (Fleetwood 2024).
 
 "The dog chased another dog" mentions two dogs, which attention without positions and without a mask
-cannot tell apart. Hidden states of two equal tokens are compared in three cases:
+cannot tell apart. Hidden states of two identical tokens are compared in three cases:
 
 - the two occurrences of a word in the sentence
 - the same two positions if all tokens are that word, so that only positions differ; even with a
-  causal mask, all preceding tokens are equal
-- every token of a text and the previous occurrence of the same token
+  causal mask, all preceding tokens are identical
+- every token of the validation text and the previous occurrence of the same token
 """
 
 from typing import Any, NamedTuple
@@ -29,8 +29,8 @@ class TokenPairs(NamedTuple):
     later: Tensor
 
 
-def equal_pairs(tokens: Tensor) -> TokenPairs:
-    """Pair every token of windows [B, T] with the previous equal token in its window."""
+def identical_pairs(tokens: Tensor) -> TokenPairs:
+    """Pair every token of windows [B, T] with its previous occurrence in the window."""
     pairs = []
     for index, window in enumerate(tokens.cpu().numpy()):
         order = np.argsort(window, kind="stable")
@@ -72,10 +72,10 @@ def hidden_states(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     return torch.stack([state.double().cpu() for state in states])
 
 
-def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
+def normalized_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
     """Return |a - b| / sqrt(|a|^2 + |b|^2) [.., n] for pairs in states [.., B, T, D].
 
-    It is 0 for equal vectors, 1 for orthogonal ones, and sqrt(2) for opposite vectors of equal
+    It is 0 for identical vectors, 1 for orthogonal ones, and sqrt(2) for opposite vectors of equal
     norm.
     """
     a = states[..., pairs.window, pairs.earlier, :]
@@ -84,7 +84,7 @@ def relative_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
 
 
 def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") -> list[Row]:
-    """Return the rows of a sentence [T]: the distance of two equal tokens at each depth.
+    """Return the distance of two identical tokens in a sentence [T] at each depth.
 
     The first rows compare two occurrences of a token in the sentence, the others the same positions
     in a sentence that repeats only this token. Raises ConfigError if no token is repeated.
@@ -97,7 +97,7 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     windows = torch.stack([tokens, tokens[positions[0]].expand_as(tokens)])
     earlier, later = (torch.tensor([position, position]) for position in positions)
     pairs = TokenPairs(torch.arange(2), earlier, later)
-    distances = relative_distance(hidden_states(model, windows, precision), pairs)
+    distances = normalized_distance(hidden_states(model, windows, precision), pairs)
     return [
         {
             "text": text,
@@ -114,7 +114,7 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
 def text_rows(
     model: Decoder, tokens: Tensor, train_length: int, precision: str = "float32"
 ) -> list[Row]:
-    """Return the rows of a text, windows [n, T]: the mean distance of equal tokens at each depth.
+    """Return the mean distance of identical tokens in windows [n, T] of text at each depth.
 
     `different` is the mean distance of different tokens. The later token of a pair determines
     whether the pair is within or beyond the training length.
@@ -123,9 +123,9 @@ def text_rows(
     sums = {name: torch.zeros(2, len(model.blocks) + 1, dtype=torch.float64) for name in ranges}
     counts = {name: [0, 0] for name in ranges}
     for batch in tokens.split(max(1, BATCH_TOKENS // tokens.shape[1])):
-        states, equal = hidden_states(model, batch, precision), equal_pairs(batch)
+        states, equal = hidden_states(model, batch, precision), identical_pairs(batch)
         for kind, pairs in enumerate((equal, different_pairs(equal, batch))):
-            distances = relative_distance(states, pairs)
+            distances = normalized_distance(states, pairs)
             for name, (start, stop) in ranges.items():
                 inside = (pairs.later >= start) & (pairs.later < stop)
                 sums[name][kind] += distances[:, inside].sum(1)

@@ -1,4 +1,4 @@
-"""Observation of a model's attention, by blocks of the query rows of a layer.
+"""Observes a model's attention in blocks of query rows, layer by layer.
 
 The reference kernel computes scores and weights from the layer's queries and keys, so that memory
 is O(rows x T) for any window. Shapes are written as in `encodings.base`.
@@ -71,14 +71,15 @@ class QueryBlock:
     keys: slice
 
     @cached_property
-    def query(self) -> Tensor:
+    def query_index(self) -> Tensor:
         """The index of each query in its window [R, 1]."""
         return torch.arange(self.rows.start, self.rows.stop, device=self.layer.q.device)[:, None]
 
     @cached_property
     def distance(self) -> Tensor:
-        """The distance in tokens from each query back to each key [R, K]; negative if ahead."""
-        return self.query - torch.arange(self.keys.start, self.keys.stop, device=self.query.device)
+        """The distance [R, K] in tokens from each query back to each key; negative if later."""
+        device = self.layer.q.device
+        return self.query_index - torch.arange(self.keys.start, self.keys.stop, device=device)
 
     @cached_property
     def mask(self) -> Tensor:

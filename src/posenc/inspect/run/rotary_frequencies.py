@@ -7,7 +7,7 @@ that g rotates. Channels that are not rotated have frequency 0. There are two fr
                attends to, divided by its sum over all frequencies
     variation  sum_ij s_g(i, j) c(i, j) / sum_ij c(i, j)^2, where c(i, j) is q_i . k_j / sqrt(d)
                minus its mean over the keys of query i, which does not affect the softmax. It sums
-               to 1 over all g, and is below 0 if a frequency counteracts the others
+               to 1 over all g, and is negative if a frequency counteracts the others
 """
 
 from typing import NamedTuple
@@ -88,7 +88,7 @@ class FrequencyContributions:
         return norm, variation
 
     def rows(self, length: int) -> list[Row]:
-        """Return a row for each head and frequency; `periods` is the number within a window."""
+        """Return a row for each head and frequency; `periods` counts its periods per window."""
         norm, variation = self.fractions()
         frequency = self.channels.frequencies.double()
         periods = length * frequency / (2 * torch.pi)

@@ -52,9 +52,10 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
         subplots=tuple(subplots),
         log_y=True,
         caption=(
-            "In windows of L, queries in the second half; in longer windows, queries beyond L. The"
-            " dashed line is the training length. If a head does the same at both lengths, its"
-            f" lines coincide. Weights below {MIN_DRAWN_WEIGHT:g} are not drawn."
+            "Means over the queries in the second half of windows of L, and over the queries beyond"
+            " L in longer windows. The dashed line is the training length. If a head behaves the"
+            " same at both lengths, its lines coincide. Weights below"
+            f" {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=records_csv(rows),
     )
@@ -139,7 +140,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
         x_title="Index within the parameter",
         y_title="Value or norm",
         subplots=tuple(subplots),
-        caption=f"The order is that of the csv, which has the index of each value.{omitted}",
+        caption=f"The values are in the order of the csv file, which has their indices.{omitted}",
         csv=records_csv(rows),
     )
 
@@ -174,8 +175,8 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        dots = tuple(PlotPoint(x(row), exact(row[column])) for row in rows if row["head"] == head)
-        lines.append(Line(f"head {head}", _style(n, len(heads)), dots))
+        points = tuple(PlotPoint(x(row), exact(row[column])) for row in rows if row["head"] == head)
+        lines.append(Line(f"head {head}", _style(n, len(heads)), points))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 

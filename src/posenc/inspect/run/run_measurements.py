@@ -17,7 +17,7 @@ from posenc.model.transformer import Decoder
 
 @dataclass
 class RunMeasurements:
-    """Rows by table, and notes about what does not apply to the run."""
+    """Rows by table, and notes on measurements that do not apply to the run."""
 
     tables: dict[str, list[Row]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -34,8 +34,8 @@ class RunMeasurements:
 class TrainedRun:
     """A trained model, its encoding at initialization, and the text to run it on.
 
-    `windows` maps each length T, the training length first, to tokens [n, T]; `sentence` is tokens
-    [T] or the reason why there are none.
+    `windows` maps each length T, the training length first, to tokens [n, T]; `sentence` has tokens
+    [T], or is a string with the reason why there are none.
     """
 
     model: Decoder
@@ -54,7 +54,7 @@ def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasu
     for length in run.windows:
         on_progress(f"attention in windows of {length} tokens")
         _measure_attention(results, run, length, fractions)
-    on_progress("embeddings and equal tokens")
+    on_progress("embeddings and identical tokens")
     limit, tokens = model.encoding.max_length(), run.windows[longest]
     if limit is not None:
         results.notes.append(f"The encoding supports at most {limit} positions.")

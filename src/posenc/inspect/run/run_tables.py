@@ -15,17 +15,17 @@ SECTIONS = {
     "rotations": "Rotary frequencies",
     "encoding": "Bias and trained parameters",
     "vectors": "Token and position embeddings",
-    "equal": "Two equal tokens",
+    "equal": "Two identical tokens",
 }
 MEANS = ("entropy", "distance", "first", "self", "previous", "beyond", "shift")
 HEADS_NOTE = (
-    "In windows of L, over the queries in the second half; in longer windows, over the queries"
-    " beyond L. entropy: the entropy of the attention weights, in nats. distance: the mean distance"
-    " of attention, in tokens. first, self, previous, beyond: the fraction of attention on the"
-    " first token of the window, the query's token, the token before it, and tokens at distances of"
-    " L or more. shift: the total variation distance (0 to 1) between the attention to the last L/2"
-    " tokens here and in windows of L; attention that is spread evenly over more keys has not"
-    " shifted."
+    "Means over the queries in the second half of windows of L, and over the queries beyond L in"
+    " longer windows. entropy: the entropy of the attention weights, in nats. distance: the mean"
+    " distance of attention, in tokens. first, self, previous, beyond: the fraction of attention"
+    " on the first token of the window, the query's token, the token before it, and tokens at"
+    " distances of L or more. shift: the total variation distance (0 to 1) between the attention"
+    " to the last L/2 tokens here and in windows of L; attention that is spread evenly over more"
+    " keys has not shifted."
 )
 SCORES_NOTE = (
     "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
@@ -46,10 +46,10 @@ EMBEDDINGS_NOTE = (
     " diagonal's fraction of the sum of squares (Su 2021)."
 )
 EQUAL_NOTE = (
-    "|a - b| / sqrt(|a|^2 + |b|^2) of the hidden states of two equal tokens, before the first layer"
-    " (0) and after each layer: 0 if equal, 1 if orthogonal. sentence: the last token that occurs"
-    " twice. same token everywhere: the same positions if all tokens are that token. text: every"
-    " token and its previous occurrence. different: pairs of different tokens."
+    "|a - b| / sqrt(|a|^2 + |b|^2) of the hidden states of two identical tokens, before the first"
+    " layer (0) and after each layer: 0 if identical, 1 if orthogonal. sentence: the last token"
+    " that occurs twice. same token everywhere: the same positions if all tokens are that token."
+    " text: every token and its previous occurrence. different: pairs of different tokens."
 )
 GATES_NOTE = (
     "ln f of the forget gates; a score decreases by 1 over 1 / |mean| tokens. below half: the"
@@ -168,7 +168,7 @@ def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
     lines: list[list[Value]] = [
         [text, *(by_depth[depth] for depth in depths)] for text, by_depth in distances.items()
     ]
-    title, columns = "Distance between two equal tokens", ["text", *map(str, depths)]
+    title, columns = "Distance between two identical tokens", ["text", *map(str, depths)]
     return make_table("equal", "equal_tokens", title, columns, lines, EQUAL_NOTE)
 
 

@@ -2,7 +2,7 @@
 
 A pair of a query i and a key j <= i is `within` if i < L. If the query is beyond L, the pair is
 `near` if i - j < L (training covers the distance, but not the position) and `far` otherwise.
-Encodings of absolute positions fail on `near` pairs, encodings of distances on `far` ones.
+Absolute encodings tend to fail on `near` pairs, and relative encodings on `far` pairs.
 """
 
 import torch
@@ -28,7 +28,7 @@ class ScoreRegions:
         self.highest = -self.lowest
 
     def observe(self, block: QueryBlock) -> None:
-        beyond, far = block.query >= self.train_length, block.distance >= self.train_length
+        beyond, far = block.query_index >= self.train_length, block.distance >= self.train_length
         masks = block.mask & ~beyond, block.mask & beyond & ~far, block.mask & far
         for region, mask in enumerate(masks):
             if not mask.any():
@@ -94,7 +94,7 @@ class ForgetGates:
         return (self.squares / self.count - self.mean().square()).clamp(min=0).sqrt()
 
     def rows(self, length: int) -> list[Row]:
-        """Return a row for each head; an empty list for an encoding without gates."""
+        """Return a row for each head, or no rows if the encoding has no gates."""
         if not self.count:
             return []
         below_half = self.below_half / self.count

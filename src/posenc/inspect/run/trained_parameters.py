@@ -91,7 +91,7 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
 
 
 def embedding_rows(model: Decoder, vocab_size: int, tokens: Tensor, length: int) -> list[Row]:
-    """Return embedding statistics of the vocabulary, of a text and of positions.
+    """Return embedding statistics of the vocabulary, the text and positions.
 
     The rows for positions, within the training length and beyond it, exist only if the encoding has
     position embeddings.
