@@ -85,7 +85,7 @@ def attend_with_extra_columns(
 ) -> Tensor:
     """Return causal attention with factors [B, H, T, r] as additional columns of q and k.
 
-    The key factors are taken relative to those of the last token. A constant per query, which does
+    The key factors of the last token are subtracted from all key factors. A constant per query, which does
     not change the softmax, keeps the scores small. Columns with the largest products come first, so
     that they cancel before anything else is added.
     """

@@ -31,7 +31,7 @@ def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
     """Yield the chart's rows: measured ratios with their ranges, and published ratios."""
     for row in rows:
         if row["pass"] == pass_:
-            key = {"encoding": _name(row, rows), "length": f"L = {row['length']}"}
+            key = {"encoding": _row_label(row, rows), "length": f"L = {row['length']}"}
             ends = {"low": row["ratio_lowest"], "high": row["ratio_highest"]}
             yield {**key, "ratio": row["ratio"], **ends}
             if row["published_ratio"] is not None:
@@ -39,9 +39,9 @@ def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
 
 
 def _panel(rows: Sequence[Row], pass_: str) -> Layers:
-    names = list(dict.fromkeys(_name(row, rows) for row in rows))
+    names = list(dict.fromkeys(_row_label(row, rows) for row in rows))
     lengths = [f"L = {length}" for length in sorted({row["length"] for row in rows})]
-    low, high = _range(rows)
+    low, high = _axis_range(rows)
     kind, ticks = ("log", log_ticks) if high > MAX_LINEAR_RATIO else ("linear", linear_ticks)
     scale = alt.Scale(type=kind, domain=[low, high], nice=False, zero=False)
     axis = alt.Axis(values=ticks(low, high), labelExpr=TICK_LABEL)
@@ -76,14 +76,14 @@ def _style_channel(channel: Any, lengths: Sequence[str], attribute: str) -> Any:
     return channel("length:N", scale=scale, legend=legend)
 
 
-def _range(rows: Sequence[Row]) -> tuple[float, float]:
+def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:
     """Return a range that includes all ratios and 1."""
     published = [row["published_ratio"] for row in rows if row["published_ratio"] is not None]
     low = min(1, *published, *(row["ratio_lowest"] for row in rows))
     return 0.9 * low, 1.1 * max(1, *published, *(row["ratio_highest"] for row in rows))
 
 
-def _name(row: Row, rows: Sequence[Row]) -> str:
+def _row_label(row: Row, rows: Sequence[Row]) -> str:
     """Return the encoding, with its kernel if it was measured with several kernels."""
     kernels = {other["kernel"] for other in rows if other["encoding"] == row["encoding"]}
     return f"{row['encoding']}, {row['kernel']}" if len(kernels) > 1 else row["encoding"]

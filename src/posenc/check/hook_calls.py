@@ -1,4 +1,4 @@
-"""Calls to an encoding's hooks with random inputs, made as the model makes them."""
+"""Calls an encoding's hooks on random inputs, in the same way as the model."""
 
 from collections.abc import Iterator
 

@@ -89,7 +89,7 @@ def _write_folder(
 
 
 def _remove_partial_folders(cache_dir: Path, current: str) -> None:
-    """Remove folders that killed processes left: those with free locks, and that of `current`."""
+    """Remove the partial folders of killed processes: `current`, and all whose lock is free."""
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
         with lock(cache_dir / f".{name}.lock", timeout=0) as acquired:

@@ -59,7 +59,7 @@ class Dape(PerLayer):
 
 
 def require_pure_bias(encoding: Encoding) -> Encoding:
-    """Return the encoding; raises ValueError if it uses a hook other than `bias`."""
+    """Return the encoding; raises ValueError unless `bias` is the only hook it uses."""
     unsupported = [hook for hook in UNSUPPORTED_HOOKS if encoding.overrides(hook)]
     if unsupported or not encoding.overrides("bias"):
         reason = f"uses {', '.join(unsupported)}" if unsupported else "has no bias"

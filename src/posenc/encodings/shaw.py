@@ -18,7 +18,7 @@ from posenc.encodings.relative_scores import gather_scores
 
 
 class Shaw(PerLayer):
-    """An embedding per distance, added to keys and, with `values`, another added to values."""
+    """Learned embeddings of distances, added to keys and, with `values`, also to values."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class TransformerXL(PerLayer):
         super().__init__(geometry)
         width, heads = geometry.width, geometry.heads
         if width % 2 or base <= 0:
-            raise ValueError(f"model.width={width} must be even, and base={base} positive")
+            raise ValueError(f"model.width={width} must be even, and base={base} must be positive")
         if clamp_len is not None and clamp_len < 1:
             raise ValueError(f"clamp_len={clamp_len} must be at least 1, or null for no clamping")
         self.clamp_len = clamp_len

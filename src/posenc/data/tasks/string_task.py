@@ -42,7 +42,7 @@ class StringTask(AlphabetTask):
 
     @abstractmethod
     def answer(self, string: Ints) -> Ints:
-        """Return the answer to `string`, both as ids."""
+        """Return the answer to `string`; both are arrays of ids."""
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         string = FIRST_LETTER + random.integers(self.alphabet_size, size)

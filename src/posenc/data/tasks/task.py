@@ -78,7 +78,7 @@ class Task(ABC):
 
     @abstractmethod
     def sequence_length(self, size: int) -> int:
-        """Return the number of tokens of a sequence of `size`, which increases with `size`."""
+        """Return the number of tokens in a sequence of `size`; it increases with `size`."""
 
     @abstractmethod
     def generate(self, random: SeededRandom, size: int) -> Example:

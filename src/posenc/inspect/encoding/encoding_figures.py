@@ -184,6 +184,6 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 
 
 def bucket_starts(bias: Tensor) -> list[int]:
-    """Return 0 and every distance at which a bias [H, N] differs from that at the previous one."""
+    """Return 0 and every distance at which a bias [H, N] differs from its previous value."""
     changes = (bias[:, 1:] != bias[:, :-1]).any(0).nonzero()[:, 0] + 1
     return [0, *changes.tolist()]

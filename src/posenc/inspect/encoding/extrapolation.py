@@ -29,7 +29,7 @@ ROUNDING_ERROR = 1e-9
 
 
 def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure the maximum length, and the fractions of finite scores and new values at 4L."""
+    """Measure the maximum length and the fractions of finite and out-of-range values at 4L."""
     limit, test_length = inspected.max_length, LONG_FACTOR * inspected.train_length
     if limit is not None and limit < test_length:
         reason = f"{limit + 1} tokens are rejected"

@@ -62,7 +62,7 @@ def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
-    """Return a table, for a file only, of errors at all POSITIONS that an encoding supports."""
+    """Return the errors at all POSITIONS that each encoding supports, as a table for files only."""
     rows = [
         [inspected.label, float(position), name, by_values[name], by_positions[name]]
         for inspected in encodings
@@ -81,7 +81,7 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
 def score_errors(
     inspected: InspectedEncoding, position: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return max errors by format, over the nearest keys, of rounded values and positions."""
+    """Return the max score errors by format, for rounded values and for rounded positions."""
     nearest = torch.arange(position - NUM_KEYS + 1, position + 1)
     pos = torch.cat([torch.arange(NUM_KEYS), nearest])
     pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos

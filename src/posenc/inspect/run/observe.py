@@ -77,7 +77,7 @@ class QueryBlock:
 
     @cached_property
     def distance(self) -> Tensor:
-        """The distance [R, K] in tokens from each query back to each key; negative if later."""
+        """The distances [R, K] in tokens from queries back to keys; negative for later keys."""
         device = self.layer.q.device
         return self.query_index - torch.arange(self.keys.start, self.keys.stop, device=device)
 

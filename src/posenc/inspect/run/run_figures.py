@@ -65,7 +65,7 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
     title = "Entropy of attention by the query's position"
     return Chart(
         file_stem="attention_by_position",
-        title=f"{title}, windows of {_longest(rows)} tokens",
+        title=f"{title}, windows of {_longest_window(rows)} tokens",
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
         subplots=_layer_subplots(rows, "entropy", train_length),
@@ -81,7 +81,7 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
 def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
     return Chart(
         file_stem="bias_by_distance",
-        title=f"Bias by distance, windows of {_longest(rows)} tokens",
+        title=f"Bias by distance, windows of {_longest_window(rows)} tokens",
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
         subplots=_layer_subplots(rows, "bias", train_length),
@@ -95,7 +95,7 @@ def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
 
 def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
     """Draw fractions of the norm on the left and fractions of the variation on the right."""
-    longest = _longest(rows)
+    longest = _longest_window(rows)
     rotating = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
     subplots = []
     for layer in _layers(rotating):
@@ -147,14 +147,14 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
 
 def _layer_subplots(rows: Sequence[Row], column: str, train_length: int) -> tuple[Subplot, ...]:
     """Return a subplot for each layer in the longest windows, all with the same y range."""
-    longest = _longest(rows)
+    longest = _longest_window(rows)
     return tuple(
         _subplot(f"Layer {layer}", _select(rows, layer, longest), column, "all", train_length)
         for layer in _layers(rows)
     )
 
 
-def _middle(row: Row) -> float:
+def _midpoint(row: Row) -> float:
     """Return the middle of a row's distances or positions, counted from 1."""
     return (row["start"] + row["stop"] + 1) / 2
 
@@ -169,7 +169,7 @@ def _subplot(
     column: str,
     y_group: str,
     train_length: int,
-    x: Callable[[Row], float] = _middle,
+    x: Callable[[Row], float] = _midpoint,
 ) -> Subplot:
     """Return a subplot of a column, with a line for each head."""
     heads = list(dict.fromkeys(row["head"] for row in rows))
@@ -180,7 +180,7 @@ def _subplot(
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 
-def _longest(rows: Sequence[Row]) -> int:
+def _longest_window(rows: Sequence[Row]) -> int:
     """Return the length of the longest windows."""
     return max(row["length"] for row in rows)
 
