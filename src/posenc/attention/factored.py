@@ -85,9 +85,9 @@ def attend_with_extra_columns(
 ) -> Tensor:
     """Return causal attention with factors [B, H, T, r] as additional columns of q and k.
 
-    The key factors of the last token are subtracted from all key factors. A constant per query, which does
-    not change the softmax, keeps the scores small. Columns with the largest products come first, so
-    that they cancel before anything else is added.
+    The key factors of the last token are subtracted from all key factors. A constant per query,
+    which does not change the softmax, keeps the scores small. Columns with the largest products
+    come first, so that they cancel before anything else is added.
     """
     scale = v.shape[-1] ** -0.5
     key_factors = (key_factors - key_factors[:, :, -1:]) / scale

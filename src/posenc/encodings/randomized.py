@@ -18,7 +18,7 @@ from posenc.encodings.base import Encoding, Factors, Geometry, require_1d_positi
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
-LARGEST_MAX_LENGTH = 2**24
+MAX_LENGTH_LIMIT = 2**24
 EvalPositions = Literal["random", "spaced", "arange"]
 
 
@@ -122,10 +122,10 @@ class PositionSampler:
 def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     """Raise ValueError if `max_length` is out of range or `inner` cannot be randomized."""
     name, limit = type(inner).__name__, inner.max_length()
-    if not train_length <= max_length <= LARGEST_MAX_LENGTH:
+    if not train_length <= max_length <= MAX_LENGTH_LIMIT:
         raise ValueError(
             f"max_length={max_length} must be from train_length={train_length} to"
-            f" {LARGEST_MAX_LENGTH}"
+            f" {MAX_LENGTH_LIMIT}"
         )
     if limit is not None and limit < max_length:
         raise ValueError(
