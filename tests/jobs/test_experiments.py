@@ -43,6 +43,10 @@ def finished_run(config: Any, index: int, seed: int) -> Run:
             if (loss := 3 + index + 0.1 * log(row["length"]) + 0.01 * len(str(row)) + 0.001 * seed)
         ],
         timing=[{"tokens_per_second": 100.0 + index + seed, "memory_mb": 90.0 + index}],
+        ngrams=[
+            {"order": n, "data": "f", "split": config.evaluation.split, "count": 9, "loss": 9.0 - n}
+            for n in (2, 3, 4, 5)
+        ],
     )
 
 
@@ -78,14 +82,15 @@ def test_every_job_is_valid(name: str, size: str | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_every_claim_can_be_judged(name: str) -> None:
+def test_every_premise_and_claim_can_be_judged(name: str) -> None:
     sizes = [size for experiment, size in SIZES if experiment == name]
     configs = jobs(name, sizes[0])
     runs = [finished_run(config, i, seed) for i, config in enumerate(configs) for seed in (1, 2, 3)]
     composed = OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=True)
     assert isinstance(composed, dict)
-    for verdict in judge(parse_claims(composed["claims"]), Experiment(name, "", "", runs)):
-        assert verdict.outcome != "undecided", (
+    claims = [claim for key in ("premises", "claims") for claim in parse_claims(composed[key], key)]
+    for verdict in judge(claims, Experiment(name, "", "", runs)):
+        assert verdict.outcome in ("holds", "fails"), (
             verdict.claim.statement,
             [c.reason for c in verdict.clauses],
         )

@@ -19,6 +19,7 @@ from rich.console import Console
 from posenc.report.claim_parser import parse_claims
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict, judge
+from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.status import Status
 
@@ -371,6 +372,11 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 class FakeRun(Run):
     """A run whose rows a test adds."""
 
+    def add_ngram(self, order: int, loss: float, **changes: Any) -> "FakeRun":
+        row = {"order": order, "data": DATA, "split": "validation", "count": 1000}
+        self.ngrams.append(row | {"loss": loss} | changes)  # pyrefly: ignore
+        return self
+
     def add_row(self, length: int, loss: float, **changes: Any) -> "FakeRun":
         row = {"data": DATA, "data_name": "stdlib", "split": "validation", "length": length}
         row |= {"protocol": "nonoverlapping", "stride": None, "swap": None, "count": 1000}
@@ -388,7 +394,8 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "evaluation": {"split": "validation"},
         "frozen": {"fingerprint": DATA},
     }
-    return FakeRun(f"{name}-L{train_length}-s{seed}", name, default | config, Status(), [], [])
+    config = default | config
+    return FakeRun(f"{name}-L{train_length}-s{seed}", name, config, Status(), [], [], ngrams=[])
 
 
 def judge_yaml(
@@ -396,6 +403,15 @@ def judge_yaml(
 ) -> list[Verdict]:
     """The verdicts on claims written as YAML."""
     return judge(parse_claims(yaml.safe_load(claims)), Experiment("e", "outputs/e", command, runs))
+
+
+def judge_with_premises(premises: str, claims: str, runs: Sequence[FakeRun]) -> Verdicts:
+    """The verdicts on premises and claims written as YAML."""
+    parsed = {
+        "premises": parse_claims(yaml.safe_load(premises), "premises"),
+        "claims": parse_claims(yaml.safe_load(claims)),
+    }
+    return judge_experiment(Experiment("e", "outputs/e", "posenc train", runs, **parsed))
 
 
 def outcomes_of(claims: str, runs: Sequence[FakeRun]) -> dict[int | None, str]:
@@ -407,6 +423,7 @@ def outcomes_of(claims: str, runs: Sequence[FakeRun]) -> dict[int | None, str]:
 class Tools:
     fake: Callable[..., FakeRun] = fake_run
     verdicts: Callable[..., list[Verdict]] = judge_yaml
+    with_premises: Callable[..., Verdicts] = judge_with_premises
     outcomes: Callable[..., Mapping[int | None, str]] = outcomes_of
 
 

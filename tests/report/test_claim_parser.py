@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from posenc.config.errors import ConfigError
-from posenc.report.claim import Length
 from posenc.report.claim_parser import check_claims, parse_claims
+from posenc.report.claim_sides import Length
 from posenc.report.published_curves import parse_published
 
 GOOD = {
@@ -44,7 +44,9 @@ def test_a_length_is_tokens_or_an_expression_in_the_training_length(
         ({"lft": 3}, "'lft' (nearest: left)"),
         ({"statement": None}, "statement=None"),
         ({"is": "less"}, "claims[0].is: 'less' must be one of below, above, at_most"),
-        ({"is": "equal"}, "claims[0].margin: equal"),
+        ({"is": "equal"}, "claims[0].margin: 0 must be above 0 for equal"),
+        ({"is": "at_most"}, "claims[0].margin: 0 must be above 0 for at_most"),
+        ({"is": "at_least", "margin": 0}, "claims[0].margin: 0 must be above 0 for at_least"),
         ({"margin": -0.1}, "margin: -0.1 must be a number"),
         ({"confidence": 95}, "confidence: 95 must be a number that is at least 0.5 and below 1"),
         ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
@@ -56,12 +58,16 @@ def test_a_length_is_tokens_or_an_expression_in_the_training_length(
             "under `where`",
         ),
         ({"left": {"perplexity": {"length": "L"}, "times": 2}}, "set times on the right side"),
+        ({"left": {"perplexity": {"length": ["L", "2L"]}}}, "['L', '2L'] is not a length"),
         ({"left": {"length_of_minimum": {"length": "L"}}}, "remove length"),
         ({"left": {"training_memory_mb": {"protocol": "sliding"}}}, "protocol selects evaluation"),
         ({"right": {"loss": {"length": "L"}}}, "loss cannot be compared with perplexity"),
         ({"right": "L"}, "'L' must be a quantity or a number above 0"),
         ({"right": -1}, "-1 must be a quantity or a number above 0"),
-        ({"right": {"perplexity": {"length": "L"}, "times": 0}}, "`times`, a number above 0"),
+        (
+            {"right": {"perplexity": {"length": "L"}, "times": 0}},
+            "times: 0 must be a number above 0",
+        ),
         ({"where": {"train_length": {"under": 128}}}, "unknown key 'under'"),
         ({"where": {"train_length": "64"}}, "'64' must be a number of tokens"),
         ({"where": 3}, "3 must be a mapping"),
@@ -73,6 +79,67 @@ def test_an_error_names_the_key_and_the_value(change: dict[str, Any], message: s
     claim = {key: item for key, item in {**GOOD, **change}.items() if item is not ...}
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_claims([claim])
+
+
+def perplexity(length: Any = "L", **selector: Any) -> dict[str, Any]:
+    return {"perplexity": {"encoding": "alibi", "length": length, **selector}}
+
+
+CHANGE = {**perplexity("2L"), "change_from": {"length": "L"}}
+TREND = {**perplexity(["L", "2L"]), "trend": "length"}
+BASE = "encoding.spectrum.base"
+
+
+@pytest.mark.parametrize(
+    ("side", "message"),
+    [
+        ({**perplexity("2L"), "change_from": {"length": "2L"}}, "selects the value itself"),
+        ({**perplexity("2L"), "change_from": {"size": 3}}, "size is not a selection key"),
+        ({**perplexity("2L"), "change_from": 3}, "change_from: 3 must be a mapping"),
+        ({**perplexity("2L"), "fraction_of_published": [1, 2]}, "needs change_from"),
+        ({**CHANGE, "fraction_of_published": [19, 19]}, "[19, 19] must be two different numbers"),
+        ({**CHANGE, "fraction_of_published": [0, 19]}, "[0, 19] must be two different numbers"),
+        ({**CHANGE, "fraction_of_published": 0.9}, "0.9 must be two different numbers above 0"),
+        ({**CHANGE, "trend": "length"}, "trend and change_from exclude each other"),
+        ({**perplexity("2L"), "trend": "length"}, "'length' must be length or a parameter"),
+        ({**perplexity(["L"]), "trend": "length"}, "a list of two or more different values"),
+        ({**perplexity(["L", "L"]), "trend": "length"}, "a list of two or more different values"),
+        ({**perplexity(["L", "K"]), "trend": "length"}, "'K' is not a length"),
+        ({**perplexity(**{BASE: [0, 9]}), "trend": BASE}, "[0, 9] must be numbers above 0"),
+        ({**perplexity(**{BASE: ["a", "b"]}), "trend": BASE}, "must be numbers above 0"),
+        ({**perplexity(**{BASE: [100, 1e2]}), "trend": BASE}, "[100, 100.0]"),
+        ({**perplexity(), "trnd": "length"}, "must have exactly one quantity"),
+    ],
+)
+def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_claims([{**GOOD, "left": side, "right": 0.5}])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        (CHANGE, perplexity(), "cannot be compared with"),
+        (TREND, perplexity(), "cannot be compared with"),
+        (TREND, CHANGE, "cannot be compared with"),
+        (CHANGE, {**CHANGE, "fraction_of_published": [1, 2]}, "cannot be compared with"),
+        ({"loss": {"length": "L"}}, {"loss": {"length": "L"}, **TREND}, "exactly one quantity"),
+        (CHANGE, -1, "-1 must be a quantity or a number above -1"),
+        (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change of perplexity"),
+        ({"accuracy": {"length": "L"}}, {"ngram": 3}, "perplexity and loss only"),
+        (perplexity(), {"ngram": 1}, "ngram: 1 must be an order such as 3, at least 2, or best"),
+        (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an order"),
+        (perplexity(), {"ngram": 3, "times": 2}, "unknown key 'times'"),
+    ],
+)
+def test_both_sides_must_measure_the_same(left: Any, right: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_claims([{**GOOD, "left": left, "right": right}])
+
+
+def test_errors_of_premises_name_premises() -> None:
+    with pytest.raises(ConfigError, match=r"premises\[0\].is: 'x'"):
+        parse_claims([{**GOOD, "is": "x"}], "premises")
 
 
 def test_one_error_lists_the_problems_of_all_claims() -> None:
@@ -111,7 +178,7 @@ def test_clauses_inherit_where_margin_and_confidence_and_may_replace_them() -> N
 def test_a_number_matches_however_it_is_written() -> None:
     selector = {"encoding.spectrum.base": 5e5, "length": "L"}
     (claim,) = parse_claims([{**GOOD, "left": {"perplexity": selector}}])
-    assert claim.clauses[0].left.selector == {"encoding.spectrum.base": 500000}
+    assert claim.clauses[0].left.values[0].selector == {"encoding.spectrum.base": 500000}
 
 
 @pytest.mark.parametrize(
@@ -141,4 +208,5 @@ def test_every_example_of_the_documentation_is_valid() -> None:
     blocks = [yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)]
     claims = [claim for block in blocks for claim in block.get("claims") or []]
     assert parse_claims(claims)
+    assert parse_claims([premise for block in blocks for premise in block.get("premises") or []])
     assert parse_published([curve for b in blocks for curve in b.get("published") or []])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind
 
-from posenc.report.claim import compare
 from posenc.report.confidence import band, describe_bands, t_interval
+from posenc.report.outcome import compare
 
 BELOW = """
 - statement: a is below b

@@ -29,9 +29,12 @@ DOUBLES = """
 - statement: "sinusoidal: minimum lies between L and L+50 and by 2L perplexity has at least doubled"
   where: {encoding: sinusoidal}
   all:
-    - {left: {length_of_minimum: {}}, is: at_least, right: L}
-    - {left: {length_of_minimum: {}}, is: at_most, right: L+50}
-    - {left: {perplexity: {length: 2L}}, is: at_least, right: {perplexity: {length: L}, times: 2}}
+    - {left: {length_of_minimum: {}}, is: at_least, right: L, margin: 1}
+    - {left: {length_of_minimum: {}}, is: at_most, right: L+50, margin: 1}
+    - left: {perplexity: {length: 2L}}
+      is: at_least
+      right: {perplexity: {length: L}, times: 2}
+      margin: 0.01
 """
 LOSES = """
 - statement: "trained at 64, ALiBi loses to sinusoidal at its own length"
@@ -54,7 +57,7 @@ LOSES = """
         (
             DOUBLES,
             {"sinusoidal": {64: 3.0, 114: 2.9, 128: 3.8}},
-            {"sinusoidal": {64: 3.0, 115: 2.9, 128: 3.8}},
+            {"sinusoidal": {64: 3.0, 117: 2.9, 128: 3.8}},
         ),
         (
             LOSES,
@@ -108,6 +111,7 @@ RULE = """
     - left: {perplexity: {length: 32L}}
       is: at_most
       right: {perplexity: {length: L}}
+      margin: 0.01
       where: {train_length: {at_least: 256}}
 """
 
@@ -135,9 +139,11 @@ COST = """
     - left: {training_tokens_per_second: {encoding: alibi}}
       is: at_least
       right: {times: 1.11, training_tokens_per_second: {encoding: sinusoidal, train_length: 2L}}
+      margin: 0.01
     - left: {training_memory_mb: {encoding: alibi}}
       is: at_most
       right: {times: 0.89, training_memory_mb: {encoding: sinusoidal, train_length: 2L}}
+      margin: 0.01
 """
 
 
@@ -196,6 +202,7 @@ ACCURACY = """
   left: {accuracy: {encoding: alibi, data: task_copy, length: 4L}}
   is: at_least
   right: 0.9
+  margin: 0.01
 """
 
 
@@ -210,4 +217,4 @@ def test_accuracy_on_a_task(tools: Any, accuracy: float, outcome: str) -> None:
     assert tools.outcomes(ACCURACY, runs) == {64: outcome}
     (clause,) = tools.verdicts(ACCURACY, runs)[0].clauses
     assert clause.left == pytest.approx(accuracy + 0.002) and clause.right == 0.9
-    assert not clause.clause.left.quantity.compared_as_ratio
+    assert not clause.clause.scale.is_relative

@@ -64,5 +64,6 @@ def test_a_shipped_claim_can_hold_and_can_fail(tools: Any, name: str, i: int) ->
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_claims_of_every_experiment_are_valid(name: str) -> None:
-    check_claims(FILES[name].get("claims"), [])
+    for key in ("premises", "claims"):
+        check_claims(FILES[name].get(key), [], key)
     parse_published(FILES[name].get("published"))

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from posenc.cli import main
+from posenc.config.errors import RunError
 from posenc.report.table import escape_latex
 from posenc.report.write_report import write_report
 
@@ -40,6 +41,13 @@ BOTH = {
     "all": [{key: claim[key] for key in ("left", "is", "right")} for claim in (HOLDS, FAILS)],
 }
 OPEN = {**HOLDS, "statement": "t5 falls", "where": {"train_length": 64}, "left": value("t5", "2L")}
+TRIGRAM = {
+    "statement": "alibi is below the trigram",
+    "left": value("alibi", "L"),
+    "is": "below",
+    "right": {"ngram": 3},
+}
+NGRAM_KEYS = ("data", "split", "count")
 CURVE = {"train_length": 64, "unit": "perplexity", "source": "Some & Others 2022, Table 9"}
 CURVES = [
     {**CURVE, "encoding": "alibi", "values": {"64": 19.73, "128": 18.81, "129": 18.8}},
@@ -48,15 +56,27 @@ CURVES = [
 ]
 
 
-def write_claims(folder: Path, fabricate: SimpleNamespace, *claims: dict[str, Any]) -> Path:
-    """Two encodings with three seeds, and claims about them."""
+def write_claims(
+    folder: Path,
+    fabricate: SimpleNamespace,
+    *claims: dict[str, Any],
+    premises: tuple[dict[str, Any], ...] = (),
+) -> Path:
+    """Two encodings with three seeds, each with a trigram, and premises and claims about them."""
     for encoding in ("alibi", "rope"):
         for seed in (1, 2, 3):
             config = fabricate.config(encoding, 64, seed, evaluation={"split": "validation"})
             rise = -0.02 if encoding == "alibi" else 0.12
             rows = [fabricate.row(64 * n, 3.6 + 0.01 * seed + rise * (n - 1)) for n in (1, 2)]
-            fabricate.run(folder, config, rows)
-    plan = {"claims": claims, "published": CURVES, "command": "posenc train name=trial"}
+            path = fabricate.run(folder, config, rows)
+            ngram = {"order": 3, "loss": 3.7, **{key: rows[0][key] for key in NGRAM_KEYS}}
+            (path / "ngrams.json").write_text(json.dumps({"rows": [ngram]}))
+    plan = {
+        "premises": premises,
+        "claims": claims,
+        "published": CURVES,
+        "command": "posenc train name=trial",
+    }
     (folder / "plan.json").write_text(json.dumps(plan))
     return folder
 
@@ -74,12 +94,12 @@ def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace)
 
 def test_every_form_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
     page = read_html(judged.files["index.html"].read_text())
-    assert page.headings[0] == "Verdicts: 1 holds, 2 fail, 1 undecided"
+    assert page.headings[0] == "Verdicts: 1 holds, 2 fail, 1 not measured"
     outcomes = [cell.text for cell, *_ in page.tables[0].rows[1:]]
     parts = ["✓ holds", "✗ fails"]
-    assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? undecided"]
-    assert "1 holds, 2 fail, 1 undecided" in judged.printed.splitlines()[0]
-    assert re.findall(r"^[✓✗?] \w+", judged.printed, re.M) == outcomes
+    assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? not measured"]
+    assert "1 holds, 2 fail, 1 not measured" in judged.printed.splitlines()[0]
+    assert re.findall(r"^[✓✗?] \w+(?: \w+)*", judged.printed, re.M) == outcomes
     markdown = judged.files["claims.md"].read_text().splitlines()[2:]
     rows = [line for line in markdown if line.startswith("|")]
     assert [line.split(" | ")[0][2:] for line in rows] == [outcome[2:] for outcome in outcomes]
@@ -98,7 +118,7 @@ def test_the_numbers_are_those_of_the_runs(judged: SimpleNamespace) -> None:
     assert "18.73 against 19.73" in judged.printed
 
 
-def test_an_undecided_claim_has_the_command_that_measures_what_is_missing(
+def test_a_claim_that_was_not_measured_has_the_command_that_measures_what_is_missing(
     judged: SimpleNamespace,
 ) -> None:
     command = "posenc train name=trial encoding=t5 train_length=64 seed=1,2,3"
@@ -133,6 +153,66 @@ def test_latex_is_balanced_and_escaped(judged: SimpleNamespace) -> None:
         rows = re.findall(r"\\midrule\n(.*?)\\bottomrule", bare, re.DOTALL)
         assert len({line.count("&") for line in "".join(rows).splitlines()}) == 1, name
     assert escape_latex(ATTACK) in judged.files["claims.tex"].read_text()
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> SimpleNamespace:
+    """A report with a premise that holds and one that fails: files by name, printed."""
+    folder = tmp_path_factory.mktemp("gated") / "trial"
+    write_claims(folder, fabricate, HOLDS, BOTH, premises=(TRIGRAM, FAILS))
+    console = Console(file=(printed := io.StringIO()), width=100)
+    index = write_report(folder, console)
+    files = {file.name: file for file in index.parent.iterdir()}
+    return SimpleNamespace(files=files, printed=printed.getvalue())
+
+
+def test_every_form_states_the_premises_first(gated: SimpleNamespace, read_html: Any) -> None:
+    page = read_html(gated.files["index.html"].read_text())
+    assert page.headings[:2] == [
+        "Premises: 1 holds, 1 fails",
+        "Verdicts: 2 with a premise not met",
+    ]
+    premises, claims = ([cell.text for cell, *_ in table.rows[1:]] for table in page.tables[:2])
+    assert premises == ["✓ holds", "✗ fails"]
+    assert claims == ["? premise not met"] * 4  # two claims, the second with two clauses
+    for text in (gated.printed, *(gated.files[f"claims.{kind}"].read_text() for kind in FORMATS)):
+        first, second = text.index("alibi is below the trigram"), text.index("alibi falls")
+        assert first < second
+    assert gated.printed.startswith("Premises: 1 holds, 1 fails")
+
+
+FORMATS = ("csv", "md", "tex")
+
+
+def test_a_claim_whose_premise_is_not_met_has_its_statement_and_numbers(
+    gated: SimpleNamespace, read_html: Any
+) -> None:
+    """RoPE rises by 0.12 nats: e^0.12 - 1 = 12.75%."""
+    page = read_html(gated.files["index.html"].read_text())
+    (alibi_falls,) = [row for row in page.tables[1].rows if row[2].text == "alibi falls"]
+    assert "rope falls" in alibi_falls[2].details and "+12.75%" in alibi_falls[2].details
+    printed = " ".join(gated.printed.split())
+    assert "rope falls" in printed and "+12.75%" in printed
+    rows = list(csv.DictReader(io.StringIO(gated.files["claims.csv"].read_text())))
+    assert [row["kind"] for row in rows] == ["premise"] * 2 + ["claim"] * 3
+    for row in rows[2:]:
+        assert row["verdict"] == row["outcome"] == "premise not met"
+        assert "rope falls" in row["reason"] and "+12.75%" in row["reason"]
+    trigram = rows[0]
+    assert float(trigram["right"]) == pytest.approx(2.718281828**3.7)
+    assert float(trigram["left"]) == pytest.approx(2.718281828**3.62)
+
+
+@pytest.mark.parametrize("premise", [FAILS, OPEN])
+def test_strict_needs_every_premise_to_hold(
+    tmp_path: Path, fabricate: SimpleNamespace, premise: dict[str, Any]
+) -> None:
+    console = Console(file=io.StringIO())
+    folder = write_claims(tmp_path / "met", fabricate, HOLDS, premises=(TRIGRAM,))
+    write_report(folder, console, strict=True)
+    folder = write_claims(tmp_path / "unmet", fabricate, HOLDS, premises=(TRIGRAM, premise))
+    with pytest.raises(RunError, match="premises: 1 holds, 1 "):
+        write_report(folder, console, strict=True)
 
 
 @pytest.mark.slow

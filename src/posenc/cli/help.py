@@ -73,15 +73,15 @@ HELP = {
     "report": """
         usage: posenc report experiment=NAME [size=laptop] | name=NAME [--strict]
 
-        Prints tables and the verdicts on the experiment's claims, and writes index.html, csv, md,
-        tex, png and svg files to outputs/NAME/report/.
+        Prints tables and the verdicts on the experiment's premises and claims, and writes
+        index.html, csv, md, tex, png and svg files to outputs/NAME/report/.
 
           posenc report experiment=quickstart
           posenc report experiment=alibi_extrapolation --strict
           posenc report name=scratch
 
         flags
-          --strict   exit with code 1 if a claim fails
+          --strict   exit with code 1 if a premise does not hold or a claim fails
     """,
     "status": """
         usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json | --watch]

@@ -1,46 +1,37 @@
-"""Parses the claims in an experiment's YAML; errors are raised before any training starts."""
+"""Parses the claims and premises in an experiment's YAML, before any training starts."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.identity import IDENTITY_FIELDS
 from posenc.config.paths import groups, options
 from posenc.config.settings import SPLITS
-from posenc.config.values import canonical, matches_type
 from posenc.evaluation.protocols import PROTOCOLS
-from posenc.report.claim import (
-    COMPARISONS,
-    CONFIDENCE,
-    LONGEST,
-    Claim,
-    Clause,
-    Length,
-    TrainLengths,
-    Value,
-)
-from posenc.report.quantities import QUANTITIES, Quantity
+from posenc.report.claim import CONFIDENCE, Claim, Clause, TrainLengths
+from posenc.report.claim_sides import Value
+from posenc.report.outcome import COMPARISONS, NEEDS_MARGIN
+from posenc.report.side_parser import parse_left, parse_right
+from posenc.report.yaml_values import require_mapping, require_number, require_tokens
 
 CLAUSE_KEYS = {"left", "is", "right"}
 SHARED_KEYS = {"where", "margin", "confidence"}
 CLAIM_KEYS = {"statement", "published", "all"}
-ROW_KEYS = ("protocol", "stride", "swap", "split", "corpus")
-RUN_KEYS = tuple({*IDENTITY_FIELDS, "data", "tokenizer"} - {"seed", "train_length"})
 
 
-def parse_claims(value: Any) -> list[Claim]:
+def parse_claims(value: Any, key: str = "claims") -> list[Claim]:
     """Return the claims of an experiment; docs/claims.md defines their grammar.
 
+    `key` is where they are in the YAML: `claims`, or `premises`, which have the same grammar.
     Raises a single ConfigError listing the problems of all claims.
     """
     if not isinstance(value, list | None):
-        raise ConfigError(f"claims={value!r} must be a list of claims; see docs/claims.md")
+        raise ConfigError(f"{key}={value!r} must be a list of claims; see docs/claims.md")
     claims, problems = [], []
     for i, item in enumerate(value or []):
         try:
-            claims.append(_claim(item, f"claims[{i}]"))
+            claims.append(_claim(item, f"{key}[{i}]"))
         except ConfigError as error:
             problems.append(str(error))
     if problems:
@@ -48,78 +39,12 @@ def parse_claims(value: Any) -> list[Claim]:
     return claims
 
 
-def check_claims(value: Any, config_dirs: list[Path]) -> None:
+def check_claims(value: Any, config_dirs: list[Path], key: str = "claims") -> None:
     """Raise ConfigError if a claim cannot be parsed or names an unknown option."""
-    for claim in parse_claims(value):
+    for claim in parse_claims(value, key):
         for clause in claim.clauses:
-            for side in (clause.left, clause.right):
-                if isinstance(side, Value):
-                    _check_options(side, config_dirs, f"claim {claim.statement!r}")
-
-
-def parse_value(
-    quantity: Quantity, selector: Mapping[str, Any], name: str, times: float = 1.0
-) -> Value:
-    """Return a quantity of the runs that `selector` selects.
-
-    `name` is the key of the value in error messages. Raises ConfigError if a key of `selector`
-    is not a selection key.
-    """
-    run_keys = {
-        key: value
-        for key, value in selector.items()
-        if key.replace("/", ".").partition(".")[0] in RUN_KEYS
-    }
-    row_keys = {key: selector[key] for key in ROW_KEYS if key in selector}
-    known = {*run_keys, *row_keys, "length", "train_length"}
-    if unknown := selector.keys() - known:
-        key, keys = min(unknown), ("length", "train_length", *ROW_KEYS, *sorted(RUN_KEYS))
-        raise ConfigError(
-            f"{name}: {key} is not a selection key{did_you_mean(key, keys)} (available:"
-            f" {', '.join(keys)}, and nested keys such as encoding.spectrum.base)"
-        )
-    if quantity.source == "timing" and row_keys:
-        raise ConfigError(
-            f"{name}: {min(row_keys)} selects evaluation rows, but {quantity.name} is measured"
-            " during training"
-        )
-    if quantity.source != "timing":
-        row_keys = {"protocol": quantity.protocol, "swap": None, **row_keys}
-    train_length = Length.parse(selector.get("train_length", "L"), f"{name}.train_length")
-    length = _length(quantity, selector, name)
-    return Value(quantity, canonical(run_keys), row_keys, train_length, length, times)
-
-
-def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
-    """Return `value`, or an empty mapping if it is None.
-
-    Raises ConfigError if `value` is not a mapping or has keys that are not in `known`.
-    """
-    if not isinstance(value, Mapping | None):
-        raise ConfigError(f"{name}: {value!r} must be a mapping; see docs/claims.md")
-    for key in value or ():
-        if not isinstance(key, str) or (known is not None and key not in known):
-            available = sorted(known or ("setting names",))
-            hint = did_you_mean(str(key), available)
-            raise ConfigError(
-                f"{name}: unknown key {key!r}{hint} (available: {', '.join(available)})"
-            )
-    return value or {}
-
-
-def require_number(value: Any, low: float, high: float, name: str) -> float:
-    """Return `value` as a float; raises ConfigError unless it is a number in [low, high)."""
-    if not matches_type(value, float) or not low <= value < high:
-        upper = "" if high == math.inf else f" and below {high:g}"
-        raise ConfigError(f"{name}: {value!r} must be a number that is at least {low:g}{upper}")
-    return float(value)
-
-
-def require_tokens(value: Any, name: str) -> int:
-    """Return `value`; raises ConfigError unless it is a positive integer."""
-    if not matches_type(value, int) or value < 1:
-        raise ConfigError(f"{name}: {value!r} must be a number of tokens: an integer, 1 or more")
-    return value
+            for item in clause.values:
+                _check_options(item, config_dirs, f"{key}: {claim.statement!r}")
 
 
 def _claim(item: Any, name: str) -> Claim:
@@ -149,64 +74,18 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
     comparison = item["is"]
     if not isinstance(comparison, str) or comparison not in COMPARISONS:
         raise ConfigError(f"{name}.is: {comparison!r} must be one of {', '.join(COMPARISONS)}")
-    left = _value(item["left"], where, f"{name}.left")
-    if left.train_length.text != "L" or left.times != 1:
-        raise ConfigError(
-            f"{name}.left: L is the training length of the left side, so set train_length under"
-            " `where`; set times on the right side"
-        )
-    right = _right(item["right"], left, where, f"{name}.right")
+    left = parse_left(item["left"], where, f"{name}.left")
+    right, times = parse_right(item["right"], left, where, f"{name}.right")
     values = {"margin": 0, "confidence": CONFIDENCE, **shared, **item}
     margin = require_number(values["margin"], 0, math.inf, f"{name}.margin")
     confidence = require_number(values["confidence"], 0.5, 1, f"{name}.confidence")
-    if comparison == "equal" and not margin:
+    if comparison in NEEDS_MARGIN and not margin:
+        example = "0.01 (1%)" if left.scale.is_relative else f"0.01 ({left.scale.unit})"
         raise ConfigError(
-            f"{name}.margin: equal needs a margin above 0, because measurements are never exactly"
-            " equal"
+            f"{name}.margin: {values['margin']!r} must be above 0 for {comparison}, because without"
+            f" a tolerance equal results would never be decided; give one, such as {example}"
         )
-    return Clause(left, comparison, right, lengths, margin, confidence)
-
-
-def _right(item: Any, left: Value, where: Mapping[str, Any], name: str) -> Value | Length | float:
-    if isinstance(item, Mapping):
-        right = _value(item, where, name)
-        if right.quantity != left.quantity:
-            raise ConfigError(
-                f"{name}: {right.quantity.name} cannot be compared with {left.quantity.name}; use"
-                " the same quantity on both sides"
-            )
-        return right
-    if left.quantity.name == "length_of_minimum":
-        return Length.parse(item, name)
-    if not matches_type(item, float) or (left.quantity.compared_as_ratio and item <= 0):
-        above = " above 0" if left.quantity.compared_as_ratio else ""
-        raise ConfigError(f"{name}: {item!r} must be a quantity or a number{above}")
-    return float(item)
-
-
-def _value(item: Any, where: Mapping[str, Any], name: str) -> Value:
-    node = dict(require_mapping(item, name))
-    times = require_number(node.pop("times", 1), 0, math.inf, f"{name}.times")
-    if len(node) != 1 or (key := next(iter(node))) not in QUANTITIES or not times:
-        hint = did_you_mean(str(next(iter(node), "")), QUANTITIES)
-        raise ConfigError(
-            f"{name}: {item!r} must have exactly one quantity{hint} (available:"
-            f" {', '.join(QUANTITIES)}) and optionally `times`, a number above 0"
-        )
-    selector = {**where, **require_mapping(node[key], f"{name}.{key}")}
-    return parse_value(QUANTITIES[key], selector, f"{name}.{key}", times)
-
-
-def _length(quantity: Quantity, selector: Mapping[str, Any], name: str) -> Any:
-    if quantity.source != "row":
-        if "length" in selector:
-            raise ConfigError(f"{name}: {quantity.name} has no evaluation length; remove length")
-        return None
-    if "length" not in selector:
-        raise ConfigError(f"{name}: give an evaluation length, such as L, 2L, L+50, 512 or longest")
-    if selector["length"] == LONGEST:
-        return LONGEST
-    return Length.parse(selector["length"], f"{name}.length")
+    return Clause(left, comparison, right, times, lengths, margin, confidence)
 
 
 def _train_lengths(value: Any, name: str) -> TrainLengths:

@@ -1,4 +1,4 @@
-"""Reads an experiment's folder: its runs, its plan and its claims."""
+"""Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.evaluation_rows import read_positions, read_rows
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
@@ -27,8 +27,8 @@ Row = dict[str, Any]
 class Run:
     """One run: its evaluation `rows` and losses by position, both empty until training is done.
 
-    `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `files`
-    the names of the run's files.
+    `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `ngrams`
+    the losses of n-gram models of the same training tokens, `files` the names of the run's files.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Run:
     timing: Sequence[Row] = ()
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    ngrams: Sequence[Row] = ()
     files: Sequence[str] = ()
 
     @property
@@ -100,6 +101,7 @@ class Experiment:
     not_started: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
+    premises: Sequence[Claim] = ()
     published: Sequence[PublishedCurve] = ()
 
     @property
@@ -132,6 +134,7 @@ def read_experiment(folder: Path) -> Experiment:
         not_started=[name for name in order if name not in {run.name for run in runs}],
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),
+        premises=parse_claims(plan.get("premises"), "premises"),
         published=parse_published(plan.get("published")),
     )
 
@@ -141,7 +144,8 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     files = [directory.config_file, directory.status_file, directory.metrics_file]
-    files += [directory.evaluation_file, directory.positions_file, directory.log_file]
+    files += [directory.evaluation_file, directory.positions_file, directory.ngrams_file]
+    files += [directory.log_file]
     return Run(
         name=directory.name,
         label=label,
@@ -151,6 +155,7 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
         timing=directory.timing(),
         positions=read_positions(directory.positions_file) if trained else {},
         metrics={key: value for row in directory.metrics() for key, value in row.items()},
+        ngrams=read_rows(directory.ngrams_file),
         files=[file.name for file in files if file.exists()],
     )
 

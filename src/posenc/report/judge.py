@@ -1,14 +1,14 @@
-"""Verdicts on claims (holds, fails or undecided), based on differences paired by seed."""
+"""Verdicts on claims, based on differences paired by seed."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from posenc.report.claim import Claim, Clause, Outcome, compare
+from posenc.report.claim import Claim, Clause
 from posenc.report.confidence import TInterval, t_interval
 from posenc.report.experiment import Experiment
-from posenc.report.paired_samples import MissingData, paired_samples
+from posenc.report.outcome import Obstacle, Outcome, combine, compare
+from posenc.report.paired_samples import paired_samples
 
 INCLUDES_MARGIN = "the interval includes the margin; more seeds would narrow it"
 NO_TRAIN_LENGTH = "no run in the experiment has a training length that the claim covers"
@@ -18,14 +18,14 @@ NO_TRAIN_LENGTH = "no run in the experiment has a training length that the claim
 class ClauseVerdict:
     """The outcome of one comparison, with its numbers.
 
-    `left` and `right` are means over `seeds` in the unit of the quantity; `right` includes the
-    factor `times`. For quantities compared as ratios, they are geometric means and `difference` is
-    left / right - 1; otherwise `difference` is left - right. `reason` explains why the outcome is
-    undecided.
+    `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
+    factor `times`. On a relative scale, they are geometric means and `difference` is
+    left / right - 1; otherwise `difference` is left - right. `reason` explains an outcome other
+    than holds and fails.
     """
 
     clause: Clause
-    outcome: Outcome = "undecided"
+    outcome: Outcome
     reason: str | None = None
     seeds: tuple[int, ...] = ()
     left: float | None = None
@@ -35,19 +35,19 @@ class ClauseVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim judged at one training length, which is None if no run has one that it covers."""
+    """A claim judged at one training length, which is None if no run has one that it covers.
+
+    `unmet` has the verdicts on premises because of which the claim neither holds nor fails.
+    """
 
     claim: Claim
     train_length: int | None
     clauses: tuple[ClauseVerdict, ...]
+    unmet: tuple["Verdict", ...] = ()
 
     @property
     def outcome(self) -> Outcome:
-        """The claim fails if any clause fails, and holds if all clauses hold."""
-        outcomes = {clause.outcome for clause in self.clauses}
-        if "fails" in outcomes:
-            return "fails"
-        return "undecided" if "undecided" in outcomes else "holds"
+        return combine(clause.outcome for clause in self.clauses)
 
 
 def judge(claims: Sequence[Claim], experiment: Experiment) -> list[Verdict]:
@@ -58,7 +58,8 @@ def judge(claims: Sequence[Claim], experiment: Experiment) -> list[Verdict]:
 def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
     lengths_by_clause = []
     for clause in claim.clauses:
-        runs = (run for run in experiment.runs if run.matches(clause.left.selector))
+        selector = clause.left.values[0].selector
+        runs = (run for run in experiment.runs if run.matches(selector))
         lengths = clause.train_lengths.select(run.train_length for run in runs)
         lengths_by_clause.append((clause, lengths))
     verdicts = []
@@ -68,32 +69,33 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
         verdicts.append(Verdict(claim, length, judged))
     if verdicts:
         return verdicts
-    undecided = (ClauseVerdict(clause, reason=NO_TRAIN_LENGTH) for clause in claim.clauses)
-    return [Verdict(claim, None, tuple(undecided))]
+    missing = (ClauseVerdict(clause, "not measured", NO_TRAIN_LENGTH) for clause in claim.clauses)
+    return [Verdict(claim, None, tuple(missing))]
 
 
 def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> ClauseVerdict:
     try:
         pairs = paired_samples(clause, train_length, experiment)
-    except MissingData as error:
-        return ClauseVerdict(clause, reason=str(error))
+    except Obstacle as obstacle:
+        return ClauseVerdict(clause, obstacle.outcome, obstacle.reason)
+    verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, pairs.seeds)
+    if pairs.obstacle:
+        verdict = replace(verdict, outcome=pairs.obstacle.outcome, reason=pairs.obstacle.reason)
     if not pairs.seeds:
-        return ClauseVerdict(clause, reason=pairs.missing)
-    quantity = clause.left.quantity
-    differences = [a - b for a, b in zip(pairs.left, pairs.right, strict=True)]
-    interval = t_interval(differences, clause.confidence)
-    ends = (None if x is None else quantity.relative(x) for x in (interval.low, interval.high))
-    verdict = ClauseVerdict(
-        clause,
-        reason=pairs.missing,
-        seeds=pairs.seeds,
-        left=quantity.in_unit(fmean(pairs.left)),
-        right=quantity.in_unit(fmean(pairs.right)),
-        difference=TInterval(quantity.relative(interval.mean), *ends),
-    )
-    if pairs.missing or interval.low is None or interval.high is None:
         return verdict
-    margin = math.log1p(clause.margin) if quantity.compared_as_ratio else clause.margin
+    scale = clause.scale
+    differences = [a - b for a, b in zip(pairs.left, pairs.right, strict=True)]
+    interval = t_interval(differences, clause.interval_confidence)
+    ends = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
+    verdict = replace(
+        verdict,
+        left=scale.in_unit(fmean(pairs.left)),
+        right=scale.in_unit(fmean(pairs.right)),
+        difference=TInterval(scale.difference(interval.mean), *ends),
+    )
+    if pairs.obstacle or interval.low is None or interval.high is None:
+        return verdict
+    margin = scale.margin(clause.margin)
     outcome = compare(clause.comparison, interval.low, interval.high, margin)
     reason = INCLUDES_MARGIN if outcome == "undecided" else None
     return replace(verdict, outcome=outcome, reason=reason)

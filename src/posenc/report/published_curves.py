@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.report.claim_parser import parse_value, require_number, require_tokens
 from posenc.report.quantities import QUANTITIES
+from posenc.report.side_parser import parse_value
+from posenc.report.yaml_values import require_number, require_tokens
 
 CURVE_KEYS = ("values", "unit", "source")
 UNITS = ("perplexity", "loss", "accuracy")

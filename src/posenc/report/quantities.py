@@ -7,7 +7,8 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, Literal
 
-SPEED_UNIT = "tokens per second"
+from posenc.report.scale import Scale
+
 Row = dict[str, Any]
 
 
@@ -16,24 +17,15 @@ class Quantity:
     """A number measured for each run.
 
     `source` is the argument of `read`: the evaluation row at one length ("row"), the rows at all
-    lengths ("rows"), or the lines of timing.jsonl ("timing"). If a quantity is
-    `compared_as_ratio`, `read` returns its logarithm. `protocol` is the default protocol.
+    lengths ("rows"), or the lines of timing.jsonl ("timing"). `read` returns the number on the
+    scale of comparison: the logarithm of a ratio. `protocol` is the default protocol.
     """
 
     name: str
-    unit: str
-    compared_as_ratio: bool
+    scale: Scale
     source: Literal["row", "rows", "timing"]
     read: Callable[[Any], float]
     protocol: str = "nonoverlapping"
-
-    def in_unit(self, mean: float) -> float:
-        """Convert a mean of values returned by `read` to `unit`."""
-        return math.exp(mean) if self.compared_as_ratio else mean
-
-    def relative(self, difference: float) -> float:
-        """Convert a difference of values from `read` to ratio - 1 if it is compared as a ratio."""
-        return math.expm1(difference) if self.compared_as_ratio else difference
 
 
 def _log_of(key: str) -> Callable[[Row], float]:
@@ -49,22 +41,29 @@ def _training_speed(lines: list[Row]) -> float:
     return math.log(median(line["tokens_per_second"] for line in lines))
 
 
+def _training_memory(lines: list[Row]) -> float:
+    return math.log(max(line["memory_mb"] for line in lines))
+
+
+SPEED = Scale("tokens per second", "ratio")
+MEMORY = Scale("MB", "ratio")
 QUANTITIES = {
     quantity.name: quantity
     for quantity in (
-        Quantity("perplexity", "perplexity per token", True, "row", itemgetter("loss")),
-        Quantity("loss", "nats per token", False, "row", itemgetter("loss")),
-        Quantity("accuracy", "fraction of answers", False, "row", itemgetter("accuracy"), "tasks"),
-        Quantity("exact", "fraction of sequences", False, "row", itemgetter("exact"), "tasks"),
-        Quantity("length_of_minimum", "tokens", False, "rows", _length_of_minimum),
+        Quantity("perplexity", Scale("perplexity per token", "ratio"), "row", itemgetter("loss")),
+        Quantity("loss", Scale("nats per token", "difference"), "row", itemgetter("loss")),
         Quantity(
-            "evaluation_tokens_per_second", SPEED_UNIT, True, "row", _log_of("tokens_per_second")
+            *("accuracy", Scale("fraction of answers", "difference"), "row"),
+            *(itemgetter("accuracy"), "tasks"),
         ),
-        Quantity("evaluation_memory_mb", "MB", True, "row", _log_of("peak_memory_mb")),
-        Quantity("training_tokens_per_second", SPEED_UNIT, True, "timing", _training_speed),
         Quantity(
-            *("training_memory_mb", "MB", True, "timing"),
-            lambda lines: math.log(max(line["memory_mb"] for line in lines)),
+            *("exact", Scale("fraction of sequences", "difference"), "row"),
+            *(itemgetter("exact"), "tasks"),
         ),
+        Quantity("length_of_minimum", Scale("tokens", "difference"), "rows", _length_of_minimum),
+        Quantity("evaluation_tokens_per_second", SPEED, "row", _log_of("tokens_per_second")),
+        Quantity("evaluation_memory_mb", MEMORY, "row", _log_of("peak_memory_mb")),
+        Quantity("training_tokens_per_second", SPEED, "timing", _training_speed),
+        Quantity("training_memory_mb", MEMORY, "timing", _training_memory),
     )
 }

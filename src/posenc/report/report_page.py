@@ -15,7 +15,8 @@ from posenc.report.page import (
 )
 from posenc.report.report_results import Results
 from posenc.report.result_tables import runs_table
-from posenc.report.verdict_table import summary, verdict_table
+from posenc.report.verdict_table import premises_table, verdict_table
+from posenc.report.verdict_text import summary
 
 QUESTION = (
     "How does the positional encoding affect a Transformer language model, at its training length"
@@ -66,8 +67,12 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     figures: dict[str, list[Block]] = {}
     for figure in results.figures:
         figures.setdefault(figure.section, []).append(figure)
-    claims = [verdict_table(verdicts)] if verdicts else []
-    yield Section("verdicts", f"Verdicts: {summary(verdicts)}", claims, "Verdicts")
+    if verdicts.premises:
+        heading = f"Premises: {summary(verdicts.premises)}"
+        yield Section("premises", heading, [premises_table(verdicts.premises)], "Premises")
+    if verdicts.claims:
+        heading = f"Verdicts: {summary(verdicts.claims)}"
+        yield Section("verdicts", heading, [verdict_table(verdicts.claims)], "Verdicts")
     tasks = [*results.accuracy_tables, *figures.get("tasks", [])]
     yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
     perplexity = [*results.perplexity_tables, *figures.get("results", [])]

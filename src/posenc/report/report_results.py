@@ -10,7 +10,6 @@ from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.heat_map import heat_figure
-from posenc.report.judge import Verdict, judge
 from posenc.report.length_figures import (
     accuracy_by_length,
     perplexity_by_length,
@@ -18,6 +17,7 @@ from posenc.report.length_figures import (
 )
 from posenc.report.line_plot import line_figure
 from posenc.report.position_figures import loss_by_position, loss_heat_map
+from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.result_tables import accuracy_table, perplexity_table
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.speed_figure import cost_against_quality
@@ -36,7 +36,7 @@ class Results:
     experiment: Experiment
     losses: Sequence[CurveSet]
     accuracies: Sequence[CurveSet]
-    verdicts: Sequence[Verdict]
+    verdicts: Verdicts
     perplexity_tables: Sequence[Table]
     accuracy_tables: Sequence[Table]
     figures: Sequence[Figure]
@@ -54,7 +54,7 @@ def read_results(folder: Path) -> Results:
         experiment,
         losses,
         accuracies,
-        judge(experiment.claims, experiment),
+        judge_experiment(experiment),
         [perplexity_table(curves) for curves in losses],
         [accuracy_table(curves) for curves in accuracies],
         _figures(experiment, losses, accuracies),

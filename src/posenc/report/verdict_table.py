@@ -1,27 +1,29 @@
 """Tables of verdicts on claims: one for files and the HTML report, one for the terminal."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from posenc.report.claim import MIN_SEEDS, Outcome
+from posenc.report.claim import MIN_SEEDS
 from posenc.report.judge import ClauseVerdict, Verdict
-from posenc.report.result_tables import number_text
+from posenc.report.outcome import Outcome
+from posenc.report.premises import Verdicts
 from posenc.report.table import Cell, CellStyle, Column, Table, records_csv
+from posenc.report.verdict_text import comparison_text, number_texts, reasons
 
-PLURALS: dict[Outcome, str] = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-OUTCOME_STYLES: dict[Outcome, CellStyle] = {
-    "holds": "good",
-    "fails": "bad",
-    "undecided": "undecided",
-}
+OUTCOME_STYLES: dict[Outcome, CellStyle] = {"holds": "good", "fails": "bad"}
 COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="left", wrap=True))
-NOTE = (
+NUMBERS_NOTE = (
     "Left and right are means over seeds: geometric means for perplexity, speed and memory,"
     " arithmetic means for other quantities. Differences are paired by seed and have a Student's t"
-    " interval. A claim holds if the whole interval is on the claimed side of the margin, fails if"
-    " it is on the other side, and is undecided if the interval includes the margin or there are"
-    f" fewer than {MIN_SEEDS} seeds."
+    " interval, of 95% unless the claim says otherwise. A claim holds if the whole interval is on"
+    " the claimed side of the margin, fails if it is on the other side, and is undecided if the"
+    f" interval includes the margin. Fewer than {MIN_SEEDS} seeds are too few for a verdict."
+    " `equals` is judged by two one-sided tests (TOST) at 5% each: it holds if the 90% interval,"
+    " which is shown, lies between the margins."
+)
+PREMISES_NOTE = (
+    "A claim is judged only if the premises hold at the training lengths of its runs; otherwise its"
+    " premise is not met, and it neither holds nor fails."
 )
 
 
@@ -37,34 +39,33 @@ class _Row:
     text: str
     style: CellStyle
     clause: ClauseVerdict | None
+    reasons: Sequence[str] = ()
     published: str | None = None
 
     @property
     def first_cells(self) -> list[Cell]:
         """The verdict and the training length."""
-        return [Cell(self.outcome, style=OUTCOME_STYLES[self.outcome]), Cell(self.train_length)]
+        return [Cell(self.outcome, style=OUTCOME_STYLES.get(self.outcome, "undecided")), Cell(self.train_length)]
 
     @property
     def comparison(self) -> list[str]:
         """The clause as text, if `text` is the statement of its claim."""
         return [str(self.clause.clause)] if self.clause and self.style == "bold" else []
 
-    @property
-    def reason(self) -> list[str]:
-        return [self.clause.reason] if self.clause and self.clause.reason else []
+
+def verdict_tables(verdicts: Verdicts) -> list[Table]:
+    """Return the table of the premises, if there are any, and that of the claims."""
+    premises = [premises_table(verdicts.premises)] if verdicts.premises else []
+    title = "Claims" if premises else ""
+    return [*premises, *([verdict_table(verdicts.claims, title)] if verdicts.claims else [])]
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return counts such as `3 hold, 1 fails`; a claim counts once per training length."""
-    counts = Counter(verdict.outcome for verdict in verdicts)
-    return ", ".join(
-        f"{counts[outcome]} {outcome if counts[outcome] == 1 else plural}"
-        for outcome, plural in PLURALS.items()
-        if counts[outcome]
-    )
+def premises_table(premises: Sequence[Verdict]) -> Table:
+    """Return a table of premises, with a note on what they are for."""
+    return replace(verdict_table(premises, "Premises"), notes=[PREMISES_NOTE, NUMBERS_NOTE])
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
     """Return a row for each verdict, and one for each clause of a claim that has several."""
     columns = [
         *COLUMNS,
@@ -76,54 +77,59 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     ]
     rows = []
     for row in _rows(verdicts):
-        text = Cell(row.text, style=row.style, details=[*row.comparison, *row.reason])
+        text = Cell(row.text, style=row.style, details=[*row.comparison, *row.reasons])
+        numbers = number_texts(row.clause)
         seeds = len(row.clause.seeds) if row.clause else ""
-        rows.append([*row.first_cells, text, *_numbers(row.clause), seeds, row.published or ""])
-    return Table("", columns, rows, [NOTE])
+        rows.append([*row.first_cells, text, *numbers, seeds, row.published or ""])
+    return Table(title, columns, rows, [NUMBERS_NOTE])
 
 
 def terminal_table(verdicts: Sequence[Verdict]) -> Table:
     """Return a narrow table with the numbers and the reason below each claim."""
     rows = []
     for row in _rows(verdicts):
-        left, right, difference = _numbers(row.clause)
-        seeds = len(row.clause.seeds) if row.clause else 0
-        count = f"{seeds} seed" + ("" if seeds == 1 else "s")
-        numbers = [f"{left} vs. {right}: {difference}, {count}"] if difference else []
+        numbers = [text] if (text := comparison_text(row.clause)) else []
         published = [f"published: {row.published}"] if row.published else []
-        details = [*numbers, *row.reason, *row.comparison, *published]
+        details = [*numbers, *row.reasons, *row.comparison, *published]
         rows.append([*row.first_cells, Cell(row.text, style=row.style, details=details)])
     return Table("", COLUMNS, rows)
 
 
-def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """Return a csv line with unrounded numbers for each clause of each claim."""
+def verdicts_csv(verdicts: Verdicts) -> str:
+    """Return a csv line with unrounded numbers for each clause of each premise and claim."""
+    kinds = {"premise": verdicts.premises, "claim": verdicts.claims}
     return records_csv(
         [
-            {
-                "claim": verdict.claim.statement,
-                "verdict": verdict.outcome,
-                "train_length": verdict.train_length,
-                "comparison": str(clause),
-                "outcome": judged.outcome,
-                "left": judged.left,
-                "right": judged.right,
-                "unit": clause.left.quantity.unit,
-                "difference": judged.difference and judged.difference.mean,
-                "low": judged.difference and judged.difference.low,
-                "high": judged.difference and judged.difference.high,
-                "scale": "ratio - 1" if clause.left.quantity.compared_as_ratio else "difference",
-                "margin": clause.margin,
-                "confidence": clause.confidence,
-                "seeds": " ".join(map(str, judged.seeds)),
-                "published": verdict.claim.published,
-                "reason": judged.reason,
-            }
-            for verdict in verdicts
+            _record(kind, verdict, judged)
+            for kind, items in kinds.items()
+            for verdict in items
             for judged in verdict.clauses
-            for clause in [judged.clause]
         ]
     )
+
+
+def _record(kind: str, verdict: Verdict, judged: ClauseVerdict) -> dict[str, object]:
+    clause = judged.clause
+    return {
+        "kind": kind,
+        "claim": verdict.claim.statement,
+        "verdict": verdict.outcome,
+        "train_length": verdict.train_length,
+        "comparison": str(clause),
+        "outcome": judged.outcome,
+        "left": judged.left,
+        "right": judged.right,
+        "unit": clause.scale.unit,
+        "difference": judged.difference and judged.difference.mean,
+        "low": judged.difference and judged.difference.low,
+        "high": judged.difference and judged.difference.high,
+        "scale": "ratio - 1" if clause.scale.is_relative else "difference",
+        "margin": clause.margin,
+        "confidence": clause.interval_confidence,
+        "seeds": " ".join(map(str, judged.seeds)),
+        "published": verdict.claim.published,
+        "reason": "; ".join(reasons(verdict, judged)) or None,
+    }
 
 
 def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
@@ -132,32 +138,9 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
         only = clauses[0] if len(clauses) == 1 else None
         yield _Row(
             *(verdict.outcome, verdict.train_length, claim.statement, "bold", only),
+            reasons=reasons(verdict, only),
             published=claim.published,
         )
-        for clause in clauses if only is None else ():
-            yield _Row(clause.outcome, "", str(clause.clause), "indented", clause)
-
-
-def _numbers(judged: ClauseVerdict | None) -> tuple[str, str, str]:
-    """Return left, right, and the difference with its interval; empty if not measured."""
-    if judged is None or judged.left is None or judged.right is None or judged.difference is None:
-        return "", "", ""
-    difference, unit = judged.difference, judged.clause.left.quantity.unit
-    text = _difference(difference.mean, judged)
-    if difference.low is not None and difference.high is not None:
-        low, high = (_difference(end, judged) for end in (difference.low, difference.high))
-        text += f" ({low} to {high})"
-    return _number(judged.left, unit), _number(judged.right, unit), text
-
-
-def _number(value: float, unit: str) -> str:
-    if unit == "tokens":
-        return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.3f}" if abs(value) < 10 else number_text(value)
-
-
-def _difference(value: float, judged: ClauseVerdict) -> str:
-    quantity = judged.clause.left.quantity
-    if quantity.compared_as_ratio:
-        return f"{100 * value:+.2f}%"
-    return f"{value:+.1f}".removesuffix(".0") if quantity.unit == "tokens" else f"{value:+.3f}"
+        for judged in clauses if only is None else ():
+            reason = [judged.reason] if judged.reason else []
+            yield _Row(judged.outcome, "", str(judged.clause), "indented", judged, reason)

@@ -12,7 +12,8 @@ from posenc.report.report_page import report_page
 from posenc.report.report_results import Results, read_results
 from posenc.report.result_tables import runs_csv, tables_csv
 from posenc.report.table import Table, escape_markdown
-from posenc.report.verdict_table import summary, terminal_table, verdict_table, verdicts_csv
+from posenc.report.verdict_table import terminal_table, verdict_tables, verdicts_csv
+from posenc.report.verdict_text import summary
 from posenc.runs.files import write_atomic
 
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
@@ -22,16 +23,16 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
 
     Raises ConfigError if `folder` contains no runs, and RunError if no run has been evaluated. If
-    `strict`, raises RunError if a claim fails, after the report has been written.
+    `strict`, raises RunError if a premise does not hold or a claim fails, after the report has been
+    written.
     """
     results = read_results(folder)
     verdicts = results.verdicts
-    claims = [verdict_table(verdicts)] if verdicts else []
     accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
     accuracies_csv = tables_csv(results.accuracies, accuracies)
     perplexities_csv = tables_csv(results.losses, perplexities)
     files = {
-        **_table_files("claims", verdicts_csv(verdicts), claims),
+        **_table_files("claims", verdicts_csv(verdicts), verdict_tables(verdicts)),
         **_table_files("accuracy", accuracies_csv, accuracies, results.missing),
         **_table_files("extrapolation", perplexities_csv, perplexities, results.missing),
         "runs.csv": runs_csv(results.experiment),
@@ -42,17 +43,21 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
         write_atomic(index.with_name(name), data)
     write_atomic(index, report_page(results, files).html())
     _print_report(console, results, index)
-    if strict and any(verdict.outcome == "fails" for verdict in verdicts):
-        raise RunError(f"claims: {summary(verdicts)}")
+    if strict and any(verdict.outcome != "holds" for verdict in verdicts.premises):
+        raise RunError(f"premises: {summary(verdicts.premises)}")
+    if strict and any(verdict.outcome == "fails" for verdict in verdicts.claims):
+        raise RunError(f"claims: {summary(verdicts.claims)}")
     return index
 
 
 def _print_report(console: Console, results: Results, index: Path) -> None:
     """Print verdicts, tables, setup and conclusions; the last line is the path of index.html."""
-    if results.verdicts:
-        console.print(Text(f"Claims: {summary(results.verdicts)}", "bold"))
-        console.print(terminal_table(results.verdicts))
-        console.print()
+    judged = {"Premises": results.verdicts.premises, "Claims": results.verdicts.claims}
+    for heading, verdicts in judged.items():
+        if verdicts:
+            console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
+            console.print(terminal_table(verdicts))
+            console.print()
     for table in [*results.accuracy_tables, *results.perplexity_tables]:
         console.print(table)
         console.print()

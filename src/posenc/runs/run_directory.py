@@ -39,6 +39,7 @@ class RunDirectory:
         self.timing_file = path / "timing.jsonl"
         self.evaluation_file = path / "evaluation.json"
         self.positions_file = path / "loss_by_position.npz"
+        self.ngrams_file = path / "ngrams.json"
         self.tokenizer_file = path / "tokenizer.json"
         self.checkpoints = path / "checkpoints"
         self.log_file = path / "run.log"

@@ -7,8 +7,9 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.report.experiment import Experiment
-from posenc.report.judge import judge
-from posenc.report.verdict_table import summary, verdict_table
+from posenc.report.premises import judge_experiment
+from posenc.report.verdict_table import verdict_tables
+from posenc.report.verdict_text import summary
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_panels import arrange, panels_by_heading
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
@@ -117,8 +118,8 @@ def _columns(keys: LoggedKeys) -> list[str]:
 
 
 def _verdicts_markdown(experiment: Experiment) -> str:
-    """Return the verdicts on the claims as Markdown, empty if the experiment has no claims."""
-    verdicts = judge(experiment.claims, experiment)
-    if not verdicts:
-        return ""
-    return f"**{summary(verdicts)}**\n\n{verdict_table(verdicts).to_markdown()}"
+    """Return the verdicts on premises and claims as Markdown, empty if there are none."""
+    verdicts = judge_experiment(experiment)
+    judged = {"Premises": verdicts.premises, "Claims": verdicts.claims}
+    counts = [f"**{name}: {summary(items)}**" for name, items in judged.items() if items]
+    return "\n\n".join([*counts, *(table.to_markdown() for table in verdict_tables(verdicts))])

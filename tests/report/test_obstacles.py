@@ -1,4 +1,4 @@
-"""Why a claim is undecided, with the command that measures what is missing."""
+"""Why a claim cannot be judged, with the command that measures what is missing."""
 
 import shlex
 from dataclasses import replace
@@ -19,10 +19,10 @@ def sides(tools: Any, seeds: tuple[int, ...] = (1, 2, 3), **rope: Any) -> list[A
     return runs + [tools.fake("rope", 64, seed).add_row(64, 4.0 + seed, **rope) for seed in seeds]
 
 
-def undecided(tools: Any, runs: list[Any], claim: str = CLAIM, **of: Any) -> str:
-    """The reason why a claim with one clause is undecided."""
-    (verdict,) = tools.verdicts(claim, runs, **of)
-    assert verdict.outcome == "undecided"
+def reason_of(tools: Any, outcome: str, runs: list[Any], claim: str = CLAIM, **options: Any) -> str:
+    """The reason why a claim with one clause has an outcome other than holds and fails."""
+    (verdict,) = tools.verdicts(claim, runs, **options)
+    assert verdict.outcome == outcome
     (clause,) = verdict.clauses
     return clause.reason
 
@@ -32,9 +32,8 @@ def test_with_three_seeds_the_same_claim_is_decided(tools: Any) -> None:
 
 
 def test_two_seeds_are_too_few_however_far_apart_the_sides_are(tools: Any) -> None:
-    reason = undecided(
-        tools, sides(tools, (1, 7)), command="posenc train name=e seed=1,7 size=laptop"
-    )
+    command = "posenc train name=e seed=1,7 size=laptop"
+    reason = reason_of(tools, "too few seeds", sides(tools, (1, 7)), command=command)
     assert "2 of the 3 required seeds" in reason
     assert "`posenc train name=e size=laptop seed=1,2,7`" in reason
     (verdict,) = tools.verdicts(CLAIM, sides(tools, (1, 7)))
@@ -44,13 +43,13 @@ def test_two_seeds_are_too_few_however_far_apart_the_sides_are(tools: Any) -> No
 def test_seeds_count_where_both_sides_have_them(tools: Any) -> None:
     runs = sides(tools, (1, 2, 3))
     runs[0].config["seed"] = 9
-    assert "2 of the 3 required seeds" in undecided(tools, runs)
+    assert "2 of the 3 required seeds" in reason_of(tools, "too few seeds", runs)
 
 
 def test_an_interval_that_includes_the_margin(tools: Any) -> None:
     runs = [tools.fake("alibi", 64, seed).add_row(64, 3 + noise) for seed, noise in NOISE.items()]
     runs += [tools.fake("rope", 64, seed).add_row(64, 3.0) for seed in NOISE]
-    assert "margin" in undecided(tools, runs)
+    assert "margin" in reason_of(tools, "undecided", runs)
 
 
 NOISE = {1: 0.1, 2: -0.1, 3: 0.02}
@@ -59,12 +58,12 @@ NOISE = {1: 0.1, 2: -0.1, 3: 0.02}
 def test_a_run_that_is_not_finished_names_the_command(tools: Any) -> None:
     runs = sides(tools)
     runs[1].rows.clear()
-    reason = undecided(tools, runs)
+    reason = reason_of(tools, "not measured", runs)
     assert "alibi-L64-s2" in reason and "`posenc train experiment=e`" in reason
 
 
 def test_missing_runs_come_with_their_command(tools: Any) -> None:
-    reason = undecided(tools, sides(tools)[:3])
+    reason = reason_of(tools, "not measured", sides(tools)[:3])
     assert "perplexity of rope at L" in reason
     command = "posenc train experiment=e encoding=rope train_length=64 seed=1,2,3"
     assert f"`{command}`" in reason
@@ -72,14 +71,14 @@ def test_missing_runs_come_with_their_command(tools: Any) -> None:
 
 def test_a_missing_length_comes_with_its_command(tools: Any) -> None:
     claim = CLAIM.replace("rope, length: L", "rope, length: 4L")
-    reason = undecided(tools, sides(tools), claim)
+    reason = reason_of(tools, "not measured", sides(tools), claim)
     assert "run=outputs/e/rope-L64-s1" in reason and "evaluation.lengths=[256]" in reason
 
 
 def test_the_command_of_a_missing_row_has_its_stride_swap_and_split(tools: Any) -> None:
     rows = "protocol: sliding, stride: 8, swap: yarn factor=4, split: test"
     claim = CLAIM.replace("encoding: alibi", f"encoding: alibi, {rows}")
-    reason = undecided(tools, sides(tools), claim)
+    reason = reason_of(tools, "not measured", sides(tools), claim)
     words = shlex.split(reason.split("`")[1])
     assert words[2:] == [
         "run=outputs/e/alibi-L64-s1",
@@ -93,15 +92,16 @@ def test_the_command_of_a_missing_row_has_its_stride_swap_and_split(tools: Any) 
 
 def test_a_training_length_that_no_run_has(tools: Any) -> None:
     named = CLAIM + "  where: {train_length: 128}\n"
-    assert "train_length=128" in undecided(tools, sides(tools), named)
+    assert "train_length=128" in reason_of(tools, "not measured", sides(tools), named)
     limited = CLAIM + "  where: {train_length: {above: 64}}\n"
     (verdict,) = tools.verdicts(limited, sides(tools))
-    assert (verdict.outcome, verdict.train_length) == ("undecided", None)
+    assert (verdict.outcome, verdict.train_length) == ("not measured", None)
 
 
 def test_a_selector_of_several_runs_of_one_seed_names_them(tools: Any) -> None:
     runs = sides(tools)
-    assert "rope-other" in undecided(tools, [*runs, replace(runs[-1], name="rope-other")])
+    runs.append(replace(runs[-1], name="rope-other"))
+    assert "rope-other" in reason_of(tools, "not comparable", runs)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_selector_of_several_runs_of_one_seed_names_them(tools: Any) -> None:
     [({"tokens_hash": "b"}, "tokens_hash a and b"), ({"count": 999}, "count 1000 and 999")],
 )
 def test_different_tokens_are_not_compared(tools: Any, change: dict[str, Any], reason: str) -> None:
-    assert reason in undecided(tools, sides(tools, **change))
+    assert reason in reason_of(tools, "not comparable", sides(tools, **change))
 
 
 def test_different_training_data_are_not_compared(tools: Any) -> None:
@@ -117,7 +117,7 @@ def test_different_training_data_are_not_compared(tools: Any) -> None:
     for run in runs[3:]:
         run.config["frozen"] = {"fingerprint": "beef"}
         run.rows[0]["data"] = "beef"
-    reason = undecided(tools, runs)
+    reason = reason_of(tools, "not comparable", runs)
     assert "f00dfeed" in reason and "beef" in reason
 
 
@@ -129,7 +129,7 @@ LENGTHS = """
 """
 
 
-@pytest.mark.parametrize(("full", "outcome"), [(500, "holds"), (1000, "undecided")])
+@pytest.mark.parametrize(("full", "outcome"), [(500, "holds"), (1000, "not comparable")])
 def test_two_lengths_of_one_run_may_score_different_tokens_unless_cut_short(
     tools: Any, full: int, outcome: str
 ) -> None:
@@ -155,3 +155,15 @@ def test_rows_of_another_corpus_split_or_swap_are_not_read(tools: Any) -> None:
     assert tools.outcomes(CLAIM, runs) == {64: "holds"}
     for key in ("corpus: books", "split: test", "swap: ntk"):
         assert tools.outcomes(CLAIM + f"  where: {{{key}}}\n", runs) == {64: "fails"}, key
+
+
+def test_a_seed_without_rows_is_named_before_the_number_of_seeds(tools: Any) -> None:
+    runs = sides(tools, (1, 2))
+    runs[-1].rows.clear()
+    assert "rope-L64-s2" in reason_of(tools, "not measured", runs)
+
+
+def test_three_complete_seeds_decide_although_a_fourth_is_missing(tools: Any) -> None:
+    runs = sides(tools, (1, 2, 3, 4))
+    runs[-1].rows.clear()
+    assert tools.outcomes(CLAIM, runs) == {64: "holds"}

@@ -1,0 +1,195 @@
+"""The sides of a clause: a value, a change or a trend of values, or an n-gram model."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log2, log10
+from statistics import StatisticsError, linear_regression
+from typing import Any, Literal
+
+from posenc.config.errors import ConfigError
+from posenc.report.outcome import Obstacle
+from posenc.report.quantities import Quantity
+from posenc.report.scale import Scale
+
+LONGEST = "longest"
+LENGTH_PATTERN = re.compile(
+    r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<offset>[+-]\d+)?"
+)
+
+
+@dataclass(frozen=True)
+class Length:
+    """A length in tokens: `factor` times the training length plus `offset`, written as `text`."""
+
+    text: str
+    factor: float
+    offset: int
+
+    @classmethod
+    def parse(cls, value: Any, name: str) -> "Length":
+        """Return the length written as `value`: 512, L, 2L, 1.5L, L/2, L+50 or 2L-1.
+
+        Raises ConfigError if `value` has another form; `name` is the key in the message.
+        """
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return cls(str(value), 0.0, value)
+        match = LENGTH_PATTERN.fullmatch(str(value))
+        if match is None:
+            raise ConfigError(
+                f"{name}: {value!r} is not a length; give tokens (512) or an expression in the"
+                " training length (L, 2L, L/2, L+50)"
+            )
+        factor = float(match["factor"] or 1) / int(match["divisor"] or 1)
+        return cls(match[0], factor, int(match["offset"] or 0))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def tokens(self, train_length: int) -> int:
+        return round(self.factor * train_length) + self.offset
+
+
+@dataclass(frozen=True)
+class Value:
+    """A quantity of the runs that match `selector` and were trained at `train_length`.
+
+    `row_keys` select the evaluation rows (protocol, split, ...).
+    """
+
+    quantity: Quantity
+    selector: Mapping[str, Any]
+    row_keys: Mapping[str, Any]
+    train_length: Length
+    length: Length | Literal["longest"] | None
+
+    def __str__(self) -> str:
+        """Such as `perplexity of rope base=10000 at 2L, sliding`; defaults are omitted."""
+        settings = dict(self.selector)
+        encoding = settings.pop("encoding", "the runs")
+        options = (f" {_last_part(key)}={value}" for key, value in settings.items())
+        text = f"{self.quantity.name.replace('_', ' ')} of {encoding}{''.join(options)}"
+        if self.length is not None:
+            text += f" at {self.length}"
+        if self.train_length.text != "L":
+            text += f", trained at {self.train_length}"
+        for key, value in self.row_keys.items():
+            if value not in (None, self.quantity.protocol):
+                text += f", {value}" if key == "protocol" else f", {key} {value}"
+        return text
+
+    @property
+    def values(self) -> tuple["Value", ...]:
+        return (self,)
+
+    @property
+    def scale(self) -> Scale:
+        return self.quantity.scale
+
+    def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
+        """Return the number of this side, given that of each of `values` and its length."""
+        return numbers[0]
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of a value from a baseline: a log ratio or a difference.
+
+    With `published`, the published pair of the value and the baseline, it is the measured change
+    divided by the published one.
+    """
+
+    value: Value
+    baseline: Value
+    published: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        text = f"change of {self.value} from {self.baseline}"
+        if self.published is None:
+            return text
+        value, baseline = self.published
+        return f"{text}, divided by the published change ({value:g} from {baseline:g})"
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (self.value, self.baseline)
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.value.quantity
+
+    @property
+    def scale(self) -> Scale:
+        if self.published is not None:
+            return Scale("fraction of the published change", "difference")
+        kind = "change" if self.quantity.scale.is_relative else "difference"
+        return Scale(f"change in {self.quantity.scale.unit}", kind)
+
+    def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
+        value, baseline = numbers
+        if self.published is None:
+            return value - baseline
+        published_value, published_baseline = map(self.quantity.scale.to_scale, self.published)
+        return (value - baseline) / (published_value - published_baseline)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The least-squares slope of values over log2 of the length or log10 of a parameter.
+
+    `key` is "length" or the key of the parameter, whose value for each of `values` is in
+    `parameters`. For ratios, it is the slope of the logarithm.
+    """
+
+    key: str
+    values: tuple[Value, ...]
+    parameters: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        first, log = self.values[0], "log " if self.quantity.scale.is_relative else ""
+        if self.parameters:
+            settings = {key: item for key, item in first.selector.items() if key != self.key}
+            axis, points = f"log10 {_last_part(self.key)}", [f"{x:g}" for x in self.parameters]
+            subject = replace(first, selector=settings)
+        else:
+            axis, points = "log2 length", [str(value.length) for value in self.values]
+            subject = replace(first, length=None)
+        return f"slope of {log}{subject} over {axis} ({', '.join(points)})"
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.values[0].quantity
+
+    @property
+    def scale(self) -> Scale:
+        log = "log " if self.quantity.scale.is_relative else ""
+        step = f"factor of 10 of {self.key}" if self.parameters else "doubling of the length"
+        return Scale(f"{log}{self.quantity.name} per {step}", "difference", digits=4)
+
+    def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
+        """Return the slope; raises Obstacle if all lengths are the same number of tokens."""
+        tokens = [length for length in lengths if length is not None]
+        xs = [log10(x) for x in self.parameters] or [log2(n) for n in tokens]
+        try:
+            return linear_regression(xs, numbers).slope
+        except StatisticsError:
+            raise Obstacle(
+                "not comparable", f"{self}: all lengths are {tokens[0]} tokens; give others"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Ngram:
+    """The n-gram model of the left side's training tokens; `order` None is the best of a run."""
+
+    order: int | None
+
+    def __str__(self) -> str:
+        return "the best n-gram" if self.order is None else f"the {self.order}-gram"
+
+
+Side = Value | Change | Trend
+
+
+def _last_part(key: str) -> str:
+    return key.replace("/", ".").rpartition(".")[2]

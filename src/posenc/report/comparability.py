@@ -1,0 +1,104 @@
+"""Whether samples may be compared: the same training data, and the same tokens scored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posenc.report.claim_sides import Ngram
+from posenc.report.outcome import Obstacle
+from posenc.report.run_samples import Sample
+
+CORPUS_KEYS = ("data", "split")
+TOKEN_KEYS = ("count", "tokens_hash")
+WINDOW_KEYS = ("protocol", "stride")
+ALL_TOKENS = ("nonoverlapping", "by_position")
+"""The protocols that score every token once, at every length."""
+
+
+def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
+    """Raise Obstacle unless the samples of two sides can be compared; `right` may be empty.
+
+    The samples of a change or a trend are compared with its first sample, then each sample of the
+    left with that of the right. A change or trend is measured within its own side, so that the
+    sides may score different tokens if their protocols differ.
+    """
+    for first, *others in filter(None, (left, right)):
+        for other in others:
+            _check_pair(first, other)
+    for a, b in zip(left, right, strict=False):
+        contrast = len(left) > 1
+        _check_pair(a, b, any_tokens=contrast and _differ(a.row, b.row, WINDOW_KEYS) is not None)
+
+
+def ngram_loss(ngram: Ngram, sample: Sample) -> float:
+    """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
+
+    Raises Obstacle if the run has no such n-gram model or if it was scored on another text. An
+    n-gram model scores every token, so its count must equal that of non-overlapping windows.
+    """
+    run, row = sample.run, sample.row or {}
+    rows = [r for r in run.ngrams if ngram.order in (None, r["order"])]
+    if not rows:
+        orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"
+        raise Obstacle(
+            "not measured",
+            f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it with a"
+            " sufficient ngram_order",
+        )
+    same_text = [r for r in rows if _differ(r, row, CORPUS_KEYS) is None]
+    if not same_text:
+        key = _differ(rows[0], row, CORPUS_KEYS) or "data"
+        raise Obstacle(
+            "not comparable",
+            f"{ngram} was scored on another text than {run.name} ({key} {_short(rows[0][key])} and"
+            f" {_short(row.get(key))})",
+        )
+    best = min(same_text, key=lambda r: r["loss"])
+    if row["protocol"] in ALL_TOKENS and best["count"] != row["count"]:
+        raise Obstacle(
+            "not comparable",
+            f"{ngram} was scored on {best['count']} tokens and {run.name} on {row['count']}",
+        )
+    return best["loss"]
+
+
+def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> None:
+    """Raise Obstacle if two samples differ in their data or, unless `any_tokens`, in their tokens.
+
+    Two lengths of the same run may score different tokens, because some protocols score only the
+    end of each window, but not if an evaluation budget ran out at one of them.
+    """
+    if left.run is not right.run:
+        a, b = (sample.run.config["frozen"]["fingerprint"] for sample in (left, right))
+        if a != b:
+            raise Obstacle(
+                "not comparable",
+                f"the two sides were trained on different data ({_short(a)} and {_short(b)})",
+            )
+    if left.row is None or right.row is None:
+        return
+    complete = not (_budget_ran_out(left.row) or _budget_ran_out(right.row))
+    any_tokens = any_tokens or (left.run is right.run and complete)
+    key = _differ(left.row, right.row, CORPUS_KEYS if any_tokens else CORPUS_KEYS + TOKEN_KEYS)
+    if key is not None:
+        a, b = left.row.get(key), right.row.get(key)
+        raise Obstacle(
+            "not comparable",
+            f"the two sides were scored on different tokens ({key} {_short(a)} and {_short(b)})",
+        )
+
+
+def _differ(
+    left: Mapping[str, Any] | None, right: Mapping[str, Any] | None, keys: Sequence[str]
+) -> str | None:
+    """Return the first of `keys` in which two rows differ, or None."""
+    rows = left or {}, right or {}
+    return next((key for key in keys if rows[0].get(key) != rows[1].get(key)), None)
+
+
+def _short(value: Any) -> Any:
+    """Return the first digits of a hash; other values as they are."""
+    return value[:12] if isinstance(value, str) else value
+
+
+def _budget_ran_out(row: Mapping[str, Any]) -> bool:
+    return row["count"] != row.get("full_count", row["count"])

@@ -1,0 +1,69 @@
+"""Outcomes of clauses and claims: how an interval gives one, and how several are combined."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+Outcome = Literal[
+    "fails",
+    "premise not met",
+    "not comparable",
+    "not measured",
+    "too few seeds",
+    "undecided",
+    "holds",
+]
+PRECEDENCE: tuple[Outcome, ...] = (
+    "fails",
+    "premise not met",
+    "not comparable",
+    "not measured",
+    "too few seeds",
+    "undecided",
+    "holds",
+)
+"""Outcomes in the order in which one of them decides for all; see `combine`."""
+COMPARISONS = {
+    "below": "is below",
+    "above": "is above",
+    "at_most": "is at most",
+    "at_least": "is at least",
+    "equal": "equals",
+}
+"""Name of a comparison in YAML -> its text in a report."""
+NEEDS_MARGIN = ("at_most", "at_least", "equal")
+
+
+class Obstacle(Exception):
+    """A clause cannot be judged; the message has the reason and often a command that helps."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome: Outcome = outcome
+        self.reason = reason
+
+
+def combine(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the outcome of the whole, given those of its parts, of which there is at least one.
+
+    It applies to the clauses of a claim and to a claim's training lengths. The whole fails if any
+    part fails, and holds if all parts hold. Otherwise it has the first outcome in `PRECEDENCE`: an
+    obstacle that more seeds would not remove comes before one that they would.
+    """
+    return min(outcomes, key=PRECEDENCE.index)
+
+
+def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
+    """Return the outcome of a comparison, given the interval [low, high] of left - right.
+
+    The outcome is undecided if the interval includes the margin, which must not be negative.
+    """
+    below, not_below = high < -margin, low >= -margin
+    above, not_above = low > margin, high <= margin
+    holds, fails = {
+        "below": (below, not_below),
+        "above": (above, not_above),
+        "at_most": (not_above, above),
+        "at_least": (not_below, below),
+        "equal": (not_below and not_above, below or above),
+    }[comparison]
+    return "holds" if holds else "fails" if fails else "undecided"

@@ -1,0 +1,115 @@
+"""One run's number for a value in a claim, and the commands that measure missing ones."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.report.claim_sides import LONGEST, Length, Value
+from posenc.report.experiment import Experiment, Run
+from posenc.report.outcome import Obstacle
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run's number, as returned by `Quantity.read`, and the evaluation row it comes from.
+
+    `length` is the evaluation length in tokens, None for a quantity without one.
+    """
+
+    run: Run
+    number: float
+    row: Mapping[str, Any] | None
+    length: int | None
+
+
+def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dict[int, Run]:
+    """Return the runs of a value by seed.
+
+    Raises Obstacle if there are none or if several have the same seed.
+    """
+    trained = value.train_length.tokens(train_length)
+    runs = [
+        run
+        for run in experiment.runs
+        if run.train_length == trained and run.matches(value.selector)
+    ]
+    if not runs:
+        seeds = sorted({run.seed for run in experiment.runs})
+        overrides = {**value.selector, "train_length": trained, "seed": seeds}
+        command = train_command(experiment.command, overrides)
+        raise Obstacle("not measured", f"no run for {value}: `{command}`")
+    by_seed = {run.seed: run for run in runs}
+    if len(by_seed) < len(runs):
+        names = ", ".join(run.name for run in runs)
+        raise Obstacle(
+            "not comparable",
+            f"{value}: several runs have the same seed ({names}); add a setting that tells them"
+            " apart to the claim",
+        )
+    return by_seed
+
+
+def longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
+    """Return the longest length at which all evaluated runs of all values were evaluated."""
+    lengths = [
+        {row["length"] for row in run.select_rows(value.row_keys)}
+        for value, by_seed in sides
+        for run in by_seed.values()
+        if run.rows and value.quantity.source != "timing"
+    ]
+    return max(set.intersection(*lengths), default=None) if lengths else None
+
+
+def evaluation_length(value: Value, train_length: int, longest: int | None) -> int | None:
+    """Return the evaluation length of a value in tokens, or None if it has none."""
+    if isinstance(value.length, Length):
+        return value.length.tokens(train_length)
+    return longest if value.length == LONGEST else None
+
+
+def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
+    """Return a run's number at an evaluation length; raises Obstacle if it was not measured."""
+    quantity = value.quantity
+    if not run.rows or (quantity.source == "timing" and not run.timing):
+        raise Obstacle("not measured", f"{run.name} is not finished: `{experiment.command}`")
+    if quantity.source == "timing":
+        return Sample(run, quantity.read(run.timing), None, None)
+    rows = [row for row in run.select_rows(value.row_keys) if length in (None, row["length"])]
+    if not rows:
+        command = evaluate_command(f"{experiment.folder}/{run.name}", value, length)
+        raise Obstacle(
+            "not measured",
+            f"{run.name} has no such evaluation: run `{command}` for it and for the other seeds",
+        )
+    if quantity.source == "rows":
+        return Sample(run, quantity.read(rows), rows[0], None)
+    if len(rows) > 1:
+        raise Obstacle(
+            "not comparable", f"{run.name} has several matching rows; add the stride to the claim"
+        )
+    return Sample(run, quantity.read(rows[0]), rows[0], length)
+
+
+def train_command(command: str, overrides: Mapping[str, Any]) -> str:
+    """Return the sweep's command with `overrides` replaced or added; `seed` is a list."""
+    words = shlex.split(command) or ["posenc", "train"]
+    kept = [word for word in words if word.partition("=")[0] not in overrides]
+    settings = {**overrides, "seed": ",".join(map(str, overrides["seed"]))}
+    return shlex.join([*kept, *(f"{key}={value}" for key, value in settings.items())])
+
+
+def evaluate_command(run: str, value: Value, length: int | None) -> str:
+    """Return the command that evaluates the run directory `run` as a value requires."""
+    protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
+    settings = {
+        "run": run,
+        "evaluation.protocols": f"[{protocol}]",
+        "evaluation.lengths": length and f"[{length}]",
+        f"evaluation.{PROTOCOLS[protocol].parameter}": value.row_keys.get("stride"),
+        "evaluation.split": value.row_keys.get("split"),
+        "evaluation.swaps": swap and f"['{swap}']",
+    }
+    overrides = [f"{key}={setting}" for key, setting in settings.items() if setting is not None]
+    return shlex.join(["posenc", "evaluate", *overrides])

@@ -1,0 +1,53 @@
+"""Scales: how numbers of one unit are compared and shown."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit of a number, and the scale on which two such numbers are compared.
+
+    A "ratio" (a positive number such as a perplexity) is compared as its logarithm. A "change" is a
+    relative change: -0.05 is a ratio of 0.95, which is compared as its logarithm. Other numbers are
+    compared by their "difference". `digits` is how many decimals of small numbers are shown.
+    """
+
+    unit: str
+    kind: Literal["ratio", "change", "difference"]
+    digits: int = 3
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether differences and margins are relative: 0.01 is 1%."""
+        return self.kind != "difference"
+
+    @property
+    def lower_limit(self) -> float:
+        """The number that all numbers of this unit are above."""
+        return {"ratio": 0.0, "change": -1.0, "difference": -math.inf}[self.kind]
+
+    def to_scale(self, value: float) -> float:
+        """Convert a number in `unit` to the scale of comparison."""
+        if self.kind == "ratio":
+            return math.log(value)
+        return math.log1p(value) if self.kind == "change" else value
+
+    def in_unit(self, number: float) -> float:
+        """Convert a number on the scale of comparison to `unit`."""
+        if self.kind == "ratio":
+            return math.exp(number)
+        return math.expm1(number) if self.kind == "change" else number
+
+    def difference(self, difference: float) -> float:
+        """Convert a difference on the scale of comparison to ratio - 1 if it is relative."""
+        return math.expm1(difference) if self.is_relative else difference
+
+    def margin(self, margin: float) -> float:
+        """Convert a margin in a claim to the scale of comparison."""
+        return math.log1p(margin) if self.is_relative else margin
+
+    def multiply(self, number: float, times: float) -> float:
+        """Multiply a number on the scale of comparison; half of a change is half its logarithm."""
+        return number + math.log(times) if self.kind == "ratio" else number * times

@@ -1,0 +1,96 @@
+"""The texts of verdicts: counts of outcomes, numbers, and the premises that are not met."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from posenc.report.judge import ClauseVerdict, Verdict
+from posenc.report.outcome import Outcome, combine
+from posenc.report.result_tables import number_text
+from posenc.report.scale import Scale
+
+COUNTED: dict[Outcome, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "fails": ("fails", "fail"),
+    "undecided": ("undecided", "undecided"),
+    "not measured": ("not measured", "not measured"),
+    "too few seeds": ("with too few seeds", "with too few seeds"),
+    "not comparable": ("not comparable", "not comparable"),
+    "premise not met": ("with a premise not met", "with a premise not met"),
+}
+"""Outcome -> its text after 1 and after other counts."""
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Return counts of claims such as `3 hold, 2 fail (1 at some training lengths only)`.
+
+    A claim judged at several training lengths counts once: it fails if it fails at any of them and
+    holds if it holds at all of them. The text in parentheses counts the claims whose outcome is not
+    the same at all training lengths.
+    """
+    counts: Counter[Outcome] = Counter()
+    mixed: Counter[Outcome] = Counter()
+    for _, group in groupby(verdicts, key=lambda verdict: id(verdict.claim)):
+        outcomes = [verdict.outcome for verdict in group]
+        counts[combine(outcomes)] += 1
+        mixed[combine(outcomes)] += len(set(outcomes)) > 1
+    texts = []
+    for outcome, (one, several) in COUNTED.items():
+        if count := counts[outcome]:
+            note = f" ({mixed[outcome]} at some training lengths only)" if mixed[outcome] else ""
+            texts.append(f"{count} {one if count == 1 else several}{note}")
+    return ", ".join(texts)
+
+
+def number_texts(judged: ClauseVerdict | None) -> tuple[str, str, str]:
+    """Return left, right, and the difference with its interval; empty if not measured."""
+    if judged is None or judged.left is None or judged.right is None or judged.difference is None:
+        return "", "", ""
+    difference, scale = judged.difference, judged.clause.scale
+    text = _difference_text(difference.mean, scale)
+    if difference.low is not None and difference.high is not None:
+        low, high = (_difference_text(end, scale) for end in (difference.low, difference.high))
+        text += f" ({low} to {high})"
+    return _value_text(judged.left, scale), _value_text(judged.right, scale), text
+
+
+def comparison_text(judged: ClauseVerdict | None) -> str:
+    """Return both sides, their difference and the number of seeds; empty if not measured."""
+    left, right, difference = number_texts(judged)
+    if judged is None or not difference:
+        return ""
+    seeds = len(judged.seeds)
+    return f"{left} vs. {right}: {difference}, {seeds} seed{'' if seeds == 1 else 's'}"
+
+
+def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
+    """Return why a claim or one of its clauses neither holds nor fails."""
+    unmet = [_premise_text(premise) for premise in verdict.unmet]
+    return [*unmet, *([judged.reason] if judged and judged.reason else [])]
+
+
+def _premise_text(premise: Verdict) -> str:
+    """Return a premise that does not hold, with the numbers of its clauses that do not."""
+    where = "" if premise.train_length is None else f" at L = {premise.train_length}"
+    parts = (
+        f"{judged.clause}: {judged.outcome}, {comparison_text(judged) or judged.reason}"
+        for judged in premise.clauses
+        if judged.outcome != "holds"
+    )
+    return f"premise “{premise.claim.statement}”{where}: {'; '.join(parts)}"
+
+
+def _value_text(value: float, scale: Scale) -> str:
+    if scale.unit == "tokens":
+        return f"{value:.1f}".removesuffix(".0")
+    if scale.kind == "change":
+        return f"{100 * value:+.2f}%"
+    return f"{value:.{scale.digits}f}" if abs(value) < 10 else number_text(value)
+
+
+def _difference_text(value: float, scale: Scale) -> str:
+    if scale.is_relative:
+        return f"{100 * value:+.2f}%"
+    if scale.unit == "tokens":
+        return f"{value:+.1f}".removesuffix(".0")
+    return f"{value:+.{scale.digits}f}"

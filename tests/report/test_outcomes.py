@@ -1,0 +1,158 @@
+"""Every outcome, how several are combined and counted, and verdicts against other computations."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from statistics import fmean, stdev
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from posenc.report.outcome import PRECEDENCE, Outcome, combine
+from posenc.report.verdict_text import summary
+
+CLAIM = """
+- statement: alibi against rope
+  left: {{perplexity: {{encoding: alibi, length: L}}}}
+  is: {comparison}
+  right: {{perplexity: {{encoding: rope, length: L}}}}
+  margin: 0.02
+"""
+
+
+def pairs(tools: Any, differences: Sequence[float], train_length: int = 64) -> list[Any]:
+    """One seed of alibi and rope for each difference of their losses."""
+    runs = []
+    for seed, difference in enumerate(differences, 1):
+        for encoding, loss in (("alibi", 3.0 + difference), ("rope", 3.0)):
+            run = tools.fake(encoding, train_length, seed)
+            runs.append(run.add_row(train_length, loss + 0.3 * seed))
+    return runs
+
+
+def expected_outcome(comparison: str, differences: Sequence[float]) -> str:
+    """The outcome by p values of t tests against the margins, without intervals."""
+    margin, error = math.log(1.02), 0.05 if comparison == "equal" else 0.025
+
+    def above(limit: float) -> bool:
+        return stats.ttest_1samp(differences, limit, alternative="greater").pvalue < error
+
+    def below(limit: float) -> bool:
+        return stats.ttest_1samp(differences, limit, alternative="less").pvalue < error
+
+    holds, fails = {
+        "below": (below(-margin), above(-margin)),
+        "above": (above(margin), below(margin)),
+        "at_most": (below(margin), above(margin)),
+        "at_least": (above(-margin), below(-margin)),
+        "equal": (above(-margin) and below(margin), above(margin) or below(-margin)),
+    }[comparison]
+    return "holds" if holds else "fails" if fails else "undecided"
+
+
+@pytest.mark.parametrize("comparison", ["below", "above", "at_most", "at_least", "equal"])
+def test_verdicts_are_those_of_t_tests_against_the_margins(tools: Any, comparison: str) -> None:
+    generator = np.random.default_rng(0)
+    outcomes = set()
+    for mean, spread, seeds in product((-0.1, -0.03, 0.0, 0.03, 0.1), (0.002, 0.012), (3, 5)):
+        differences = generator.normal(mean, spread, seeds).tolist()
+        expected = expected_outcome(comparison, differences)
+        claim = CLAIM.format(comparison=comparison)
+        assert tools.outcomes(claim, pairs(tools, differences)) == {64: expected}
+        outcomes.add(expected)
+    assert outcomes == {"holds", "fails", "undecided"}
+
+
+def test_equality_needs_two_tests_at_five_percent_and_shows_the_interval_of_90(tools: Any) -> None:
+    """With these seeds the 90% interval lies within the margins of 2%, the 95% interval not."""
+    differences = [-0.005, 0.006, 0.012]
+    center, error = fmean(differences), stdev(differences) / math.sqrt(3)
+    assert center + 2.919986 * error < math.log(1.02) < center + 4.302653 * error
+    (verdict,) = tools.verdicts(CLAIM.format(comparison="equal"), pairs(tools, differences))
+    (clause,) = verdict.clauses
+    assert verdict.outcome == "holds"
+    assert clause.difference.low == pytest.approx(math.expm1(center - 2.919986 * error), abs=1e-7)
+    assert clause.difference.high == pytest.approx(math.expm1(center + 2.919986 * error), abs=1e-7)
+    assert clause.clause.interval_confidence == pytest.approx(0.9)
+    at_most = CLAIM.format(comparison="at_most")
+    assert tools.outcomes(at_most, pairs(tools, differences)) == {64: "undecided"}
+
+
+def test_confidence_changes_both_tests_of_equality(tools: Any) -> None:
+    claim = CLAIM.format(comparison="equal") + "  confidence: 0.975\n"
+    assert tools.outcomes(claim, pairs(tools, [-0.005, 0.006, 0.012])) == {64: "undecided"}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "whole"),
+    [
+        (("holds", "holds"), "holds"),
+        (("holds", "fails", "not comparable"), "fails"),
+        (("holds", "undecided"), "undecided"),
+        (("undecided", "too few seeds"), "too few seeds"),
+        (("too few seeds", "not measured", "holds"), "not measured"),
+        (("not measured", "not comparable"), "not comparable"),
+        (("not comparable", "premise not met"), "premise not met"),
+        (("premise not met", "fails"), "fails"),
+    ],
+)
+def test_the_whole_fails_with_any_part_and_holds_with_all(
+    outcomes: tuple[Outcome, ...], whole: Outcome
+) -> None:
+    assert combine(outcomes) == combine(reversed(outcomes)) == whole
+
+
+def test_every_outcome_has_a_place_in_the_order() -> None:
+    assert sorted(PRECEDENCE) == sorted(get_args(Outcome))
+
+
+PARTS = """
+- statement: both
+  where: {{length: L}}
+  all:
+    - {{left: {{loss: {{encoding: alibi}}}}, is: {first}, right: {{loss: {{encoding: rope}}}}}}
+    - {{left: {{loss: {{encoding: alibi}}}}, is: above, right: {{loss: {{encoding: {other}}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "outcome"),
+    [
+        ("above", "rope", "holds"),
+        ("below", "rope", "fails"),
+        ("below", "t5", "fails"),
+        ("above", "t5", "not measured"),
+    ],
+)
+def test_clauses_are_combined(tools: Any, first: str, other: str, outcome: str) -> None:
+    runs = pairs(tools, [0.1, 0.11, 0.12])
+    assert tools.outcomes(PARTS.format(first=first, other=other), runs) == {64: outcome}
+
+
+@pytest.mark.parametrize(
+    ("at_64", "at_128", "words"),
+    [
+        ([-0.1, -0.11, -0.12], [-0.1, -0.11, -0.12], {"1 holds"}),
+        ([0.1, 0.11, 0.12], [0.1, 0.11, 0.12], {"1 fails"}),
+        ([-0.1, -0.11, -0.12], [0.1, 0.11, 0.12], {"1 fails", "1 at some"}),
+        ([-0.1, -0.11, -0.12], [-0.1, -0.11], {"1 with too few seeds", "1 at some"}),
+        ([-0.1, 0.11, -0.12], [-0.1, 0.11, -0.12], {"1 undecided"}),
+    ],
+)
+def test_a_claim_counts_once_whatever_the_number_of_training_lengths(
+    tools: Any, at_64: list[float], at_128: list[float], words: set[str]
+) -> None:
+    runs = [*pairs(tools, at_64), *pairs(tools, at_128, 128)]
+    verdicts = tools.verdicts(CLAIM.format(comparison="below"), runs)
+    assert [verdict.train_length for verdict in verdicts] == [64, 128]
+    text = summary(verdicts)
+    assert all(word in text for word in words), text
+    assert ("at some" in text) == ("1 at some" in words)
+
+
+def test_equal_statements_of_different_claims_count_separately(tools: Any) -> None:
+    claims = CLAIM.format(comparison="below") + CLAIM.format(comparison="above")
+    text = summary(tools.verdicts(claims, pairs(tools, [0.1, 0.11, 0.12])))
+    assert text == "1 holds, 1 fails"
