@@ -22,7 +22,8 @@ KEYS = [
     *("encoding", "encoding.spectrum", "encoding/spectrum", "model", "model.heads", "data"),
     *("data.train", "tokenizer", "optimizer", "optimizer.learning_rate", "schedule", "trainer"),
     *("evaluation.lengths", "evaluation.factors", "evaluation.protocols", "evaluation/swap"),
-    *("evaluation.swaps", "grids", "sizes", "claims", "about", "modules", "size", "experiment"),
+    *("evaluation.swaps", "grids", "sizes", "claims", "about", "modules", "size"),
+    *("experiment", "premises"),
     *("hydra/launcher", "hydra.launcher.jobs", "retry", "logger", "logger.tags", "checkpoint"),
 ]
 VALUES = [

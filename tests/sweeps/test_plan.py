@@ -57,7 +57,7 @@ def test_planning_again_keeps_the_status_of_a_run(small_job: list[str]) -> None:
     assert run.status() == Status(state="interrupted", step=7)
 
 
-def test_claims_and_published_curves_are_in_the_plan_and_change_no_run(
+def test_premises_claims_and_published_curves_are_in_the_plan_and_change_no_run(
     small_job: list[str], tmp_path: Path
 ) -> None:
     claim = (
@@ -66,11 +66,21 @@ def test_claims_and_published_curves_are_in_the_plan_and_change_no_run(
     curve = "{train_length: 24, unit: perplexity, source: b, values: {24: 19.73}}"
     (without_claims,) = planned([small_job])
     config = without_claims.config_file.read_text()
-    (run,) = planned([[*small_job, f"claims=[{claim}]", f"published=[{curve}]"]])
+    texts = [f"premises=[{claim}]", f"claims=[{claim}]", f"published=[{curve}]"]
+    (run,) = planned([[*small_job, *texts]])
     assert run.path == without_claims.path and run.config_file.read_text() == config
     written = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
-    assert written["claims"][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
+    for key in ("premises", "claims"):
+        assert written[key][0]["left"] == {"perplexity": {"encoding": "rope", "length": "2L"}}
     assert written["published"][0]["values"] == {"24": 19.73}
+
+
+def test_planning_again_replaces_premises_and_claims(small_job: list[str], tmp_path: Path) -> None:
+    for limit in (9.5, 8.5):
+        claim = f"{{statement: a, left: {{loss: {{length: L}}}}, is: below, right: {limit}}}"
+        planned([[*small_job, f"premises=[{claim}]", f"claims=[{claim}]"]])
+        written = read_json(tmp_path / "outputs" / "scratch" / "plan.json")
+        assert (written["premises"][0]["right"], written["claims"][0]["right"]) == (limit, limit)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +88,7 @@ def test_claims_and_published_curves_are_in_the_plan_and_change_no_run(
     [
         ("claims=[{statement: a}]", r"claims\[0\].*left"),
         ("claims=3", "claims=3 must be a list"),
+        ("premises=[{statement: a}]", r"premises\[0\].*left"),
         ("published=[3]", "published.0.: 3 must be a mapping"),
     ],
 )

@@ -21,6 +21,7 @@ CLAIM = {
     "is": "above",
     "right": {"perplexity": {"encoding": "rope", "length": "L"}},
 }
+PREMISE = {**CLAIM, "statement": "RoPE gets worse at once", "where": {"train_length": 64}}
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def experiment(folder, config, rows, evaluation_row) -> Path:
             arrays = {f"{name}.sum": np.ones(n), f"{name}.count": np.ones(n, dtype=int)}
             merge_positions(run.positions_file, arrays)
         run.status().replace(state="finished").write(run.status_file)
-    write_json(folder / "plan.json", {"runs": [], "claims": [CLAIM], "about": {"title": "Look"}})
+    plan = {"runs": [], "premises": [PREMISE], "claims": [CLAIM], "about": {"title": "Look"}}
+    write_json(folder / "plan.json", plan)
     return folder
 
 
@@ -150,7 +152,9 @@ def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experi
     assert first["metrics"] == ["extrapolation/nonoverlapping/perplexity"]
     assert (first["groupAgg"], first["groupArea"]) == ("mean", "minmax")
     assert first["xLogScale"] and first["yLogScale"]
-    assert "RoPE gets worse" in sections[0]["panels"][0]["config"]["value"]
+    markdown = sections[0]["panels"][0]["config"]["value"]
+    assert markdown.index("Premises: ") < markdown.index("Claims: ")
+    assert "RoPE gets worse at once" in markdown and "premise not met" in markdown
     blocks = spec["report"]["spec"]["blocks"]
     grids = [b for b in blocks if b["type"] == "panel-grid"]
     rules = [rule for runset in runsets(grids) for rule in runset["filters"]["filters"]]

@@ -43,7 +43,8 @@ def compose_job(
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     check_settings(config)
-    check_claims(values["claims"], list(config_dirs))
+    for key in ("premises", "claims"):
+        check_claims(values[key], list(config_dirs), key)
     parse_published(values["published"])
     config.modules = trusted_modules(values)
     return config

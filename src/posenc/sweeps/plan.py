@@ -26,7 +26,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.launcher import PlannedRun
 from posenc.training.checkpoint import list_checkpoints
 
-PLAN_KEYS = ("claims", "published")
+PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan instead of its runs."""
 
 UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer")
