@@ -45,7 +45,10 @@ class _Row:
     @property
     def first_cells(self) -> list[Cell]:
         """The verdict and the training length."""
-        return [Cell(self.outcome, style=OUTCOME_STYLES.get(self.outcome, "undecided")), Cell(self.train_length)]
+        return [
+            Cell(self.outcome, style=OUTCOME_STYLES.get(self.outcome, "undecided")),
+            Cell(self.train_length),
+        ]
 
     @property
     def comparison(self) -> list[str]:
