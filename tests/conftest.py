@@ -36,6 +36,11 @@ STEPS = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start slow tests first, so that no process is left alone with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def configured() -> Callable[..., DictConfig]:
     """Composes a training configuration with a very small model."""
