@@ -15,7 +15,7 @@ from posenc.evaluation.swap import swapped_config
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.model.build import build_model
-from posenc.runs.evaluation_rows import positions_name, read_positions
+from posenc.runs.evaluation_rows import positions_name, read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
@@ -89,7 +89,7 @@ def test_a_swap_equals_a_model_built_with_that_encoding(
         assert rows[text]["loss"] == pytest.approx(loss, abs=1e-6), text
         assert abs(loss - unswapped_loss) > 1e-5, text
     assert rows[None]["loss"] == pytest.approx(unswapped_loss, abs=1e-6)
-    arrays = read_positions(short_run.positions_file)
+    arrays = read_arrays(short_run.positions_file)
     sums = {text: arrays[f"{positions_name(row)}.sum"].sum() for text, row in rows.items()}
     assert sums == pytest.approx({text: row["sum"] for text, row in rows.items()}, rel=1e-9)
 

@@ -15,6 +15,7 @@ import torch
 from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 from posenc.training.batches import MicroBatches
@@ -58,6 +59,10 @@ def assert_same_results(run: RunDirectory, expected: RunDirectory) -> None:
         assert row["tokens_hash"] == other["tokens_hash"]
         assert row["loss"] == pytest.approx(other["loss"], abs=1e-5)
         assert row["perplexity"] == pytest.approx(other["perplexity"], rel=1e-5)
+    blocks, expected_blocks = read_arrays(run.blocks_file), read_arrays(expected.blocks_file)
+    assert blocks.keys() == expected_blocks.keys()
+    for name, values in blocks.items():
+        assert values.tolist() == pytest.approx(expected_blocks[name].tolist(), rel=1e-5)
 
 
 class NumberedSequences:

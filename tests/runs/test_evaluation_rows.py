@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posenc.runs.evaluation_rows import merge_positions, merge_rows, read_positions, read_rows
+from posenc.runs.evaluation_rows import merge_arrays, merge_rows, read_arrays, read_rows
 
 ROW = {
     "data": "f",
@@ -25,8 +25,8 @@ def test_a_row_replaces_the_same_measurement(tmp_path: Path) -> None:
 
 def test_losses_by_position_are_added_and_replaced(tmp_path: Path) -> None:
     file = tmp_path / "loss_by_position.npz"
-    merge_positions(file, {"a.sum": np.ones(3), "a.count": np.arange(3)})
-    merge_positions(file, {"b.sum": np.zeros(2), "a.sum": np.full(3, 2.0)})
-    arrays = read_positions(file)
+    merge_arrays(file, {"a.sum": np.ones(3), "a.count": np.arange(3)})
+    merge_arrays(file, {"b.sum": np.zeros(2), "a.sum": np.full(3, 2.0)})
+    arrays = read_arrays(file)
     assert sorted(arrays) == ["a.count", "a.sum", "b.sum"]
     assert arrays["a.sum"].tolist() == [2.0, 2.0, 2.0]

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.runs.evaluation_rows import merge_positions, merge_rows
+from posenc.runs.evaluation_rows import merge_arrays, merge_rows
 from posenc.runs.files import append_jsonl, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
@@ -42,7 +42,7 @@ def experiment(folder, config, rows, evaluation_row) -> Path:
         for n in lengths:
             name = f"f00d.validation.{n}"
             arrays = {f"{name}.sum": np.ones(n), f"{name}.count": np.ones(n, dtype=int)}
-            merge_positions(run.positions_file, arrays)
+            merge_arrays(run.positions_file, arrays)
         run.status().replace(state="finished").write(run.status_file)
     plan = {"runs": [], "premises": [PREMISE], "claims": [CLAIM], "about": {"title": "Look"}}
     write_json(folder / "plan.json", plan)

@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.runs.evaluation_rows import merge_positions, merge_rows
+from posenc.runs.evaluation_rows import merge_arrays, merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.tracking import wandb_client
 from posenc.tracking.wandb_client import FINISH_TIMEOUT
@@ -105,7 +105,7 @@ def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
     row = evaluation_row(256, 30.0, protocol="by_position")
     merge_rows(run.evaluation_file, [row])
     arrays = {"f00d.validation.256.sum": sums, "f00d.validation.256.count": counts}
-    merge_positions(run.positions_file, arrays)
+    merge_arrays(run.positions_file, arrays)
     for _ in range(2):
         track(run, config, [])
     ((run_id, saved),) = server.runs.items()

@@ -19,8 +19,9 @@ from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget, Windows
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
+from posenc.runs.block_sums import block_arrays
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.evaluation_rows import merge_positions, merge_rows, positions_name
+from posenc.runs.evaluation_rows import merge_arrays, merge_rows, positions_name
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -129,7 +130,7 @@ def evaluation_row(
 def _save_rows(
     run: RunDirectory, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
-    """Save the rows of a measurement and, if requested, its losses by position; return the rows.
+    """Save the rows of a measurement and its losses by position and by block; return the rows.
 
     Raises RunError if a loss is not finite.
     """
@@ -146,7 +147,10 @@ def _save_rows(
         if PROTOCOLS[key["protocol"]].positions:
             name = positions_name(key)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
-            merge_positions(run.positions_file, arrays)
+            merge_arrays(run.positions_file, arrays)
+    if result.blocks is not None:
+        by_block = (block_arrays(key, result.blocks) for key in request.keys)
+        merge_arrays(run.blocks_file, {k: v for arrays in by_block for k, v in arrays.items()})
     merge_rows(run.evaluation_file, rows)
     return rows
 

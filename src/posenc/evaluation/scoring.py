@@ -13,8 +13,10 @@ from torch import Tensor
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
+from posenc.evaluation.block_totals import BlockTotals
 from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.transformer import Decoder
+from posenc.runs.block_sums import BlockSums
 from posenc.runs.environment import rank, world_size
 from posenc.training.distributed import all_reduce_sum
 
@@ -29,6 +31,7 @@ class Measurement:
     `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
     position in the window. If accuracy was requested, `hits` is the number of targets that the
     model ranks first, and `solved` the number of windows in which it ranks all targets first.
+    `blocks` are the sums in each block of the text; None for a task.
     """
 
     sums: NDArray[np.float64]
@@ -37,6 +40,7 @@ class Measurement:
     indices: Indices
     hits: int | None = None
     solved: int | None = None
+    blocks: BlockSums | None = None
 
 
 Scores = tuple[Tensor, Tensor | None]
@@ -58,13 +62,13 @@ def measure(
 
     The windows are sharded over the processes of the run; each process returns the whole result.
     After each batch, `on_batch` receives the tokens processed so far and the seconds they took. If
-    it returns False in any process, scoring stops and None is returned. The model is left in
-    evaluation mode.
+    it returns False in any process, None is returned. The model is left in evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
+    blocks = BlockTotals(windows.text)
     hits = solved = tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()
@@ -74,6 +78,7 @@ def measure(
             length = batch.inputs.shape[1]
             sums[:length] += _at_positions(batch.scored, losses.double()).sum(dim=0).numpy()
             counts[:length] += batch.scored.sum(dim=0).numpy()
+            blocks.add(batch, losses.double())
             if is_hit is not None:
                 correct = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
                 hits += int(correct.sum())
@@ -90,7 +95,7 @@ def measure(
     indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
     totals = all_reduce_sum(np.array([hits, solved])).tolist() if accuracy else (None, None)
-    return Measurement(sums, counts, seconds, indices, *totals)
+    return Measurement(sums, counts, seconds, indices, *totals, blocks=blocks.all_reduced())
 
 
 def _scored_batches(
@@ -130,7 +135,8 @@ def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | Non
     device = model.device
     try:
         inputs, targets = batch.inputs.to(device), batch.targets.to(device)
-        return score(model, Batch(inputs, targets, batch.scored.to(device)), accuracy)
+        on_device = Batch(inputs, targets, batch.scored.to(device), batch.starts)
+        return score(model, on_device, accuracy)
     except torch.OutOfMemoryError:
         pass
     if device.type == "cuda":

@@ -17,11 +17,15 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows of one length: int64 `inputs` and `targets` [B, T], and a mask `scored` [B, T]."""
+    """Windows of one length: int64 `inputs` and `targets` [B, T], and a mask `scored` [B, T].
+
+    `starts` [B] are the positions of the first targets in the split's text; empty for a task.
+    """
 
     inputs: Tensor
     targets: Tensor
     scored: Tensor
+    starts: NDArray[np.int64]
 
 
 class Windows(Protocol):
@@ -63,7 +67,7 @@ class TokenWindows:
         start, first_scored = self._start[indices], self._first_scored[indices]
         inputs, targets = self.text.windows(start, length)
         scored = start[:, None] + np.arange(length) >= first_scored[:, None]
-        return Batch(inputs, targets, torch.from_numpy(scored))
+        return Batch(inputs, targets, torch.from_numpy(scored), start)
 
     def digest(self, indices: NDArray[np.int64]) -> str:
         """Hash the positions and tokens of the scored targets, after joining adjacent spans."""

@@ -15,7 +15,8 @@ from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.evaluation_rows import read_positions, read_rows
+from posenc.runs.block_sums import BlockSums, row_blocks
+from posenc.runs.evaluation_rows import read_arrays, read_rows
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
@@ -28,7 +29,8 @@ class Run:
     """One run: its evaluation `rows` and losses by position, both empty until training is done.
 
     `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `ngrams`
-    the losses of n-gram models of the same training tokens, `files` the names of the run's files.
+    the losses of n-gram models of the same training tokens, `files` the names of the run's files,
+    `block_arrays` the arrays of loss_by_block.npz.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Run:
     metrics: Mapping[str, float] = field(default_factory=dict)
     ngrams: Sequence[Row] = ()
     files: Sequence[str] = ()
+    block_arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def encoding(self) -> str:
@@ -74,6 +77,10 @@ class Run:
         corpus = keys.pop("corpus", None)
         keys |= {"data_name": corpus} if corpus else {"data": self.config["frozen"]["fingerprint"]}
         return [row for row in self.rows if all(row[key] == keys[key] for key in keys)]
+
+    def blocks(self, row: Row) -> BlockSums | None:
+        """Return the sums of a row in each block of the text; None if they were not saved."""
+        return row_blocks(row, self.block_arrays)
 
     def _has(self, key: str, value: Any) -> bool:
         if key in self.config["choices"]:
@@ -144,8 +151,8 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     files = [directory.config_file, directory.status_file, directory.metrics_file]
-    files += [directory.evaluation_file, directory.positions_file, directory.ngrams_file]
-    files += [directory.log_file]
+    files += [directory.evaluation_file, directory.positions_file, directory.blocks_file]
+    files += [directory.ngrams_file, directory.log_file]
     return Run(
         name=directory.name,
         label=label,
@@ -153,7 +160,8 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
         status=status,
         rows=directory.rows() if trained else [],
         timing=directory.timing(),
-        positions=read_positions(directory.positions_file) if trained else {},
+        positions=read_arrays(directory.positions_file) if trained else {},
+        block_arrays=read_arrays(directory.blocks_file) if trained else {},
         metrics={key: value for row in directory.metrics() for key, value in row.items()},
         ngrams=read_rows(directory.ngrams_file),
         files=[file.name for file in files if file.exists()],

@@ -1,4 +1,4 @@
-"""`evaluation.json` and `loss_by_position.npz`: the measurements of a checkpoint."""
+"""The files of a checkpoint's measurements: `evaluation.json` and arrays of summed losses."""
 
 import io
 import zipfile
@@ -38,12 +38,12 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def positions_name(row: dict[str, Any]) -> str:
-    """Return the name of a row's arrays in the npz, without `.sum` or `.count`."""
+    """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
     swap = "" if row["swap"] is None else f".{row['swap']}"
     return f"{row['data']}.{row['split']}.{row['length']}{swap}"
 
 
-def read_positions(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
@@ -55,11 +55,11 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def merge_positions(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Add arrays `<data>.<split>.<length>[.<swap>].sum` and `.count`, replacing existing ones."""
+def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Add arrays to an npz file under a lock, replacing existing arrays with the same names."""
     with lock(path.with_name(f".{path.name}.lock")):
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **{**read_positions(path), **arrays})
+        np.savez_compressed(buffer, allow_pickle=False, **{**read_arrays(path), **arrays})
         write_atomic(path, buffer.getvalue())
 
 

@@ -40,6 +40,7 @@ class RunDirectory:
         self.evaluation_file = path / "evaluation.json"
         self.positions_file = path / "loss_by_position.npz"
         self.ngrams_file = path / "ngrams.json"
+        self.blocks_file = path / "loss_by_block.npz"
         self.tokenizer_file = path / "tokenizer.json"
         self.checkpoints = path / "checkpoints"
         self.log_file = path / "run.log"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.files import read_json, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import last_logged_step
@@ -97,7 +97,7 @@ class MirrorFile:
 
     def add_new_results(self, config: DictConfig) -> None:
         """Assign a step to every evaluation result that is new or has changed."""
-        arrays = read_positions(self.directory.positions_file)
+        arrays = read_arrays(self.directory.positions_file)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
         rows = evaluation_history(self.directory.rows(), arrays, config)
         new_entries: list[dict[str, Any]] = [

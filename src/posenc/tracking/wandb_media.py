@@ -9,7 +9,7 @@ from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
 from posenc.report.encoding_styles import style_at
 from posenc.report.line_plot import line_figure
-from posenc.runs.evaluation_rows import read_positions
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_history import loss_by_position
 
@@ -24,7 +24,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     import wandb
     from PIL import Image
 
-    arrays = read_positions(directory.positions_file)
+    arrays = read_arrays(directory.positions_file)
     curves: Curves = {
         (row["data_name"], row["split"], row["swap"] or "", row["length"]): bins
         for row, bins in loss_by_position(directory.rows(), arrays, config.train_length)

@@ -29,7 +29,8 @@ class TaskWindows:
         targets = torch.from_numpy(self._examples.tokens[indices])
         begin = torch.full((len(indices), 1), self._examples.begin)
         inputs = torch.cat([begin, targets[:, :-1]], dim=1)
-        return Batch(inputs, targets, torch.from_numpy(self._examples.scored[indices]))
+        scored = torch.from_numpy(self._examples.scored[indices])
+        return Batch(inputs, targets, scored, starts=np.empty(0, dtype=np.int64))
 
     def digest(self, indices: NDArray[np.int64]) -> str:
         tokens, scored = (array[np.sort(indices)] for array in self._examples[:2])

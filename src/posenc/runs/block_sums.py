@@ -1,0 +1,52 @@
+"""`loss_by_block.npz`: the summed losses of each evaluation row in blocks of consecutive tokens.
+
+The text of a split is a sample, too. Blocks of it can be resampled to find out how much a loss
+depends on the choice of the text.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc.runs.evaluation_rows import row_key
+
+BLOCK_TOKENS = 4096
+
+
+class BlockSums(NamedTuple):
+    """The summed losses in nats and the numbers of scored targets in each block of a split's text.
+
+    Both arrays have one entry for each block of BLOCK_TOKENS consecutive tokens. A target belongs
+    to the block that contains its position in the text, in whichever window it was scored.
+    """
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def block_arrays(row: dict[str, Any], blocks: BlockSums) -> dict[str, np.ndarray]:
+    """Return the arrays that store the blocks of an evaluation row."""
+    name = _array_name(row)
+    return {f"{name}.sum": blocks.sums, f"{name}.count": blocks.counts}
+
+
+def row_blocks(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
+    """Return the blocks of an evaluation row.
+
+    Returns None if the row has none, or if the stored ones come from another measurement: the two
+    files are written one after the other, so a process can be killed between the two writes.
+    """
+    name = _array_name(row)
+    if f"{name}.sum" not in arrays:
+        return None
+    blocks = BlockSums(arrays[f"{name}.sum"], arrays[f"{name}.count"])
+    same_sum = math.isclose(blocks.sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
+    return blocks if same_sum and blocks.counts.sum() == row["count"] else None
+
+
+def _array_name(row: dict[str, Any]) -> str:
+    """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null."""
+    return ".".join("-" if part is None else str(part) for part in row_key(row))

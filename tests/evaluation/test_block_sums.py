@@ -1,0 +1,105 @@
+"""Losses are also summed in blocks of 4,096 consecutive tokens of the text."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from posenc.cli import main
+from posenc.data.dataset import TokenArray
+from posenc.evaluation.protocols.fixed_target import fixed_target
+from posenc.evaluation.protocols.last_k import last_k
+from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
+from posenc.evaluation.protocols.sliding import sliding
+from posenc.evaluation.scoring import Measurement, measure
+from posenc.evaluation.windows import Budget, TokenWindows
+from posenc.runs.block_sums import row_blocks
+from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.run_directory import RunDirectory
+
+TOKENS = 10_000  # two whole blocks and a shorter one
+TEXT = TokenArray(np.arange(TOKENS), words=1, bytes=1, documents=1, eos_id=0)
+ARGUMENTS: list[tuple[Callable[..., NDArray[np.int64]], dict[str, int]]] = [
+    (nonoverlapping, {}),
+    (sliding, {"stride": 250}),
+    (last_k, {"k": 70}),
+    (fixed_target, {"targets": 33, "longest_length": 900}),
+]
+
+
+class PositionModel(torch.nn.Module):
+    """A model whose loss at every target is a function of the target, which is its position."""
+
+    device = torch.device("cpu")
+
+    def losses(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return (targets % 7 + targets / TOKENS).float()
+
+    def hidden_states(self, inputs: Tensor, scored: Tensor) -> Tensor:
+        return inputs[scored]
+
+    @property
+    def head(self) -> "PositionModel":
+        return self
+
+
+def measured(windows: TokenWindows, budget: Budget | None = None) -> Measurement:
+    model: Any = PositionModel()
+    options: Any = {"precision": "float32", "on_batch": lambda tokens, seconds: True}
+    result = measure(model, windows, batch_tokens=3000, budget=budget, **options)
+    assert result is not None
+    return result
+
+
+def scored_positions(spans: NDArray[np.int64], indices: NDArray[np.int64]) -> Iterator[int]:
+    for _, first_scored, stop in spans[indices].tolist():
+        yield from range(first_scored, stop)
+
+
+@pytest.mark.parametrize(("protocol", "arguments"), ARGUMENTS)
+@pytest.mark.parametrize("budget", [None, Budget(tokens=2000)])
+def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
+    protocol: Callable[..., NDArray[np.int64]], arguments: dict[str, int], budget: Budget | None
+) -> None:
+    spans = protocol(TOKENS, 700, **arguments)
+    result = measured(TokenWindows(TEXT, spans), budget)
+    sums, counts = [0.0, 0.0, 0.0], Counter[int]()
+    for position in scored_positions(spans, result.indices):
+        sums[position // 4096] += float(np.float32(position % 7 + np.float32(position / TOKENS)))
+        counts[position // 4096] += 1
+    assert result.blocks is not None and result.blocks.sums.dtype == np.float64
+    assert result.blocks.counts.tolist() == [counts[block] for block in range(3)]
+    assert result.blocks.sums.tolist() == pytest.approx(sums, rel=1e-12)
+    assert result.blocks.sums.sum() == pytest.approx(result.sums.sum(), rel=1e-12)
+
+
+def test_every_row_of_a_text_has_its_blocks(short_run: RunDirectory) -> None:
+    lengths = ["evaluation.lengths=[24,30]", "evaluation.swaps=[none,'window size=9']"]
+    words = [f"run={short_run.path}", "evaluation.protocols=[nonoverlapping,by_position,sliding]"]
+    assert main(["evaluate", *words, "evaluation.stride=5", *lengths]) == 0
+    arrays = read_arrays(short_run.blocks_file)
+    rows = short_run.rows()
+    assert len({(row["protocol"], row["swap"]) for row in rows}) >= 6
+    for row in rows:
+        blocks = row_blocks(row, arrays)
+        assert blocks is not None and len(blocks.sums) == 1  # 398 tokens are one block
+        assert blocks.counts.sum() == row["count"]
+        assert blocks.sums.sum() == pytest.approx(row["sum"], rel=1e-12)
+
+
+def test_blocks_of_another_measurement_are_not_those_of_the_row(short_run: RunDirectory) -> None:
+    """A process was killed after it wrote the blocks and before it wrote the row."""
+    row, arrays = short_run.rows()[0], read_arrays(short_run.blocks_file)
+    assert row_blocks(row, arrays) is not None
+    assert row_blocks({**row, "loss": row["loss"] * 1.001}, arrays) is None
+    assert row_blocks({**row, "count": row["count"] - 1}, arrays) is None
+    assert row_blocks({**row, "stride": 3}, arrays) is None
+
+
+def test_rows_without_a_file_of_blocks_have_none(short_run: RunDirectory) -> None:
+    assert {row_blocks(row, {}) for row in short_run.rows()} == {None}
