@@ -1,0 +1,128 @@
+"""Intervals by a paired bootstrap over blocks of the evaluation text and over seeds.
+
+A resample draws as many blocks of text as there are, with replacement, and uses them for all
+measurements and seeds. What makes a block easy or hard for every model therefore cancels in a
+difference of losses.
+
+Drawing seeds in the same way would underestimate the variation between a few seeds: a 95% interval
+for the mean of three values would contain the true mean in about 75% of cases. Their mean is
+resampled with Student's t distribution instead: a resample adds t * s / sqrt(n), where s is the
+standard deviation over the n seeds and t has n - 1 degrees of freedom. If all blocks were alike,
+this would be the t interval over seeds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+from posenc.runs.block_sums import BlockSums
+
+RESAMPLES = 4000
+RANDOM_SEED = 20220427
+MIN_BLOCKS = 10
+"""With fewer blocks of text, there is no interval."""
+DESCRIPTION = (
+    f"bootstrap with {RESAMPLES:,} resamples of blocks of text (random seed {RANDOM_SEED})"
+)
+
+Array = NDArray[np.float64]
+Statistic = Callable[[Array], Array]
+"""Maps mean losses [..., K] of K measurements to numbers [...]."""
+
+
+@dataclass(frozen=True)
+class BootstrapInterval:
+    """A mean over `seeds` seeds and its interval.
+
+    `covers` is "text" if there are too few seeds to estimate how much they vary.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    blocks: int
+
+    @property
+    def covers(self) -> Literal["text", "text and seeds"]:
+        return "text" if self.seeds < MIN_SEEDS else "text and seeds"
+
+    @property
+    def includes_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
+
+def mean_interval(
+    blocks: Sequence[BlockSums], confidence: float = CONFIDENCE
+) -> BootstrapInterval | None:
+    """Return the interval of a mean loss in nats per token; `blocks` has one entry per seed."""
+    return bootstrap_interval([blocks], lambda losses: losses[..., 0], confidence)
+
+
+def difference_interval(
+    left: Sequence[BlockSums], right: Sequence[BlockSums], confidence: float = CONFIDENCE
+) -> BootstrapInterval | None:
+    """Return the interval of the mean loss of `left` minus that of `right`, in nats per token.
+
+    `left[i]` and `right[i]` belong to the same seed.
+    """
+    return bootstrap_interval([left, right], lambda x: x[..., 0] - x[..., 1], confidence)
+
+
+def bootstrap_interval(
+    measurements: Sequence[Sequence[BlockSums]],
+    statistic: Statistic,
+    confidence: float = CONFIDENCE,
+) -> BootstrapInterval | None:
+    """Return the interval of a statistic of several mean losses, averaged over seeds.
+
+    `measurements[k][i]` are the blocks of measurement k with seed i: measurements are paired by
+    seed and by block, so all need the same seeds and the same split. `statistic` maps mean losses
+    [..., K] of the K measurements to numbers [...]; it is computed for each seed. Returns None if a
+    measurement scored targets in fewer than MIN_BLOCKS blocks. The result is deterministic.
+    """
+    sums = np.array([[blocks.sums for blocks in seeds] for seeds in measurements])  # [K, seeds, B]
+    counts = np.array([[blocks.counts for blocks in seeds] for seeds in measurements])
+    used = counts.any(axis=(0, 1))
+    if (counts > 0).sum(axis=-1).min() < MIN_BLOCKS:
+        return None
+    weights = _block_weights(int(used.sum()))
+    per_seed = statistic(_mean_losses(sums[..., used], counts[..., used], weights))  # [R, seeds]
+    original = statistic(_mean_losses(sums, counts, np.ones((1, sums.shape[-1]))))
+    num_seeds = sums.shape[1]
+    means = per_seed.mean(axis=1)
+    if num_seeds >= MIN_SEEDS:
+        deviations = per_seed.std(axis=1, ddof=1)
+        means = means + deviations / np.sqrt(num_seeds) * _t_values(num_seeds - 1)
+    low, high = np.nanquantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return BootstrapInterval(
+        float(original.mean()), float(low), float(high), num_seeds, int(used.sum())
+    )
+
+
+def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
+    """Return the mean losses [resamples, seeds, K], with blocks weighted by [resamples, B]."""
+    with np.errstate(invalid="ignore"):  # NaN if a resample has no scored target
+        losses = (sums @ weights.T) / (counts @ weights.T)
+    return losses.transpose(2, 1, 0)
+
+
+@lru_cache(maxsize=8)
+def _block_weights(num_blocks: int) -> Array:
+    """Return how often each of RESAMPLES resamples contains each block, [RESAMPLES, B]."""
+    generator = np.random.default_rng(RANDOM_SEED)
+    even = np.full(num_blocks, 1 / num_blocks)
+    return generator.multinomial(num_blocks, even, size=RESAMPLES).astype(np.float64)
+
+
+@lru_cache(maxsize=8)
+def _t_values(degrees: int) -> Array:
+    """Return RESAMPLES evenly spaced quantiles of Student's t distribution in random order."""
+    quantiles = t.ppf((np.arange(RESAMPLES) + 0.5) / RESAMPLES, degrees)
+    return np.random.default_rng(RANDOM_SEED + 1).permutation(quantiles)

@@ -1,0 +1,158 @@
+"""Intervals from blocks of text and seeds, compared with loops and with known distributions."""
+
+import math
+import random
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from posenc.report.bootstrap import (
+    MIN_BLOCKS,
+    bootstrap_interval,
+    difference_interval,
+    mean_interval,
+)
+from posenc.report.confidence import t_interval
+from posenc.runs.block_sums import BlockSums
+
+TOKENS = 4096
+
+
+def blocks_of(losses: Sequence[float], counts: Sequence[int] | None = None) -> BlockSums:
+    tokens = np.array(counts or [TOKENS] * len(losses))
+    return BlockSums(np.array(losses) * tokens, tokens)
+
+
+def simulate(
+    generator: np.random.Generator, seeds: int, blocks: int, seed_sd: float, block_sd: float
+) -> tuple[list[BlockSums], list[BlockSums]]:
+    """Two measurements whose difference has mean 0 and varies by seed and by block.
+
+    Both are hard or easy in the same blocks, which must cancel in the difference.
+    """
+    shared = generator.normal(3, 1, blocks)
+    of_seed, of_block = generator.normal(0, seed_sd, seeds), generator.normal(0, block_sd, blocks)
+    right = [blocks_of(shared) for _ in range(seeds)]
+    left = [blocks_of(shared + of_block + effect) for effect in of_seed]
+    return left, right
+
+
+def resampled_with_loops(
+    left: Sequence[BlockSums], right: Sequence[BlockSums], resamples: int
+) -> tuple[float, float]:
+    """The 95% interval of the difference, with another random generator and without arrays."""
+    random.seed(5)
+    seeds, blocks = len(left), len(left[0].sums)
+    values = []
+    for _ in range(resamples):
+        chosen = [random.randrange(blocks) for _ in range(blocks)]
+        differences = []
+        for a, b in zip(left, right, strict=True):
+            losses = [
+                sum(float(side.sums[i]) for i in chosen) / sum(int(side.counts[i]) for i in chosen)
+                for side in (a, b)
+            ]
+            differences.append(losses[0] - losses[1])
+        value = fmean(differences)
+        if seeds >= 3:
+            value += stdev(differences) / math.sqrt(seeds) * t.ppf(random.random(), seeds - 1)
+        values.append(value)
+    values.sort()
+    return values[round(0.025 * resamples)], values[round(0.975 * resamples)]
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+def test_the_interval_of_a_difference_equals_a_computation_with_loops(seeds: int) -> None:
+    generator = np.random.default_rng(seeds)
+    counts = generator.integers(1, TOKENS, 25).tolist()
+    left = [blocks_of(generator.normal(3, 0.3, 25).tolist(), counts) for _ in range(seeds)]
+    right = [blocks_of(generator.normal(3.1, 0.3, 25).tolist(), counts) for _ in range(seeds)]
+    interval = difference_interval(left, right)
+    assert interval is not None
+    low, high = resampled_with_loops(left, right, 6000)
+    width = high - low
+    assert interval.low == pytest.approx(low, abs=0.06 * width)
+    assert interval.high == pytest.approx(high, abs=0.06 * width)
+    expected = [
+        a.sums.sum() / a.counts.sum() - b.sums.sum() / b.counts.sum()
+        for a, b in zip(left, right, strict=True)
+    ]
+    assert interval.mean == pytest.approx(fmean(expected), rel=1e-12)
+    assert (interval.seeds, interval.blocks) == (seeds, 25)
+    assert interval.covers == ("text and seeds" if seeds >= 3 else "text")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "seed_sd", "block_sd"),
+    [(3, 0.0, 0.5), (3, 0.02, 0.0), (3, 0.05, 0.3), (5, 0.02, 0.2), (1, 0.0, 0.3)],
+)
+def test_about_95_percent_of_intervals_contain_the_true_difference(
+    seeds: int, seed_sd: float, block_sd: float
+) -> None:
+    generator = np.random.default_rng(7)
+    intervals = [
+        difference_interval(*simulate(generator, seeds, 40, seed_sd, block_sd)) for _ in range(200)
+    ]
+    covered = [interval is not None and interval.includes_zero for interval in intervals]
+    assert 0.9 <= fmean(covered) <= 0.99
+
+
+def test_without_variation_between_blocks_it_is_the_t_interval_over_seeds() -> None:
+    differences = [0.1, 0.15, 0.05, 0.12]
+    right = [blocks_of(np.linspace(2, 5, 20).tolist()) for _ in differences]
+    left = [blocks_of((np.linspace(2, 5, 20) + d).tolist()) for d in differences]
+    interval, expected = difference_interval(left, right), t_interval(differences, 0.95)
+    assert interval is not None and expected.low is not None and expected.high is not None
+    assert interval.mean == pytest.approx(expected.mean)
+    assert interval.low == pytest.approx(expected.low, abs=0.001)
+    assert interval.high == pytest.approx(expected.high, abs=0.001)
+
+
+def test_one_seed_has_the_normal_interval_over_blocks() -> None:
+    losses = np.random.default_rng(3).normal(4, 0.5, 400)
+    interval = mean_interval([blocks_of(losses.tolist())])
+    half_width = norm.ppf(0.975) * losses.std() / math.sqrt(400)
+    assert interval is not None and interval.mean == pytest.approx(losses.mean())
+    assert interval.low == pytest.approx(losses.mean() - half_width, abs=0.1 * half_width)
+    assert interval.high == pytest.approx(losses.mean() + half_width, abs=0.1 * half_width)
+
+
+def test_the_difficulty_of_the_text_cancels_in_a_difference() -> None:
+    losses = np.random.default_rng(3).normal(4, 0.5, 50)
+    left, right = [blocks_of((losses - 0.01).tolist())], [blocks_of(losses.tolist())]
+    difference, single = difference_interval(left, right), mean_interval(left)
+    assert difference is not None and single is not None
+    assert difference.high - difference.low < 1e-9 < 0.1 < single.high - single.low
+    assert difference.mean == pytest.approx(-0.01) and not difference.includes_zero
+
+
+def test_a_contrast_of_differences_can_be_resampled() -> None:
+    generator = np.random.default_rng(1)
+    four = [[blocks_of(generator.normal(3, 0.4, 30).tolist())] * 3 for _ in range(4)]
+    contrast = bootstrap_interval(four, lambda x: (x[..., 0] - x[..., 1]) - (x[..., 2] - x[..., 3]))
+    means = [side[0].sums.sum() / side[0].counts.sum() for side in four]
+    assert contrast is not None
+    assert contrast.mean == pytest.approx(means[0] - means[1] - means[2] + means[3])
+    assert contrast.low < contrast.mean < contrast.high
+
+
+def test_blocks_without_scored_targets_do_not_matter() -> None:
+    losses = np.random.default_rng(2).normal(3, 0.3, 15).tolist()
+    sparse = [value for loss in losses for value in (loss, 0.0)]
+    dense, gaps = blocks_of(losses), blocks_of(sparse, [TOKENS, 0] * 15)
+    assert mean_interval([gaps]) == mean_interval([dense])
+
+
+def test_few_blocks_have_no_interval() -> None:
+    few = [blocks_of([3.0, 4.0] * ((MIN_BLOCKS - 1) // 2))] * 3
+    assert mean_interval(few) is None
+
+
+def test_more_confidence_widens_the_interval() -> None:
+    data = [blocks_of(np.random.default_rng(2).normal(3, 0.3, 15).tolist())] * 3
+    narrow, wide = mean_interval(data, 0.9), mean_interval(data, 0.99)
+    assert narrow is not None and wide is not None
+    assert wide.low < narrow.low < narrow.high < wide.high
