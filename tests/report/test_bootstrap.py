@@ -35,8 +35,8 @@ def simulate(
     """
     shared = generator.normal(3, 1, blocks)
     of_seed, of_block = generator.normal(0, seed_sd, seeds), generator.normal(0, block_sd, blocks)
-    right = [blocks_of(shared) for _ in range(seeds)]
-    left = [blocks_of(shared + of_block + effect) for effect in of_seed]
+    right = [blocks_of(shared.tolist()) for _ in range(seeds)]
+    left = [blocks_of((shared + of_block + effect).tolist()) for effect in of_seed]
     return left, right
 
 
@@ -46,7 +46,7 @@ def resampled_with_loops(
     """The 95% interval of the difference, with another random generator and without arrays."""
     random.seed(5)
     seeds, blocks = len(left), len(left[0].sums)
-    values = []
+    values: list[float] = []
     for _ in range(resamples):
         chosen = [random.randrange(blocks) for _ in range(blocks)]
         differences = []
@@ -58,7 +58,9 @@ def resampled_with_loops(
             differences.append(losses[0] - losses[1])
         value = fmean(differences)
         if seeds >= 3:
-            value += stdev(differences) / math.sqrt(seeds) * t.ppf(random.random(), seeds - 1)
+            value += (
+                stdev(differences) / math.sqrt(seeds) * float(t.ppf(random.random(), seeds - 1))
+            )
         values.append(value)
     values.sort()
     return values[round(0.025 * resamples)], values[round(0.975 * resamples)]

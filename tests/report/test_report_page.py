@@ -1,5 +1,6 @@
 """The report's folder as a whole: its texts, its links, and what it must not contain."""
 
+import csv
 import io
 import json
 import re
@@ -188,12 +189,47 @@ def test_reproduction_has_commands_version_and_data(
     assert "f00dfeed0123" in text
 
 
-def test_runs_csv_has_every_row_and_every_run(reported: SimpleNamespace) -> None:
+def test_runs_csv_has_every_measurement_once_and_every_run(reported: SimpleNamespace) -> None:
     lines = (reported.folder / "report/runs.csv").read_text().splitlines()
     files = reported.folder.glob("*/evaluation.json")
-    rows = sum(len(json.loads(file.read_text())["rows"]) for file in files)
-    assert len(lines) == 1 + rows + 2  # a header, and a line for each of two runs without rows
-    assert any(re.match(r"nope-L128-s1-\w+,failed,nope,128,1,-", line) for line in lines)
+    measured = [
+        (file, row["length"], row["loss"])
+        for file in files
+        for row in json.loads(file.read_text())["rows"]
+    ]
+    assert len(measured) == 2 * len(set(measured))  # by_position has the same windows
+    # a header, and a line for each of two runs without rows
+    assert len(lines) == 1 + len(set(measured)) + 2
+    assert any(re.match(r"nope-L128-s1-\w+,failed,nope,128,1,1500000,tiny,-", n) for n in lines)
+
+
+def test_runs_csv_has_a_column_for_every_swept_setting(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    def write(choice: str, seed: int, **changes: Any) -> None:
+        config = fabricate.config(choice, 64, seed, **changes)
+        rows = [fabricate.row(64, 3.0), fabricate.row(64, 3.5, protocol="by_position")]
+        fabricate.run(tmp_path / "swept", config, rows)
+
+    for base in (100, 10000):
+        write("rope", 1, encoding={"layout": "half", "spectrum": {"base": base}})
+        write("rope", 2, encoding={"layout": "half", "spectrum": {"base": base}}, tokens=3_000_000)
+    write("alibi", 1, batch_tokens=8192)
+    write_report(tmp_path / "swept", console)
+    text = (tmp_path / "swept/report/runs.csv").read_text()
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["protocol"] == "nonoverlapping"]
+    columns = ("tokens", "model", "encoding.spectrum.base", "batch_tokens")
+    values = sorted(tuple(row[name] for name in columns) for row in rows)
+    assert values == [
+        ("1500000", "tiny", "-", "8192"),
+        ("1500000", "tiny", "100", "4096"),
+        ("1500000", "tiny", "10000", "4096"),
+        ("3000000", "tiny", "100", "4096"),
+        ("3000000", "tiny", "10000", "4096"),
+    ]
+    assert not {"encoding.layout", "optimizer.learning_rate", "data.fingerprint"} & rows[0].keys()
+    # losses by position that differ come from another measurement and are kept
+    assert text.count("by_position") == 5
 
 
 def test_a_page_without_losses_by_position_has_the_setting_that_adds_them(

@@ -44,10 +44,10 @@ def in_markdown(text: str) -> Numbers:
     for train_length, grid in re.findall(r"L = (\d+):.*\n\n((?:\|.*\n)+)", text):
         header, _, *rows = [line.strip("|").split("|") for line in grid.splitlines()]
         for row in rows:
-            for name, cell in list(zip(header, row, strict=True))[2:-1]:
-                value = cell.strip(" *")
-                if value != "-":
-                    numbers[int(train_length), row[0].strip(), int(name.split()[0])] = value
+            for name, cell in zip(header, row, strict=True):
+                length, value = name.split()[0], cell.strip(" *")
+                if length.isdigit() and value != "-":
+                    numbers[int(train_length), row[0].strip(), int(length)] = value
     return numbers
 
 
@@ -61,7 +61,8 @@ def in_terminal(text: str) -> Numbers:
         for row in rows.splitlines():
             encoding, _, *cells, _ = row.split()
             for length, cell in zip(lengths.split(), cells, strict=False):
-                numbers[int(train_length), encoding, int(length)] = cell.strip("*")
+                if length.isdigit():
+                    numbers[int(train_length), encoding, int(length)] = cell.strip("*")
     return {key: value for key, value in numbers.items() if value != "-"}
 
 
@@ -71,8 +72,8 @@ def in_page(page: Any) -> Numbers:
         if train_length := re.search(r"L = (\d+)", table.caption):
             header, *rows = [[cell.text for cell in row] for row in table.rows]
             for row in rows:
-                for name, cell in list(zip(header, row, strict=True))[2:-1]:
-                    if cell != "-":
+                for name, cell in zip(header, row, strict=True):
+                    if name.isdigit() and cell != "-":
                         numbers[int(train_length[1]), row[0], int(name)] = cell
     return numbers
 

@@ -1,21 +1,19 @@
-"""Curves by evaluation length or position; each point averages the values of several seeds.
+"""Collects the curves of an experiment from the evaluation rows and losses by position of its runs.
 
 Each evaluation row of a run becomes a `Sample`. The samples that share a measurement and a training
 length form a `CurveSet`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import exp
-from statistics import fmean
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from posenc.report.confidence import Band, band
+from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
-from posenc.runs.evaluation_rows import bin_positions, positions_name
+from posenc.runs.block_sums import BlockSums
+from posenc.runs.evaluation_rows import bin_positions, end_of_window_loss, positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"
@@ -24,87 +22,19 @@ TASK_DATA_PREFIX = "task_"
 
 
 class Sample(NamedTuple):
-    """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position."""
+    """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position.
+
+    `blocks` are a loss's sums in each block of the text, `end_loss` the loss at the end of the
+    windows; None if they were not saved.
+    """
 
     run: Run
     measurement: EvaluationKey
     x: float
     value: float
     tokens: int
-
-
-@dataclass(frozen=True)
-class Point:
-    """The values of several seeds at one `x`; each value averages over `tokens` scored tokens."""
-
-    x: float
-    values: tuple[float, ...]
-    seeds: tuple[int, ...]
-    tokens: int
-
-    @cached_property
-    def band(self) -> Band:
-        return band(self.values)
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.values)
-
-    @property
-    def perplexity(self) -> float:
-        """The exponential of the mean loss."""
-        return exp(self.mean)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One curve; curves with the same `encoding` differ in other settings."""
-
-    label: str
-    encoding: str
-    points: tuple[Point, ...]
-
-    def point_at(self, x: float) -> Point | None:
-        return next((point for point in self.points if point.x == x), None)
-
-    @property
-    def seeds(self) -> str:
-        """The number of seeds per point as text: "3", or "1-3" if it varies."""
-        counts = {len(point.seeds) for point in self.points}
-        return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-
-
-@dataclass(frozen=True)
-class CurveSet:
-    """Comparable curves: they share one measurement and one training length.
-
-    `published` has pairs of a measured curve's label and a published curve to compare it with.
-    `window` is the window length if the curves are by position.
-    """
-
-    measurement: EvaluationKey
-    train_length: int
-    curves: tuple[Curve, ...]
-    published: tuple[tuple[str, PublishedCurve], ...] = ()
-    window: int | None = None
-
-    @property
-    def x_values(self) -> list[float]:
-        """The evaluation lengths, or the positions, at which any curve has a point."""
-        return sorted({point.x for curve in self.curves for point in curve.points})
-
-    @property
-    def key(self) -> dict[str, object]:
-        """What identifies the set: the first columns of csv files."""
-        names = ("split", "protocol", "stride", "swap")
-        return {
-            "data": self.measurement.data_name,
-            **{name: getattr(self.measurement, name) for name in names},
-            "train_length": self.train_length,
-        }
-
-    def published_in(self, *units: str) -> dict[str, PublishedCurve]:
-        return {label: curve for label, curve in self.published if curve.unit in units}
+    blocks: BlockSums | None = None
+    end_loss: float | None = None
 
 
 def loss_curves(experiment: Experiment) -> list[CurveSet]:
@@ -172,7 +102,11 @@ def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
     """Yield a sample for each evaluation row that has a value for `quantity`."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
-            yield Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
+            sample = Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
+            if quantity == "loss":
+                end_loss = end_of_window_loss(row, run.positions)
+                sample = sample._replace(blocks=run.blocks(row), end_loss=end_loss)
+            yield sample
 
 
 def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[CurveSet]:
@@ -205,8 +139,15 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
 
 def _point(x: float, samples: dict[int, Sample]) -> Point:
     seeds = tuple(sorted(samples))
-    tokens = max(sample.tokens for sample in samples.values())
-    return Point(x, tuple(samples[seed].value for seed in seeds), seeds, tokens)
+    in_order = [samples[seed] for seed in seeds]
+    return Point(
+        x,
+        values=tuple(sample.value for sample in in_order),
+        seeds=seeds,
+        tokens=max(sample.tokens for sample in in_order),
+        blocks=tuple(sample.blocks for sample in in_order),
+        end_losses=tuple(sample.end_loss for sample in in_order),
+    )
 
 
 def _published(

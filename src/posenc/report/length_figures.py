@@ -6,7 +6,7 @@ from math import exp
 
 from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band
-from posenc.report.curves import CurveSet
+from posenc.report.curve_set import CurveSet
 from posenc.report.plotted_curves import (
     Styles,
     curve_chart,

@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import Band
-from posenc.report.curves import CurveSet, Point
+from posenc.report.curve_set import CurveSet, Point
 from posenc.report.encoding_styles import Style
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.table import records_csv

@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc.report.chart import Chart
 from posenc.report.confidence import describe_bands
-from posenc.report.curves import CurveSet
+from posenc.report.curve_set import CurveSet
 from posenc.report.heat_map import HeatMap, HeatPanel
 from posenc.report.plotted_curves import (
     Styles,

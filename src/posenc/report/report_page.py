@@ -14,7 +14,7 @@ from posenc.report.page import (
     Section,
 )
 from posenc.report.report_results import Results
-from posenc.report.result_tables import runs_table
+from posenc.report.runs_table import runs_table
 from posenc.report.verdict_table import premises_table, verdict_table
 from posenc.report.verdict_text import summary
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc.report.conclusions import conclusions, limitations, missing_runs
-from posenc.report.curves import CurveSet, accuracy_curves, loss_curves, position_curves
+from posenc.report.curve_set import CurveSet
+from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experimental_setup import experimental_setup
@@ -18,10 +19,13 @@ from posenc.report.length_figures import (
 from posenc.report.line_plot import line_figure
 from posenc.report.position_figures import loss_by_position, loss_heat_map
 from posenc.report.premises import Verdicts, judge_experiment
-from posenc.report.result_tables import accuracy_table, perplexity_table
+from posenc.report.result_csv import tables_csv
+from posenc.report.result_rows import result_rows
+from posenc.report.result_tables import accuracy_table, perplexity_tables
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.speed_figure import cost_against_quality
 from posenc.report.table import Table
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.vega_figure import Figure
 
 
@@ -38,7 +42,9 @@ class Results:
     accuracies: Sequence[CurveSet]
     verdicts: Verdicts
     perplexity_tables: Sequence[Table]
+    perplexity_csv: str
     accuracy_tables: Sequence[Table]
+    accuracy_csv: str
     figures: Sequence[Figure]
     setup: Sequence[tuple[str, str]]
     conclusions: Sequence[str]
@@ -50,13 +56,17 @@ def read_results(folder: Path) -> Results:
     """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
     experiment = read_experiment(folder)
     losses, accuracies = loss_curves(experiment), accuracy_curves(experiment)
+    perplexities = [(curves, result_rows(curves)) for curves in losses]
+    accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]
     return Results(
         experiment,
         losses,
         accuracies,
         judge_experiment(experiment),
-        [perplexity_table(curves) for curves in losses],
-        [accuracy_table(curves) for curves in accuracies],
+        perplexity_tables(perplexities),
+        tables_csv(PERPLEXITY, perplexities),
+        [accuracy_table(*rows) for rows in accuracy_rows],
+        tables_csv(ACCURACY, accuracy_rows),
         _figures(experiment, losses, accuracies),
         experimental_setup(experiment, [*losses, *accuracies]),
         conclusions(experiment, losses),

@@ -8,8 +8,9 @@ from math import exp
 import numpy as np
 
 from posenc.report.chart import Chart, Line, VerticalLine
-from posenc.report.curves import CurveSet, describe_lengths
-from posenc.report.encoding_styles import style_at, sweep_styles
+from posenc.report.curve_set import CurveSet
+from posenc.report.curves import describe_lengths
+from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import (
     curve_chart,
@@ -68,7 +69,7 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     last, count = len(curves.x_values) - 1, min(MAX_LINES, len(curves.x_values))
     lengths = [int(curves.x_values[round(i)]) for i in np.linspace(0, last, count)]
     names = describe_lengths(lengths, curves.train_length)
-    styles = sweep_styles(style_at(0), len(lengths))
+    styles = sweep_styles(encoding_style("rope"), len(lengths))
     lines = []
     for length, name, style in zip(lengths, names, styles, strict=True):
         pairs = [(base, point) for base, curve in by_base if (point := curve.point_at(length))]

@@ -41,6 +41,23 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
+def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | None]]:
+    """Return, for each configuration, the settings in which configurations differ, by path.
+
+    As in the labels, a setting of a config group is compared between configurations with the same
+    choices in this group. The value is None if a configuration has no such setting. Encoding,
+    training length and seed are left out, as are tokens and model, which runs.csv always has.
+    """
+    settings = [list(_settings(config)) for config in configs]
+    values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for path, value, context in (setting for run in settings for setting in run):
+        values[path, context].add(format_setting(value))
+    swept = [path for (path, _), seen in values.items() if len(seen) > 1]
+    paths = [path for path in dict.fromkeys(swept) if path not in ("tokens", "model")]
+    texts = [{path: format_setting(value) for path, value, _ in run} for run in settings]
+    return [{path: run.get(path) for path in paths} for run in texts]
+
+
 def natural_key(label: str) -> list[tuple[int, float, str]]:
     """Return a sort key that compares numbers within labels by value."""
     parts = re.split(r"(\d+(?:\.\d+)?)", label)

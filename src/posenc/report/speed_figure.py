@@ -6,7 +6,8 @@ from math import exp
 
 from posenc.report.chart import Chart, Line
 from posenc.report.confidence import Band, band
-from posenc.report.curves import CurveSet, describe_lengths
+from posenc.report.curve_set import CurveSet
+from posenc.report.curves import describe_lengths
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import (
     Styles,

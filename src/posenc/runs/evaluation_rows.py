@@ -2,8 +2,9 @@
 
 import io
 import zipfile
+from collections.abc import Mapping
 from itertools import pairwise
-from math import ceil, floor, log2, sqrt
+from math import ceil, floor, isclose, log2, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,22 @@ def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **{**read_arrays(path), **arrays})
         write_atomic(path, buffer.getvalue())
+
+
+def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> float | None:
+    """Return the mean loss at the last quarter of the positions in the windows of a row.
+
+    Returns None if the losses by position were not saved or come from another measurement.
+    """
+    name = positions_name(row)
+    if f"{name}.sum" not in arrays:
+        return None
+    sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
+    same_sum = isclose(sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
+    end = slice(3 * len(sums) // 4, None)
+    if not same_sum or counts.sum() != row["count"] or not counts[end].any():
+        return None
+    return float(sums[end].sum() / counts[end].sum())
 
 
 def bin_positions(

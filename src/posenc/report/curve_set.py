@@ -1,0 +1,97 @@
+"""Curves by evaluation length or position; each point averages the values of several seeds."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp
+from statistics import fmean
+
+from posenc.report.bootstrap import BootstrapInterval, mean_interval
+from posenc.report.confidence import Band, band
+from posenc.report.evaluation_key import EvaluationKey
+from posenc.report.published_curves import PublishedCurve
+from posenc.runs.block_sums import BlockSums
+
+
+@dataclass(frozen=True)
+class Point:
+    """The values of several seeds at one `x`; each value averages over `tokens` scored tokens.
+
+    `blocks` and `end_losses` are those of the samples, in the order of `seeds`.
+    """
+
+    x: float
+    values: tuple[float, ...]
+    seeds: tuple[int, ...]
+    tokens: int
+    blocks: tuple[BlockSums | None, ...]
+    end_losses: tuple[float | None, ...]
+
+    @cached_property
+    def band(self) -> Band:
+        return band(self.values)
+
+    @cached_property
+    def text_interval(self) -> BootstrapInterval | None:
+        """The interval of a mean loss over text and seeds; None unless all blocks were saved."""
+        blocks = [seed for seed in self.blocks if seed is not None]
+        return mean_interval(blocks) if len(blocks) == len(self.seeds) else None
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean loss."""
+        return exp(self.mean)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve; curves with the same `encoding` differ in other settings."""
+
+    label: str
+    encoding: str
+    points: tuple[Point, ...]
+
+    def point_at(self, x: float) -> Point | None:
+        return next((point for point in self.points if point.x == x), None)
+
+    @property
+    def seeds(self) -> str:
+        """The number of seeds per point as text: "3", or "1-3" if it varies."""
+        counts = {len(point.seeds) for point in self.points}
+        return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+
+
+@dataclass(frozen=True)
+class CurveSet:
+    """Comparable curves: they share one measurement and one training length.
+
+    `published` has pairs of a measured curve's label and a published curve to compare it with.
+    `window` is the window length if the curves are by position.
+    """
+
+    measurement: EvaluationKey
+    train_length: int
+    curves: tuple[Curve, ...]
+    published: tuple[tuple[str, PublishedCurve], ...] = ()
+    window: int | None = None
+
+    @property
+    def x_values(self) -> list[float]:
+        """The evaluation lengths, or the positions, at which any curve has a point."""
+        return sorted({point.x for curve in self.curves for point in curve.points})
+
+    @property
+    def key(self) -> dict[str, object]:
+        """What identifies the set: the first columns of csv files."""
+        names = ("split", "protocol", "stride", "swap")
+        return {
+            "data": self.measurement.data_name,
+            **{name: getattr(self.measurement, name) for name in names},
+            "train_length": self.train_length,
+        }
+
+    def published_in(self, *units: str) -> dict[str, PublishedCurve]:
+        return {label: curve for label, curve in self.published if curve.unit in units}

@@ -1,0 +1,50 @@
+"""The notes below a result table: what its values, intervals and marks mean."""
+
+from collections.abc import Sequence
+from math import exp
+
+from posenc.report.bootstrap import DESCRIPTION
+from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+from posenc.report.result_rows import ResultRow
+from posenc.report.table_quantity import PERPLEXITY, Quantity
+
+BEST_NOTE = (
+    "Marked: the best value of each column, and every value that cannot be told apart from it"
+    f" because the {CONFIDENCE:.0%} interval of their difference, paired by seed, includes 0"
+    " ({methods})."
+)
+NO_METHOD = "there are too few seeds for intervals"
+SEEDS_NOTE = (
+    f"±: half the {CONFIDENCE:.0%} t interval over seeds, which does not cover the choice of the"
+    " text."
+)
+TEXT_NOTE = (
+    "Another text of the same kind and size would move all values of a column together: their"
+    f" {CONFIDENCE:.0%} intervals over {{covers}} reach from {{low:+.1%}} to {{high:+.1%}}"
+    f" ({DESCRIPTION}). In the difference of two values of a column, this cancels."
+)
+EARLY_NOTE = (
+    "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
+    " window. Early tokens: the share of the gain from L to the longest length that is explained by"
+    " fewer tokens with little context; above 100%, context beyond L makes the loss worse."
+)
+FIXED_NOTE = (
+    "Rows with fixed targets score the same tokens at every length, so that only the context"
+    " changes; they are compared with each other."
+)
+
+
+def value_notes(quantity: Quantity, rows: Sequence[ResultRow]) -> list[str]:
+    """Return the notes on the values, their intervals and the marks."""
+    values = [value for row in rows for value in row.values.values()]
+    methods = dict.fromkeys(value.difference.method for value in values if value.difference)
+    notes = [quantity.note, BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD)]
+    if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
+        notes.append(SEEDS_NOTE)
+    intervals = [interval for value in values if (interval := value.point.text_interval)]
+    if intervals and quantity is PERPLEXITY:
+        low = min(exp(interval.low - interval.mean) for interval in intervals) - 1
+        high = max(exp(interval.high - interval.mean) for interval in intervals) - 1
+        covers = " or ".join(sorted({interval.covers for interval in intervals}))
+        notes.append(TEXT_NOTE.format(covers=covers, low=low, high=high))
+    return notes

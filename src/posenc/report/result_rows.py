@@ -1,0 +1,110 @@
+"""The rows of a result table, with each value compared with the best of its column."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc.report.bootstrap import DESCRIPTION, difference_interval
+from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+from posenc.report.confidence import t_interval
+from posenc.report.curve_set import Curve, CurveSet, Point
+from posenc.report.curves import TASKS
+from posenc.report.early_tokens import EarlyTokens, early_tokens
+from posenc.runs.block_sums import BlockSums
+
+WHOLE_TEXT_PROTOCOLS = ("nonoverlapping", "by_position")
+"""Protocols with consecutive windows, whose first tokens have little context."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference of two means with its interval; `method` describes the interval."""
+
+    mean: float
+    low: float
+    high: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """The point of one cell.
+
+    `best` is true if it is the best of its column or cannot be told apart from it. `difference` is
+    its difference from the best point; None for the best point and without an interval.
+    """
+
+    point: Point
+    best: bool
+    difference: Difference | None
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """The values of one curve by evaluation length."""
+
+    curve: Curve
+    values: Mapping[float, Value]
+    early_tokens: EarlyTokens | None
+
+
+def result_rows(curves: CurveSet) -> list[ResultRow]:
+    """Return a row for each curve of a set."""
+    columns = {x: _column(curves, x) for x in curves.x_values}
+    whole_text = curves.measurement.protocol in WHOLE_TEXT_PROTOCOLS
+    return [
+        ResultRow(
+            curve,
+            {x: column[curve.label] for x, column in columns.items() if curve.label in column},
+            early_tokens(curve, curves.train_length) if whole_text else None,
+        )
+        for curve in curves.curves
+    ]
+
+
+def paired_difference(left: Point, right: Point) -> Difference | None:
+    """Return the mean of `left` minus that of `right`, over the seeds that both have.
+
+    The interval comes from the bootstrap if both have the losses of the same tokens by block.
+    Otherwise it is the t interval over seeds. Returns None if there are too few seeds for that.
+    """
+    seeds = [seed for seed in left.seeds if seed in right.seeds]
+    a, b = _blocks(left, seeds), _blocks(right, seeds)
+    if seeds and a and b and _same_tokens([*a, *b]):
+        interval = difference_interval(a, b)
+        if interval is not None:
+            method = f"{DESCRIPTION}, covers {interval.covers}"
+            return Difference(interval.mean, interval.low, interval.high, method)
+    pairs = [(left.values[left.seeds.index(s)], right.values[right.seeds.index(s)]) for s in seeds]
+    if len(pairs) < MIN_SEEDS:
+        return None
+    interval = t_interval([x - y for x, y in pairs], CONFIDENCE)
+    assert interval.low is not None and interval.high is not None
+    return Difference(interval.mean, interval.low, interval.high, "t interval over seeds")
+
+
+def _column(curves: CurveSet, x: float) -> dict[str, Value]:
+    """Return the values at one length by label."""
+    points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
+    choose = max if curves.measurement.protocol == TASKS else min
+    best = choose(points.values(), key=lambda point: point.mean)
+    values = {}
+    for label, point in points.items():
+        difference = None if point is best else paired_difference(point, best)
+        same = point.mean == best.mean
+        includes_zero = difference is not None and difference.low <= 0 <= difference.high
+        values[label] = Value(point, same or includes_zero, difference)
+    return values
+
+
+def _blocks(point: Point, seeds: Sequence[int]) -> list[BlockSums]:
+    """Return the blocks of a point for these seeds; empty if those of a seed are missing."""
+    by_seed = dict(zip(point.seeds, point.blocks, strict=True))
+    blocks = [found for seed in seeds if (found := by_seed[seed]) is not None]
+    return blocks if len(blocks) == len(seeds) else []
+
+
+def _same_tokens(blocks: Sequence[BlockSums]) -> bool:
+    """Whether the same numbers of targets were scored in every block."""
+    return all(np.array_equal(blocks[0].counts, other.counts) for other in blocks[1:])

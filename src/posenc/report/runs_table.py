@@ -1,0 +1,87 @@
+"""The runs of an experiment, as a table of the report and as runs.csv."""
+
+from collections.abc import Iterator
+
+from posenc.report.curves import BY_POSITION
+from posenc.report.experiment import Experiment, Row, Run
+from posenc.report.run_labels import swept_settings
+from posenc.report.table import Cell, Column, Table, records_csv
+from posenc.report.table_quantity import number_text
+
+ROW_KEYS = (
+    *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),
+    *("accuracy", "exact"),  # tasks only
+    *("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second"),
+    *("coverage", "tokens_hash"),  # identify the scored tokens
+)
+
+
+def runs_csv(experiment: Experiment) -> str:
+    """Return a csv line for every measurement, unrounded, or one for a run without any.
+
+    The swept settings, in which the runs differ, are the last columns.
+    """
+    swept = swept_settings([run.config for run in experiment.runs])
+    return records_csv(
+        [
+            {
+                "run": run.name,
+                "state": run.status.state,
+                "encoding": run.label,
+                "train_length": run.train_length,
+                "seed": run.seed,
+                "tokens": run.config["tokens"],
+                "model": run.config["choices"].get("model"),
+                **{name: row.get(name) for name in ROW_KEYS},
+                **settings,
+            }
+            for run, settings in zip(experiment.runs, swept, strict=True)
+            for row in list(_measurements(run)) or ({},)
+        ]
+    )
+
+
+def runs_table(experiment: Experiment) -> Table:
+    """Return a table of the runs; its links to their files are relative to `report/`."""
+    columns = [
+        Column("run", align="left"),
+        Column("encoding", align="left"),
+        Column("state", align="left", wrap=any(run.status.error for run in experiment.runs)),
+        Column("L"),
+        Column("seed"),
+        Column("tokens", format=","),
+        Column("validation loss", format=number_text),
+        Column("files", align="left"),
+    ]
+    rows = []
+    for run in experiment.runs:
+        files = [(file.partition(".")[0], f"../{run.name}/{file}") for file in run.files]
+        rows.append(
+            [
+                Cell(run.name, links=[(run.name, f"../{run.name}/")]),
+                run.label,
+                run.state,
+                run.train_length,
+                run.seed,
+                run.status.tokens,
+                run.metrics.get("validation_loss"),
+                Cell(" ".join(name for name, _ in files), links=files),
+            ]
+        )
+    return Table("", columns, rows)
+
+
+def _measurements(run: Run) -> Iterator[Row]:
+    """Yield the rows of a run, without those by position that equal a nonoverlapping row.
+
+    The two protocols score the same windows, so that their rows come from one measurement.
+    """
+    identity = ("data", "split", "length", "swap", "count", "loss")
+    others = {
+        tuple(row[key] for key in identity)
+        for row in run.rows
+        if row["protocol"] == "nonoverlapping"
+    }
+    for row in run.rows:
+        if row["protocol"] != BY_POSITION or tuple(row[key] for key in identity) not in others:
+            yield row

@@ -1,0 +1,45 @@
+"""The quantities of the result tables: how they follow from means over seeds, and their format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp
+
+
+def number_text(value: float) -> str:
+    """Return a number with two decimals; large numbers get fewer digits."""
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of a table.
+
+    `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
+    `text` formats it.
+    """
+
+    name: str
+    from_mean: Callable[[float], float]
+    text: Callable[[float], str]
+    mean: str
+    note: str
+
+
+PERPLEXITY = Quantity(
+    "perplexity",
+    from_mean=exp,
+    text=number_text,
+    mean="loss in nats per token",
+    note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
+    " mean of the seeds' perplexities. Lower is better.",
+)
+ACCURACY = Quantity(
+    "accuracy",
+    from_mean=float,
+    text="{:.3f}".format,
+    mean="accuracy",
+    note="Fraction of answer tokens that the model ranks first, given the correct preceding answer"
+    " tokens; mean over seeds. Higher is better.",
+)

@@ -1,0 +1,149 @@
+"""Which values of a column can be told apart from the best, and their intervals in the tables."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy.stats import t
+
+from posenc.report.curve_set import Curve, CurveSet, Point
+from posenc.report.evaluation_key import EvaluationKey
+from posenc.report.result_rows import paired_difference, result_rows
+from posenc.report.write_report import write_report
+from posenc.runs.block_sums import BlockSums
+
+BLOCKS, TOKENS = 20, 4096
+NOISE = np.random.default_rng(0).normal(0, 0.1, BLOCKS)
+HARD = np.linspace(2, 5, BLOCKS)  # losses that differ more between blocks than between encodings
+
+
+def point(losses: Sequence[np.ndarray], *, tokens: int = TOKENS, saved: bool = True) -> Point:
+    """A point with the losses [blocks] of each seed."""
+    counts = np.full(BLOCKS, tokens)
+    blocks = tuple(BlockSums(loss * counts, counts) if saved else None for loss in losses)
+    values = tuple(float(loss.mean()) for loss in losses)
+    seeds = tuple(range(1, len(losses) + 1))
+    return Point(64, values, seeds, BLOCKS * tokens, blocks, (None,) * len(losses))
+
+
+def marked(points: dict[str, Point], protocol: str = "nonoverlapping") -> set[str]:
+    key = EvaluationKey("f", "text", "validation", protocol, None, None)
+    curves = tuple(Curve(label, label, (value,)) for label, value in points.items())
+    rows = result_rows(CurveSet(key, 64, curves))
+    return {row.curve.label for row in rows if row.values[64].best}
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_values_that_differ_by_chance_alone_are_marked_with_the_best(seeds: int) -> None:
+    """Every block is 0.02 worse with `worse`; `even` is better in some blocks, worse in others."""
+    even = HARD + NOISE - NOISE.mean() + 0.001
+    points = {
+        "best": point([HARD] * seeds),
+        "worse": point([HARD + 0.02] * seeds),
+        "even": point([even] * seeds),
+    }
+    assert marked(points) == {"best", "even"}
+
+
+def test_without_blocks_seeds_decide() -> None:
+    seeds = np.array([0.0, 0.1, 0.2])
+    points = {
+        "best": point([HARD + s for s in seeds], saved=False),
+        "worse": point([HARD + s + 0.01 for s in seeds], saved=False),
+        "noisy": point([HARD + s for s in (0.2, 0.0, 0.11)], saved=False),
+    }
+    assert marked(points) == {"best", "noisy"}
+
+
+def test_with_neither_blocks_nor_seeds_the_best_alone_is_marked() -> None:
+    points = {"a": point([HARD], saved=False), "b": point([HARD + 1e-6], saved=False)}
+    assert marked(points) == {"a"}
+
+
+def test_the_highest_accuracy_is_the_best() -> None:
+    points = {"a": point([HARD], saved=False), "b": point([HARD + 1], saved=False)}
+    assert marked(points, "tasks") == {"b"}
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    left, right = point([HARD, HARD + 1]), point([HARD + 0.5])
+    difference = paired_difference(left, right)
+    assert difference is not None and difference.mean == pytest.approx(-0.5)
+
+
+def test_losses_of_different_tokens_are_not_paired_by_block() -> None:
+    left, right = point([HARD]), point([HARD], tokens=100)
+    assert paired_difference(left, right) is None
+
+
+def write(folder: Path, fabricate: SimpleNamespace) -> Path:
+    """Two encodings with three seeds, at two lengths, in both protocols."""
+    for offset, encoding in ((0.0, "alibi"), (0.3, "rope")):
+        for seed in (1, 2, 3):
+            config, rows, arrays = fabricate.config(encoding, 64, seed), [], {}
+            for protocol, stride in (("nonoverlapping", None), ("fixed_target", 32)):
+                for length in (64, 128):
+                    counts = np.full(BLOCKS, TOKENS)
+                    shift = offset + 0.01 * seed**2 + 0.1 * (protocol == "fixed_target")
+                    sums = (HARD + shift) * counts
+                    key = {"protocol": protocol, "stride": stride, "count": int(counts.sum())}
+                    rows.append(fabricate.row(length, sums.sum() / counts.sum(), **key))
+                    name = f"{rows[-1]['data']}.validation.{protocol}.{length}.{stride or '-'}.-"
+                    arrays |= {f"{name}.sum": sums, f"{name}.count": counts}
+            path = fabricate.run(folder, config, rows)
+            np.savez(path / "loss_by_block.npz", allow_pickle=False, **arrays)
+    return folder
+
+
+def test_intervals_stand_in_the_table_and_in_the_csv(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    folder = write(tmp_path / "intervals", fabricate)
+    report = write_report(folder, console).parent
+    losses = [3.5 + 0.01 * seed**2 for seed in (1, 2, 3)]
+    mean, half = np.mean(losses), t.ppf(0.975, 2) * np.std(losses, ddof=1) / math.sqrt(3)
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    text = f"{math.exp(mean):.2f} ±{(high - low) / 2:.2f}"
+    assert f"| alibi | 3 | **{text}** | **{text}** |" in (report / "extrapolation.md").read_text()
+    lines = csv.DictReader(io.StringIO((report / "extrapolation.csv").read_text()))
+    rows = {(row["protocol"], row["encoding"]): row for row in lines}
+    row = rows["nonoverlapping", "alibi"]
+    assert [float(row[f"64_{end}"]) for end in ("low", "high")] == pytest.approx([low, high], 1e-5)
+    # other text varies more than the seeds: the standard error over blocks is HARD.std() / sqrt(20)
+    error = 1.96 * HARD.std() / math.sqrt(BLOCKS)
+    assert math.log(float(row["64_text_low"])) == pytest.approx(mean - error, abs=0.2 * error)
+    assert math.log(float(row["64_text_high"])) == pytest.approx(mean + error, abs=0.2 * error)
+    assert (row["64_best"], rows["nonoverlapping", "rope"]["64_best"]) == ("true", "false")
+
+
+def test_fixed_targets_stand_below_the_windows_of_their_encoding(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    folder = write(tmp_path / "fixed", fabricate)
+    markdown = (write_report(folder, console).parent / "extrapolation.md").read_text()
+    labels = [line.split(" | ")[0] for line in markdown.splitlines() if line.startswith("| ")]
+    assert labels == [
+        "| encoding",
+        "| ---",
+        "| alibi",
+        "| alibi, fixed targets",
+        "| rope",
+        "| rope, fixed targets",
+    ]
+    assert markdown.count("\n| alibi, fixed targets | 3 | **") == 1
+
+
+def test_fixed_targets_at_other_lengths_have_a_table_of_their_own(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    fixed = {"protocol": "fixed_target", "stride": 32}
+    rows = [fabricate.row(64, 3.0), fabricate.row(128, 3.0, **fixed)]
+    fabricate.run(tmp_path / "own", fabricate.config("alibi", 64, 1), rows)
+    markdown = (write_report(tmp_path / "own", console).parent / "extrapolation.md").read_text()
+    assert markdown.count("| encoding |") == 2
