@@ -2,7 +2,9 @@
 
 from colorsys import rgb_to_hls
 from pathlib import Path
+from types import SimpleNamespace
 
+from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import (
     COLORS,
     ENCODINGS,
@@ -11,6 +13,8 @@ from posenc.report.encoding_styles import (
     encoding_style,
     line_styles,
 )
+from posenc.report.experiment import read_experiment
+from posenc.report.rope_base_figure import perplexity_by_base
 
 OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
 
@@ -47,6 +51,15 @@ def test_encodings_differ_without_colour() -> None:
 def test_an_encoding_of_the_users_own_keeps_a_style_that_follows_from_its_name() -> None:
     assert encoding_style("square_root") == encoding_style("square_root")
     assert encoding_style("square_root").dash
+
+
+def test_the_lines_of_the_figure_by_base_have_the_hue_of_rope(bases: SimpleNamespace) -> None:
+    experiment = read_experiment(bases.folder)
+    chart = perplexity_by_base(loss_curves(experiment), experiment)
+    assert chart is not None
+    own, _ = hue_and_lightness(encoding_style("rope"))
+    hues = [hue_and_lightness(line.style)[0] for plot in chart.subplots for line in plot.lines]
+    assert len(hues) == 2 and all(abs(hue - own) < 0.06 for hue in hues)
 
 
 def test_a_sweep_runs_from_light_to_dark_near_the_hue_of_its_encoding() -> None:

@@ -7,7 +7,7 @@ import altair as alt
 
 from posenc.benchmark.bench_results import Row
 from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
-from posenc.report.encoding_styles import style_at, sweep_styles
+from posenc.report.encoding_styles import MARKERS, encoding_style
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
 PANEL_TITLES = {"forward": "Forward pass", "step": "Training step"}
@@ -51,9 +51,9 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
         x=alt.X("ratio:Q", title=x_title, scale=scale, axis=axis),
         y=alt.Y("encoding:N", sort=names, title=None, axis=alt.Axis(tickBand="extent", grid=True)),
         yOffset=alt.YOffset("length:N", sort=lengths),
-        color=_style_channel(alt.Color, lengths, "color"),
+        color=_color_channel(rows, names),
     )
-    marked = chart.encode(shape=_style_channel(alt.Shape, lengths, "marker_path"))
+    marked = chart.encode(shape=_shape_channel(lengths))
     ranges = chart.transform_filter("!datum.published").mark_rule(strokeWidth=1.4)
     published = marked.transform_filter("datum.published")
     measured = marked.transform_filter("!datum.published")
@@ -68,12 +68,19 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     return alt.layer(*layers).properties(width=WIDTH, height=height)
 
 
-def _style_channel(channel: Any, lengths: Sequence[str], attribute: str) -> Any:
+def _color_channel(rows: Sequence[Row], names: Sequence[str]) -> alt.Color:
+    """Return a channel in which every row of the figure has the color of its encoding."""
+    encodings = {_name(row, rows): row["encoding"].partition(" ")[0] for row in rows}
+    colors = [encoding_style(encodings[name]).color for name in names]
+    return alt.Color("encoding:N", scale=alt.Scale(domain=names, range=colors), legend=None)
+
+
+def _shape_channel(lengths: Sequence[str]) -> alt.Shape:
     """Return a channel that distinguishes lengths, with a legend if there are several."""
-    styles = sweep_styles(style_at(0), len(lengths))
-    scale = alt.Scale(domain=lengths, range=[getattr(style, attribute) for style in styles])
+    paths = list(MARKERS.values())
+    shapes = [paths[i % len(paths)] for i in range(len(lengths))]
     legend = alt.Legend(title=None, orient="bottom") if len(lengths) > 1 else None
-    return channel("length:N", scale=scale, legend=legend)
+    return alt.Shape("length:N", scale=alt.Scale(domain=lengths, range=shapes), legend=legend)
 
 
 def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:

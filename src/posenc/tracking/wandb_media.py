@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
-from posenc.report.encoding_styles import style_at
+from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory
@@ -30,17 +30,18 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
         for row, bins in loss_by_position(directory.rows(), arrays, config.train_length)
     }
     data: list[Any] = [[*key, *values] for key, bins in curves.items() for values in bins]
-    image = Image.open(io.BytesIO(_png(curves, directory.name, config.train_length)))
+    image = Image.open(io.BytesIO(_png(curves, directory.name, config)))
     table = wandb.Table(columns=list(COLUMNS), data=data)
     return {TABLE_KEY: table, IMAGE_KEY: wandb.Image(image)}
 
 
-def _png(curves: Curves, title: str, train_length: int) -> bytes:
-    lines = []
-    for i, ((data, split, swap, length), bins) in enumerate(curves.items()):
+def _png(curves: Curves, title: str, config: DictConfig) -> bytes:
+    train_length, lines = config.train_length, []
+    styles = sweep_styles(encoding_style(config.choices.encoding), len(curves))
+    for style, ((data, split, swap, length), bins) in zip(styles, curves.items(), strict=True):
         label = " ".join(filter(None, (f"{length} tokens, {data} {split}", swap)))
         dots = tuple(PlotPoint(position, exact(loss)) for position, loss, _ in bins)
-        lines.append(Line(label, style_at(i), dots))
+        lines.append(Line(label, style, dots))
     train_length_line = VerticalLine(train_length, f"L = {train_length}")
     chart = Chart(
         file_stem="loss_by_position",
