@@ -28,7 +28,7 @@ RANDOM_SEED = 20220427
 MIN_BLOCKS = 10
 """With fewer blocks of text, there is no interval."""
 DESCRIPTION = (
-    f"bootstrap with {RESAMPLES:,} resamples of blocks of text (random seed {RANDOM_SEED})"
+    f"paired bootstrap, {RESAMPLES:,} resamples of blocks of text, random seed {RANDOM_SEED}"
 )
 
 Array = NDArray[np.float64]
