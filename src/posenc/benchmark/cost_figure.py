@@ -70,7 +70,7 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
 
 def _color_channel(rows: Sequence[Row], names: Sequence[str]) -> alt.Color:
     """Return a channel in which every row of the figure has the color of its encoding."""
-    encodings = {_name(row, rows): row["encoding"].partition(" ")[0] for row in rows}
+    encodings = {_row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows}
     colors = [encoding_style(encodings[name]).color for name in names]
     return alt.Color("encoding:N", scale=alt.Scale(domain=names, range=colors), legend=None)
 

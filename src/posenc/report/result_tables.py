@@ -86,7 +86,7 @@ def _table(
             texts = [number_text(numbers[x]) if x in numbers else None for x in lengths]
             ends = [ratio_text(numbers, curves), *((None, None) if early else ())]
             texts = [f"{label}, published", None, *texts, *ends]
-            grid.append([Cell(text, tone="quiet") for text in texts])
+            grid.append([Cell(text, style="dim") for text in texts])
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),
