@@ -40,6 +40,7 @@ class Decoder(nn.Module):
 
     `embedding` maps tokens [B, T] to hidden states [B, T, D], which are multiplied by
     `embedding_scale`; `encoding.embed` and `dropout` are applied before the first block.
+    `zero_init` is an option of `initialise`.
     """
 
     head: Head
@@ -54,8 +55,10 @@ class Decoder(nn.Module):
         *,
         embedding_scale: float,
         dropout: float,
+        zero_init: bool = False,
     ) -> None:
         super().__init__()
+        self.zero_init = zero_init
         self.encoding = encoding
         self.embedding_scale = embedding_scale
         self.embedding = embedding
@@ -133,6 +136,7 @@ class Transformer(Decoder):
         activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
         tied: bool = True,
         embedding_scale: float | None = None,
+        zero_init: bool = False,
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
@@ -150,6 +154,7 @@ class Transformer(Decoder):
             head,
             embedding_scale=width**0.5 if embedding_scale is None else embedding_scale,
             dropout=dropout,
+            zero_init=zero_init,
         )
 
 
@@ -158,9 +163,11 @@ def initialise(model: Decoder, seed: int) -> None:
 
     Models that differ only in their encoding therefore start from the same weights. Biases are 0.
     Matrices are drawn from N(0, 1/fan_in); the output projections of attention and feed-forward
-    layers are divided by sqrt(2 layers). The projections of an adaptive embedding, which are used
-    in the embedding and in the head, are drawn from N(0, 2/(fan_in + fan_out)). The encoding's
-    parameters are left unchanged.
+    layers are divided by sqrt(2 layers). With `zero_init`, these projections and an output layer
+    that is not tied to the embedding are 0, so the loss of an untied model starts at
+    ln(vocab_size). The projections of an adaptive embedding, which are used in the embedding and in
+    the head, are drawn from N(0, 2/(fan_in + fan_out)). The encoding's parameters are left
+    unchanged.
     """
     residual_scale = (2 * len(model.blocks)) ** -0.5
     for name, parameter in model.named_parameters():
@@ -169,6 +176,9 @@ def initialise(model: Decoder, seed: int) -> None:
         if name.endswith(".bias"):
             nn.init.zeros_(parameter)
         if parameter.ndim < 2:
+            continue
+        if model.zero_init and (name.endswith(".out.weight") or name == "head.weight"):
+            nn.init.zeros_(parameter)
             continue
         generator = torch.Generator().manual_seed(seed_of(seed, name))
         std = parameter.shape[1] ** -0.5 * (residual_scale if name.endswith(".out.weight") else 1.0)
