@@ -1,7 +1,12 @@
 """Optimizers: functions `(model, ...)` that return a `torch.optim.Optimizer`."""
 
+from collections.abc import Callable
+from typing import Any, overload
+
 import torch
 from torch import nn
+
+from posenc.training.muon import Muon
 
 
 def adamw(
@@ -41,3 +46,77 @@ def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.opt
     return torch.optim.SGD(
         parameters, lr=learning_rate, momentum=momentum, nesterov=True, fused=True
     )
+
+
+def muon(
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    momentum: float,
+    adamw_learning_rate: float,
+    betas: list[float],
+) -> "Combined":
+    """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for all other parameters.
+
+    Updates of Muon have the size of AdamW's, so the two may share one learning rate. Weight decay
+    applies to the matrices of the blocks.
+    """
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    others = [p for _, p in named if id(p) not in chosen]
+    optimizers: list[torch.optim.Optimizer] = []
+    if matrices:
+        optimizers.append(
+            Muon(
+                matrices,
+                learning_rate=learning_rate,
+                momentum=momentum,
+                weight_decay=weight_decay,
+            )
+        )
+    if others:
+        adam_betas = (betas[0], betas[1])
+        optimizers.append(
+            torch.optim.AdamW(
+                others, lr=adamw_learning_rate, betas=adam_betas, weight_decay=0.0, fused=True
+            )
+        )
+    return Combined(*optimizers)
+
+
+class Combined(torch.optim.Optimizer):
+    """Several optimizers, each of its own parameters, as one: one step, one state_dict."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self.optimizers = optimizers
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        super().__init__(groups, {})
+        self._share()
+
+    def _share(self) -> None:
+        """Let the parts use this optimizer's groups and state, which are what is saved."""
+        start = 0
+        for optimizer in self.optimizers:
+            stop = start + len(optimizer.param_groups)
+            optimizer.param_groups = self.param_groups[start:stop]
+            optimizer.state = self.state
+            start = stop
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._share()
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss
