@@ -1,0 +1,140 @@
+"""The Python source of the installed packages that posenc depends on, split by package."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import SPLITS
+from posenc.data.corpus import Corpus, json_digest
+
+_EXCLUDED = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}
+_LARGEST = 500_000
+"""Bytes of the largest file; larger ones are tables or were generated."""
+
+
+class PackagesCorpus(Corpus):
+    """One document per source file of every package that posenc requires, directly or not.
+
+    `validation` and `test` name the packages of these splits; all others are in the train split,
+    so no package is in two splits. Test suites, bundled copies of other packages, files over
+    500 kB and files that are not UTF-8 are left out, as is a file of whose distinct lines more
+    than `largest_overlap` occur in the files before it. Files are read split by split from test
+    to train, then by the name of the package and the path, so a duplicate is kept in the test or
+    validation split. The text depends on the installed versions, which constraints.txt pins, and is
+    identified by the hashes that pip recorded for its files.
+    """
+
+    name = "python_packages"
+
+    def __init__(
+        self, validation: Sequence[str], test: Sequence[str], largest_overlap: float
+    ) -> None:
+        if not 0 <= largest_overlap <= 1:
+            raise ConfigError(f"data.largest_overlap={largest_overlap} must be between 0 and 1")
+        self._named = {"validation": list(validation), "test": list(test)}
+        self._largest_overlap = largest_overlap
+
+    def splits(self) -> tuple[str, ...]:
+        return SPLITS
+
+    def documents(self, split: str) -> Iterator[str]:
+        for _, text in self._files[split]:
+            yield text
+
+    def split_digest(self, split: str) -> str:
+        files = {
+            name: [(file.as_posix(), _recorded_hash(package, file)) for package, file in sources]
+            for name, sources in self._sources.items()
+        }
+        return json_digest({"split": split, "files": files, "overlap": self._largest_overlap})
+
+    @cached_property
+    def _files(self) -> dict[str, list[tuple[str, str]]]:
+        """Paths and texts by split, without near-duplicates."""
+        seen: set[int] = set()
+        files: dict[str, list[tuple[str, str]]] = {}
+        for split, sources in self._sources.items():
+            files[split] = []
+            for path, text in _texts(sources):
+                lines = _line_hashes(text)
+                if lines and len(lines & seen) <= self._largest_overlap * len(lines):
+                    files[split].append((path, text))
+                    seen |= lines
+        return files
+
+    @cached_property
+    def _sources(self) -> dict[str, list[tuple[Distribution, PackagePath]]]:
+        """Return the source files of each split with their packages, the test split first."""
+        packages = required_packages("posenc")
+        for split, names in self._named.items():
+            if missing := [name for name in names if name not in packages]:
+                raise ConfigError(
+                    f"data.{split}: {', '.join(missing)} is not among the packages that posenc"
+                    f" requires here (available: {', '.join(sorted(packages))})"
+                )
+        held_out = {name for names in self._named.values() for name in names}
+        names = {**self._named, "train": sorted(packages.keys() - held_out)}
+        return {
+            split: [
+                (packages[name], file)
+                for name in sorted(names[split])
+                for file in sorted(packages[name].files or [])
+                if file.suffix == ".py" and not _EXCLUDED.intersection(file.parts)
+            ]
+            for split in reversed(SPLITS)
+        }
+
+
+def required_packages(name: str) -> dict[str, Distribution]:
+    """Return the installed packages that `name` requires, directly or not, by normalised name.
+
+    Extras are not followed. Names are normalised as PyPA specifies: lower case, with hyphens.
+    """
+    packages: dict[str, Distribution] = {}
+    waiting = [name]
+    while waiting:
+        for line in distribution(waiting.pop()).requires or []:
+            requirement = Requirement(line)
+            required = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            if required in packages or required == name:
+                continue
+            if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            try:
+                packages[required] = distribution(requirement.name)
+            except PackageNotFoundError:  # installed without its dependencies
+                continue
+            waiting.append(requirement.name)
+    return packages
+
+
+def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tuple[str, str]]:
+    """Yield the path below site-packages and the text of each file that is a document."""
+    for package, file in sources:
+        try:
+            content = Path(str(package.locate_file(file))).read_bytes()
+            text = content.decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.strip() and len(content) <= _LARGEST:
+            yield file.as_posix(), text
+
+
+def _recorded_hash(package: Distribution, file: PackagePath) -> str:
+    """Return the hash that the installer recorded, or that of the file if there is none."""
+    if file.hash is not None:
+        return file.hash.value
+    path = Path(str(package.locate_file(file)))
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _line_hashes(text: str) -> set[int]:
+    """Return 64-bit hashes of the distinct lines that are not blank, without indentation."""
+    lines = {line.strip() for line in text.splitlines()} - {""}
+    return {int.from_bytes(sha256(line.encode()).digest()[:8], "big") for line in lines}
