@@ -49,6 +49,7 @@ TYPES: dict[str, Any] = {
     "evaluation.budget_tokens": int | None,
     "evaluation.split": SPLITS,
     "evaluation.batch_tokens": int,
+    "ngram_order": int | None,
 }
 TYPE_NAMES = {
     int: "an integer",

@@ -89,6 +89,16 @@ class TrainingWindows:
             windows.append(_permutation(self._seed, epoch, self.num_windows)[index_in_epoch])
         return self._tokens.windows(np.array(windows) * self._length, self._length)
 
+    def starts(self, num_windows: int) -> NDArray[np.int64]:
+        """Return the sorted positions in the text of the first `num_windows` distinct windows."""
+        indices = _permutation(self._seed, 0, self.num_windows)[:num_windows]
+        return np.sort(indices).astype(np.int64) * self._length
+
+    def token_rows(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the windows at `starts`, each with the token before it: [n, length + 1]."""
+        inputs, targets = self._tokens.windows(starts, self._length)
+        return np.concatenate([inputs[:, :1].numpy(), targets.numpy()], axis=1)
+
 
 def evenly_spaced_windows(
     tokens: TokenArray, length: int, num_tokens: int

@@ -18,6 +18,7 @@ from posenc.config.identity import identity, run_hash
 from posenc.config.settings import check_settings
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
+from posenc.data.tokenized import TokenizedData
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.requests import (
@@ -26,13 +27,14 @@ from posenc.evaluation.requests import (
     requested_rows,
     training_fraction,
 )
+from posenc.evaluation.yardstick import ngram_rows
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
-from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
+from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.tracker import NullTracker
@@ -170,4 +172,6 @@ def _train_and_evaluate(session: Session) -> bool:
     if missing := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
+    if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
+        write_json(run.ngrams_file, {"rows": ngram_rows(config, data)})
     return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows()))

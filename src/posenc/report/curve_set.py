@@ -1,6 +1,7 @@
 """Curves by evaluation length or position; each point averages the values of several seeds."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp
 from statistics import fmean
@@ -69,7 +70,8 @@ class CurveSet:
     """Comparable curves: they share one measurement and one training length.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
-    `window` is the window length if the curves are by position.
+    `window` is the window length if the curves are by position. `ngrams` maps orders to the mean
+    losses over seeds of n-gram models of the training tokens, scored on the same text.
     """
 
     measurement: EvaluationKey
@@ -77,6 +79,7 @@ class CurveSet:
     curves: tuple[Curve, ...]
     published: tuple[tuple[str, PublishedCurve], ...] = ()
     window: int | None = None
+    ngrams: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def x_values(self) -> list[float]:

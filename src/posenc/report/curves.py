@@ -6,6 +6,7 @@ length form a `CurveSet`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from posenc.report.curve_set import Curve, CurveSet, Point
@@ -132,6 +133,7 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
                 for label, points in sets[key].items()
             ),
             _published(experiment, *key, sets[key].keys()),
+            ngrams=_ngrams(experiment, *key),
         )
         for key in sorted(sets, key=sort_key)
     ]
@@ -163,6 +165,23 @@ def _published(
         for run in experiment.runs
         if run.label in labels and run.matches(curve.selector)
     )
+
+
+def _ngrams(
+    experiment: Experiment, measurement: EvaluationKey, train_length: int
+) -> dict[int, float]:
+    """Return the mean losses of n-gram models by order, for protocols that score every token."""
+    if measurement.protocol not in ("nonoverlapping", BY_POSITION):
+        return {}
+    by_seed = {
+        (row["order"], run.seed): row["loss"]
+        for run in experiment.runs
+        for row in run.ngrams
+        if run.train_length == train_length
+        and (row["data"], row["split"]) == (measurement.data, measurement.split)
+    }
+    orders = sorted({order for order, _ in by_seed})
+    return {n: fmean(loss for (order, _), loss in by_seed.items() if order == n) for n in orders}
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:

@@ -7,6 +7,7 @@ from math import exp
 from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band
 from posenc.report.curve_set import CurveSet
+from posenc.report.encoding_styles import Style
 from posenc.report.plotted_curves import (
     Styles,
     curve_chart,
@@ -17,6 +18,7 @@ from posenc.report.plotted_curves import (
 )
 
 X_TITLE = "Evaluation length (tokens)"
+NGRAM_STYLE = Style("#606060", "plus", (2, 3))
 PERPLEXITY_CAPTION = (
     "Perplexity is the exponential of the mean loss over seeds. Lower is better. To the right of"
     " the dashed line, windows are longer than in training: a line that stays flat or decreases"
@@ -44,7 +46,7 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
     """
     return curve_chart(
         curve_sets,
-        [curve_lines(curves, styles, exp) for curves in curve_sets],
+        [[*curve_lines(curves, styles, exp), *_ngram_line(curves)] for curves in curve_sets],
         file_stem="perplexity_by_length",
         title="Perplexity by evaluation length",
         x_title=X_TITLE,
@@ -104,6 +106,17 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
         csv=plotted_points_csv(curve_sets, lines, "encoding", "length", "accuracy"),
         y_bounds=(0.0, 1.0),
     )
+
+
+def _ngram_line(curves: CurveSet) -> list[Line]:
+    """Return a horizontal line for the best n-gram model, if there is one."""
+    if not curves.ngrams:
+        return []
+    order = min(curves.ngrams, key=curves.ngrams.__getitem__)
+    perplexity = exp(curves.ngrams[order])
+    ends = dict.fromkeys((curves.x_values[0], curves.x_values[-1]))
+    points = (PlotPoint(x, band([perplexity]), note="Kneser-Ney") for x in ends)
+    return [Line(f"{order}-gram model", NGRAM_STYLE, tuple(points))]
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:

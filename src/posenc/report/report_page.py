@@ -40,6 +40,8 @@ TABLE_DESCRIPTIONS = {
     "accuracy": "accuracy tables",
     "extrapolation": "perplexity tables",
     "runs": "every evaluation of every run, unrounded, with perplexity per word and per byte",
+    "ngrams": "losses of n-gram models",
+    "blocks": "losses by block of text",
 }
 FORMAT_DESCRIPTIONS = {
     "csv": "as numbers",

@@ -33,6 +33,11 @@ FIXED_NOTE = (
     " changes; they are compared with each other."
 )
 
+NGRAM_NOTE = (
+    "n-gram models: interpolated Kneser-Ney models of the tokens that the runs trained on. They"
+    " predict every token of the same text from those before it, whatever the window length."
+)
+
 
 def value_notes(quantity: Quantity, rows: Sequence[ResultRow]) -> list[str]:
     """Return the notes on the values, their intervals and the marks."""

@@ -1,6 +1,7 @@
 """Result tables: perplexity or accuracy of every encoding at every evaluation length."""
 
 from collections.abc import Mapping, Sequence
+from math import exp
 from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
@@ -8,7 +9,7 @@ from posenc.report.confidence import Band
 from posenc.report.curve_set import CurveSet
 from posenc.report.curves import describe_lengths
 from posenc.report.published_curves import PublishedCurve
-from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, value_notes
+from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import ResultRow, Value
 from posenc.report.table import MISSING, Cell, Column, Table
 from posenc.report.table_quantity import ACCURACY, PERPLEXITY, Quantity, number_text
@@ -87,6 +88,16 @@ def _table(
             ends = [ratio_text(numbers, curves), *((None, None) if early else ())]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
+    if quantity is PERPLEXITY:
+        empty = [None] * (3 if early else 1)
+        for order, loss in curves.ngrams.items():
+            texts = [
+                f"{order}-gram model",
+                None,
+                *(number_text(exp(loss)) for _ in lengths),
+                *empty,
+            ]
+            grid.append([Cell(text, style="dim") for text in texts])
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),
@@ -103,6 +114,7 @@ def _table(
         f" {curves.train_length}."
     ]
     notes += [EARLY_NOTE] if early else []
+    notes += [NGRAM_NOTE] if curves.ngrams else []
     title = f"{quantity.name.capitalize()}, trained at L = {curves.train_length}:"
     return Table(f"{title} {curves.measurement}", columns, grid, notes, key_columns=2)
 

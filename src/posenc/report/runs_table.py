@@ -41,6 +41,37 @@ def runs_csv(experiment: Experiment) -> str:
     )
 
 
+def ngrams_csv(experiment: Experiment) -> str:
+    """Return a csv line for each n-gram model of a run's training tokens, unrounded."""
+    return records_csv(
+        [
+            {"run": run.name, "train_length": run.train_length, "seed": run.seed, **row}
+            for run in experiment.runs
+            for row in run.ngrams
+        ]
+    )
+
+
+def blocks_csv(experiment: Experiment) -> str:
+    """Return a csv line for each block of the text in each measurement that saved them."""
+    names = ("data", "split", "protocol", "stride", "swap", "length")
+    return records_csv(
+        [
+            {
+                "run": run.name,
+                **{name: row.get(name) for name in names},
+                "block": index,
+                "sum": float(total),
+                "count": int(count),
+            }
+            for run in experiment.runs
+            for row in _measurements(run)
+            if (blocks := run.blocks(row)) is not None
+            for index, (total, count) in enumerate(zip(blocks.sums, blocks.counts, strict=True))
+        ]
+    )
+
+
 def runs_table(experiment: Experiment) -> Table:
     """Return a table of the runs; its links to their files are relative to `report/`."""
     columns = [

@@ -10,7 +10,7 @@ from rich.text import Text
 from posenc.config.errors import RunError
 from posenc.report.report_page import report_page
 from posenc.report.report_results import Results, read_results
-from posenc.report.runs_table import runs_csv
+from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown
 from posenc.report.verdict_table import terminal_table, verdict_tables, verdicts_csv
 from posenc.report.verdict_text import summary
@@ -29,11 +29,16 @@ def write_report(folder: Path, console: Console, *, strict: bool = False) -> Pat
     results = read_results(folder)
     verdicts = results.verdicts
     accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
+    optional = {
+        "ngrams.csv": ngrams_csv(results.experiment),
+        "blocks.csv": blocks_csv(results.experiment),
+    }
     files = {
         **_table_files("claims", verdicts_csv(verdicts), verdict_tables(verdicts)),
         **_table_files("accuracy", results.accuracy_csv, accuracies, results.missing),
         **_table_files("extrapolation", results.perplexity_csv, perplexities, results.missing),
         "runs.csv": runs_csv(results.experiment),
+        **{name: text for name, text in optional.items() if text},
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
     index = folder / "report" / "index.html"

@@ -1,0 +1,113 @@
+"""Interpolated Kneser-Ney n-gram models, the yardstick for a language model of the same tokens.
+
+Kneser & Ney 1995 in the interpolated form of Chen & Goodman 1999 (Computer Speech & Language 13,
+section 4), with one discount per order. For a context h of n-1 tokens and h' without its first:
+
+    p_n(w | h) = max(c(h w) - D_n, 0) / c(h) + D_n t(h) / c(h) * p_{n-1}(w | h')
+
+c(h) is the sum of c(h w) over w and t(h) the number of w with c(h w) > 0. c counts occurrences in
+the highest order; in the lower ones it counts the distinct tokens that precede. D_n = n1 / (n1 + 2
+n2), where n1 and n2 n-grams have a count of 1 and 2, or 1/2 if n1 is 0. p_0 is 1 / vocabulary;
+after a context that does not occur in training, p_n is p_{n-1}.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The n-grams of one order, numbered by their rank among `keys` [m], which are sorted.
+
+    A key is the number of the first n-1 tokens as an (n-1)-gram, times the vocabulary size, plus
+    the last token.
+    """
+
+    keys: Ints
+    context: Ints
+    """The number of each n-gram's context [m] as an (n-1)-gram."""
+    suffix: Ints
+    """The number of each n-gram without its first token [m] as an (n-1)-gram."""
+    occurrences: Ints
+
+
+class KneserNey:
+    """Models of orders 1 to `max_order` trained on windows of tokens [n, T].
+
+    n-grams do not reach over the end of a window.
+    """
+
+    def __init__(self, windows: Ints, vocab_size: int, max_order: int) -> None:
+        if max_order < 1 or windows.shape[1] < max_order:
+            raise ValueError(
+                f"max_order={max_order} must be from 1 to the length of a window,"
+                f" {windows.shape[1]} tokens"
+            )
+        self.vocab_size = vocab_size
+        self._orders = _count(windows, vocab_size, max_order)
+
+    @property
+    def max_order(self) -> int:
+        return len(self._orders)
+
+    def losses(self, tokens: Ints, order: int) -> Floats:
+        """Return the negative log-likelihood [N] in nats of each token after those before it.
+
+        The first `order` - 1 tokens are predicted by the lower orders that their context allows.
+        """
+        counts = [self._counts(n, n == order) for n in range(1, order + 1)]
+        p = np.full(len(tokens), 1.0 / self.vocab_size)
+        contexts = np.zeros(len(tokens), dtype=np.int64)  # the number of the context, -1: unseen
+        for (numerators, totals, backoff), level in zip(counts, self._orders, strict=False):
+            ngrams = _ngram_numbers(level, contexts, tokens, self.vocab_size)
+            seen = np.flatnonzero(contexts >= 0)
+            seen = seen[totals[contexts[seen]] > 0]
+            of = contexts[seen]
+            discounted = np.where(ngrams[seen] >= 0, numerators[ngrams[seen]], 0.0)
+            p[seen] = (discounted + backoff[of] * p[seen]) / totals[of]
+            contexts = np.concatenate(([-1], ngrams[:-1]))
+        return -np.log(p)
+
+    def _counts(self, n: int, highest: bool) -> tuple[Floats, Floats, Floats]:
+        """Return max(c - D, 0) of each n-gram, and c(h) and D t(h) of each of its contexts."""
+        level = self._orders[n - 1]
+        if highest:
+            count = level.occurrences
+        else:
+            longer = self._orders[n]
+            count = np.bincount(longer.suffix, minlength=len(level.keys))
+        ones, twos = int((count == 1).sum()), int((count == 2).sum())
+        discount = ones / (ones + 2 * twos) if ones else 0.5
+        contexts = len(self._orders[n - 2].keys) if n > 1 else 1
+        totals = np.bincount(level.context, weights=count, minlength=contexts)
+        types = np.bincount(level.context, weights=count > 0, minlength=contexts)
+        numerators: Floats = np.maximum(count - discount, 0.0).astype(np.float64)
+        return numerators, totals.astype(np.float64), discount * types.astype(np.float64)
+
+
+def _count(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
+    """Return the n-grams of all orders in windows [n, T]."""
+    orders: list[_Order] = []
+    numbers = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)
+    for n in range(1, max_order + 1):
+        # numbers[:, i] is the number of the (n-1)-gram that ends before the i-th remaining token.
+        context, shorter = numbers[:, :-1], numbers[:, 1:]
+        key = context * vocab_size + windows[:, n - 1 :]
+        keys, first, inverse, occurrences = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
+        orders.append(_Order(keys, keys // vocab_size, shorter.ravel()[first], occurrences))
+        numbers = inverse.reshape(key.shape)
+    return orders
+
+
+def _ngram_numbers(level: _Order, contexts: Ints, tokens: Ints, vocab_size: int) -> Ints:
+    """Return the number of the n-gram of each context and token, -1 if it does not occur."""
+    keys = contexts * vocab_size + tokens
+    ranks = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+    return np.where((contexts >= 0) & (level.keys[ranks] == keys), ranks, -1)

@@ -1,0 +1,69 @@
+"""The yardstick of a run: n-gram models of its training tokens, scored on its evaluation text."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+
+from posenc.config.steps import training_steps
+from posenc.data.dataset import TokenArray
+from posenc.data.tokenized import TokenizedData
+from posenc.evaluation.kneser_ney import KneserNey
+from posenc.runs.files import read_json, write_json
+from posenc.runs.lock import lock
+
+MAX_TRAINING_TOKENS = 50_000_000
+"""More would need over 8 GB of memory to count."""
+
+
+def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
+    """Return a row for each order from 2 to `config.ngram_order`, as in a run's `ngrams.json`.
+
+    The models are trained on the windows that the run was trained on, each counted once, and
+    predict every token of the evaluation split from those before it in the text. A row has the sum
+    of the losses in nats and the number of tokens. Runs that differ only in the model share the
+    rows, which are kept in the cache directory. Orders that do not fit into a window are left out.
+    Returns no rows without an order or for more than 50 million training tokens.
+    """
+    if config.ngram_order is None:
+        return []
+    length, steps = config.train_length, training_steps(config)
+    max_order = min(config.ngram_order, length + 1)
+    windows = data.training_batches(length, config.seed)
+    starts = windows.starts(steps.total * steps.sequences)
+    if len(starts) * length > MAX_TRAINING_TOKENS:
+        return []
+    subset = "all" if len(starts) == windows.num_windows else f"s{config.seed}-{len(starts)}"
+    name = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}-{max_order}.json"
+    file = Path(config.cache_dir) / "ngrams" / name
+    with lock(file.with_suffix(".lock")):
+        if not file.exists():
+            text = data.token_array(config.evaluation.split)
+            model = KneserNey(windows.token_rows(starts), data.vocab_size, max_order)
+            write_json(file, {"rows": _score(model, text, data, config.evaluation.split)})
+        return read_json(file)["rows"]
+
+
+def _score(
+    model: KneserNey, text: TokenArray, data: TokenizedData, split: str
+) -> list[dict[str, Any]]:
+    tokens: NDArray[np.int64] = np.asarray(text.tokens).astype(np.int64)
+    rows = []
+    for order in range(2, model.max_order + 1):
+        losses = model.losses(np.concatenate(([text.eos_id], tokens)), order)[1:]
+        loss = float(losses.sum()) / len(losses)
+        rows.append(
+            {
+                "order": order,
+                "data": data.fingerprint,
+                "split": split,
+                "sum": float(losses.sum()),
+                "count": len(losses),
+                "loss": loss,
+                "perplexity": math.exp(loss),
+            }
+        )
+    return rows

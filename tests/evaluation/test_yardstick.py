@@ -1,0 +1,70 @@
+"""The n-gram rows of a run are those of its own training windows and its evaluation text."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from omegaconf import DictConfig
+
+from posenc.data.build_data import build_data
+from posenc.data.tokenized import TokenizedData
+from posenc.evaluation.kneser_ney import KneserNey
+from posenc.evaluation.yardstick import ngram_rows
+
+Configured = Callable[..., DictConfig]
+
+
+def prepared(
+    configured: Configured, tmp_path: Path, *overrides: str
+) -> tuple[DictConfig, TokenizedData]:
+    words = np.random.default_rng(1).integers(0, 40, 6000)
+    text = " ".join(f"w{word}" for word in words)
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.txt").write_text(text if split == "train" else text[: len(text) // 5])
+    config = configured(
+        "data=text",
+        f"data.train={tmp_path}/train.txt",
+        f"data.validation={tmp_path}/validation.txt",
+        "tokenizer=byte",
+        "train_length=16",
+        f"cache_dir={tmp_path}/cache",
+        *overrides,
+    )
+    data = build_data(config, print)
+    assert isinstance(data, TokenizedData)
+    return config, data
+
+
+def test_rows_are_those_of_the_windows_that_the_run_was_trained_on(
+    configured: Configured, tmp_path: Path
+) -> None:
+    config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320", "seed=3")
+    batches = data.training_batches(16, 3)
+    trained = [batches.batch(step, 20) for step in range(10)]
+    windows = np.concatenate(
+        [np.concatenate([inputs[:, :1], targets], axis=1) for inputs, targets in trained]
+    )
+    tokens = np.asarray(data.token_array("validation").tokens).astype(np.int64)
+    text = np.concatenate(([data.token_array("validation").eos_id], tokens))
+    rows = ngram_rows(config, data)
+    assert [row["order"] for row in rows] == [2, 3, 4, 5]
+    for row in rows:
+        expected = KneserNey(windows, data.vocab_size, row["order"]).losses(text, row["order"])[1:]
+        assert row["count"] == len(tokens)
+        np.testing.assert_allclose(row["sum"], expected.sum(), rtol=1e-9)
+
+
+def test_several_epochs_count_each_window_once(configured: Configured, tmp_path: Path) -> None:
+    once, data = prepared(configured, tmp_path, "tokens=40000", "batch_tokens=320")
+    often, _ = prepared(configured, tmp_path, "tokens=400000", "batch_tokens=320", "seed=2")
+    assert ngram_rows(once, data) == ngram_rows(often, data)
+
+
+def test_no_order_gives_no_rows(configured: Configured, tmp_path: Path) -> None:
+    config, data = prepared(configured, tmp_path, "ngram_order=null")
+    assert ngram_rows(config, data) == []
+
+
+def test_orders_longer_than_a_window_are_left_out(configured: Configured, tmp_path: Path) -> None:
+    config, data = prepared(configured, tmp_path, "train_length=2", "tokens=400", "batch_tokens=40")
+    assert [row["order"] for row in ngram_rows(config, data)] == [2, 3]

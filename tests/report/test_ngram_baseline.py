@@ -1,0 +1,63 @@
+"""N-gram models of the training tokens as rows of the table, as a line, and in ngrams.csv."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from posenc.report.curves import loss_curves
+from posenc.report.encoding_styles import line_styles
+from posenc.report.experiment import read_experiment
+from posenc.report.length_figures import perplexity_by_length
+from posenc.report.write_report import write_report
+
+LOSSES = {1: {2: 4.3, 3: 3.8}, 2: {2: 4.5, 3: 3.9}}  # by seed and order
+MEANS = {2: 4.4, 3: 3.85}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
+    """Two seeds of one encoding, and a run at another length without n-gram models."""
+    for seed, losses in LOSSES.items():
+        config = fabricate.config("alibi", 64, seed)
+        row = fabricate.row(64, 3.0)
+        path = fabricate.run(tmp_path / "sweep", config, [row, fabricate.row(128, 2.9)])
+        rows = [
+            {"order": order, "data": row["data"], "split": row["split"], "loss": loss}
+            for order, loss in losses.items()
+        ]
+        rows.append(rows[0] | {"data": "another corpus", "loss": 1.0})
+        (path / "ngrams.json").write_text(json.dumps({"rows": rows}))
+    fabricate.run(tmp_path / "sweep", fabricate.config("alibi", 128, 1), [fabricate.row(128, 3.0)])
+    return tmp_path / "sweep"
+
+
+def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> None:
+    write_report(folder, console)
+    short, long = (folder / "report/extrapolation.md").read_text().split("trained at L = 128")
+    for order, loss in MEANS.items():
+        assert f"| {order}-gram model | - | {math.exp(loss):.2f} | {math.exp(loss):.2f} |" in short
+    assert "Kneser-Ney" in short and "Kneser-Ney" not in long and "-gram model" not in long
+
+
+def test_the_figure_has_a_line_for_the_best_order(folder: Path) -> None:
+    experiment = read_experiment(folder)
+    chart = perplexity_by_length(loss_curves(experiment), line_styles({"alibi": "alibi"}))
+    assert chart is not None
+    by_label = {line.label: line for line in chart.subplots[0].lines}
+    assert by_label.keys() == {"alibi", "3-gram model"}
+    points = [(point.x, point.y.mean) for point in by_label["3-gram model"].points]
+    assert points == [(64, pytest.approx(math.exp(3.85))), (128, pytest.approx(math.exp(3.85)))]
+    assert [line.label for line in chart.subplots[1].lines] == ["alibi"]
+
+
+def test_the_csv_has_every_model_of_every_run(folder: Path, console: Console) -> None:
+    write_report(folder, console)
+    rows = list(csv.DictReader((folder / "report/ngrams.csv").read_text().splitlines()))
+    losses = {(int(row["seed"]), int(row["order"]), row["data"]): row["loss"] for row in rows}
+    assert len(losses) == 6
+    assert losses[2, 3, rows[0]["data"]] == "3.9"
