@@ -88,7 +88,7 @@ def test_binary_refuses_more_digits_than_channels(digits: int) -> None:
 
 @pytest.mark.parametrize("make", [Integers, ScaledIntegers, Binary])
 def test_coordinates_are_refused(make: type[Encoding]) -> None:
-    with pytest.raises(ValueError, match="takes one position per token"):
+    with pytest.raises(ValueError, match="one position per token"):
         make(geometry()).embed(torch.zeros(1, 4, 12), torch.zeros(1, 4, 2))
 
 

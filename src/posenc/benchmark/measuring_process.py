@@ -1,7 +1,7 @@
-"""The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
+"""The process that times variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
 
-A request with the key `rounds` asks for times; any other request asks for peak memory. The answers
-are lines of JSON.
+A request with the key `rounds` asks for times; any other request asks for peak memory. Responses
+are JSON Lines.
 
 All variants are timed in the same process and thus under the same conditions: once per round,
 followed by a matrix product in each of their precisions. Every other round runs in reverse order,

@@ -40,7 +40,7 @@ def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
 
 
 def check_property(prop: Property, under_test: EncodingUnderTest) -> Result:
-    """Return a property's result; any exception is a failure, with its message in one line."""
+    """Return a property's result; any exception is a failure, with its message on one line."""
     try:
         return prop(under_test)
     except Exception as error:  # a user's encoding may raise anything

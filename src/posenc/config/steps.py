@@ -1,4 +1,4 @@
-"""The optimizer steps in a token budget, and their division into micro-batches and devices."""
+"""How a token budget is divided into optimizer steps, micro-batches and devices."""
 
 from dataclasses import dataclass
 

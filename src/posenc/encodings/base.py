@@ -124,7 +124,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step with the fraction of training that it completes."""
+        """Called before each training step with the fraction of training completed after it."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""
@@ -146,7 +146,7 @@ def require_1d_positions(pos: Tensor, name: str) -> Tensor:
     """Return the positions [T] unchanged; raises ValueError for coordinates [B, T, axes]."""
     if pos.ndim > 1:
         raise ValueError(
-            f"{name} takes one position per token, not coordinates on {pos.shape[-1]} axes;"
+            f"{name} supports one position per token, not {pos.shape[-1]}-D coordinates;"
             f" rope and sinusoidal support coordinates"
         )
     return pos

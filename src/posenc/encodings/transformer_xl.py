@@ -18,7 +18,7 @@ STD = 0.02
 
 
 class TransformerXL(PerLayer):
-    """Projected sinusoids of the distance as keys, with a content and a position bias per head."""
+    """Keys projected from sinusoids of the distance, with content and position biases per head."""
 
     def __init__(
         self, geometry: Geometry, *, base: float = 10000.0, clamp_len: int | None = None

@@ -1,4 +1,4 @@
-"""The process of one run: `python -m posenc.jobs.job RUN_DIR --threads N`.
+"""The process that executes one run: `python -m posenc.jobs.job RUN_DIR --threads N`.
 
 A run on several devices needs one process per device. This process starts and watches them, unless
 torchrun's environment variables show that it is itself a rank. Exit codes are in `exit_codes`.

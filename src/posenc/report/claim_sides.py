@@ -1,4 +1,4 @@
-"""The sides of a clause: a value, a change or a trend of values, or an n-gram model."""
+"""The two sides of a comparison: a value, a change or trend of values, or an n-gram model."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Length:
         match = LENGTH_PATTERN.fullmatch(str(value))
         if match is None:
             raise ConfigError(
-                f"{name}: {value!r} is not a length; give tokens (512) or an expression in the"
+                f"{name}: {value!r} is not a length; use a number of tokens (512) or the"
                 " training length (L, 2L, L/2, L+50)"
             )
         factor = float(match["factor"] or 1) / int(match["divisor"] or 1)
@@ -87,7 +87,7 @@ class Value:
         return self.quantity.scale
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
-        """Return the number of this side, given that of each of `values` and its length."""
+        """Return this side's number from the number and evaluation length of each of `values`."""
         return numbers[0]
 
 
@@ -163,7 +163,7 @@ class Trend:
     @property
     def scale(self) -> Scale:
         log = "log " if self.quantity.scale.is_relative else ""
-        step = f"factor of 10 of {self.key}" if self.parameters else "doubling of the length"
+        step = f"factor of 10 in {self.key}" if self.parameters else "doubling of the length"
         return Scale(f"{log}{self.quantity.name} per {step}", "difference", digits=4)
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
@@ -174,13 +174,13 @@ class Trend:
             return linear_regression(xs, numbers).slope
         except StatisticsError:
             raise Obstacle(
-                "not comparable", f"{self}: all lengths are {tokens[0]} tokens; give others"
+                "not comparable", f"{self}: all lengths are {tokens[0]} tokens; use different ones"
             ) from None
 
 
 @dataclass(frozen=True)
 class Ngram:
-    """The n-gram model of the left side's training tokens; `order` None is the best of a run."""
+    """An n-gram model of the left side's training tokens; by default each run's best order."""
 
     order: int | None
 

@@ -1,4 +1,4 @@
-"""Saves a W&B workspace and report; only this file uses private parts of wandb-workspaces.
+"""Saves a W&B workspace and report; the only user of private parts of wandb-workspaces.
 
 Version 0.4.13 has no public API to set ids, to update a workspace by name, or to export workspaces
 and reports as JSON without a server, so the exact version is pinned.
@@ -54,12 +54,12 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 
 
 def default_entity() -> str:
-    """Return the default entity of the W&B account. Raises RunError if W&B is not available."""
+    """Return the default entity of the W&B account. Raises RunError if W&B cannot be reached."""
     try:
         with process_state_restored():
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
     except Exception as error:
-        raise RunError(f"W&B is not available online: {one_line(error)}; {REMEDY}") from None
+        raise RunError(f"W&B cannot be reached: {one_line(error)}; {REMEDY}") from None
 
 
 def _workspace_id(workspace: ws.Workspace) -> str:

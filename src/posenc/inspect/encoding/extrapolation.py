@@ -32,7 +32,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the maximum length and the fractions of finite and out-of-range values at 4L."""
     limit, test_length = inspected.max_length, LONG_FACTOR * inspected.train_length
     if limit is not None and limit < test_length:
-        reason = f"{limit + 1} tokens are rejected"
+        reason = f"sequences longer than {limit} tokens are rejected"
         return [PropertyValue(value, reason) for value in (float(limit), None, None)]
     content = random_content(inspected, test_length)
     scores = last_query_scores(inspected.encoding, *content, inspected.positions(test_length))
