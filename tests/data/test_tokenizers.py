@@ -100,7 +100,10 @@ def test_the_number_of_threads_changes_nothing(threads: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("vocab_size", "train_bytes", "message"),
-    [(256, 10, "tokenizer.vocab_size=256 must be 257"), (300, 0, "tokenizer.train_bytes=0")],
+    [
+        (256, 10, "tokenizer.vocab_size=256 must be at least 257"),
+        (300, 0, "tokenizer.train_bytes=0"),
+    ],
 )
 def test_impossible_bpe_parameters_are_an_error(
     vocab_size: int, train_bytes: int, message: str

@@ -136,7 +136,7 @@ def test_commas_make_a_sweep_of_swaps(
         (["evaluation.swaps=[none,yarm]"], "unknown option (nearest: yarn"),
         (["evaluation.swaps=['yarn fctor=2']"], "unknown key evaluation.swap.fctor"),
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
-        (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be 1"),
+        (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be at least 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),

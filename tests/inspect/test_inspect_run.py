@@ -140,7 +140,7 @@ def test_an_invalid_command_gives_one_message_and_writes_nothing(
         ([f"run={run.path}", "windows=many"], "windows='many'"),
         ([f"run={run.path}", "sentence=abc"], "no token occurs twice"),
         ([f"run={run.path}", "windows=1,2"], "a single value"),
-        (["encoding=rope", "windows=4"], "needs run=PATH"),
+        (["encoding=rope", "windows=4"], "run=PATH"),
     ):
         assert main(["inspect", *overrides]) == 2, overrides
         assert message in " ".join(capsys.readouterr().err.split()), overrides

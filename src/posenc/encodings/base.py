@@ -146,7 +146,7 @@ def require_1d_positions(pos: Tensor, name: str) -> Tensor:
     """Return the positions [T] unchanged; raises ValueError for coordinates [B, T, axes]."""
     if pos.ndim > 1:
         raise ValueError(
-            f"{name} supports one position per token, not {pos.shape[-1]}-D coordinates;"
+            f"{name} takes one position per token, not coordinates on {pos.shape[-1]} axes;"
             f" rope and sinusoidal support coordinates"
         )
     return pos

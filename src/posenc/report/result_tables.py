@@ -89,15 +89,7 @@ def _table(
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
     if quantity is PERPLEXITY:
-        empty = [None] * (3 if early else 1)
-        for order, loss in curves.ngrams.items():
-            texts = [
-                f"{order}-gram model",
-                None,
-                *(number_text(exp(loss)) for _ in lengths),
-                *empty,
-            ]
-            grid.append([Cell(text, style="dim") for text in texts])
+        grid += _ngram_rows(curves, 3 if early else 1)
     columns = [
         Column("encoding", align="left"),
         Column("seeds"),
@@ -105,18 +97,33 @@ def _table(
         Column(f"{relative[-1]} / L"),
         *((Column("S", detail="nats"), Column("early tokens")) if early else ()),
     ]
-    notes = value_notes(quantity, [*rows, *(row for others in fixed_targets for row in others)])
-    notes += [FIXED_NOTE] if fixed_targets else []
-    sources = "; ".join(dict.fromkeys(curve.source for curve in published.values()))
-    notes += [f"Published rows are from other models on other data: {sources}."] if sources else []
-    notes += [
+    all_rows = [*rows, *(row for others in fixed_targets for row in others)]
+    notes = [
+        *value_notes(quantity, all_rows),
+        *([FIXED_NOTE] if fixed_targets else []),
+        *_source_notes(published),
         f"{relative[-1]} / L: {quantity.name} at {lengths[-1]:.0f} tokens divided by that at"
-        f" {curves.train_length}."
+        f" {curves.train_length}.",
+        *([EARLY_NOTE] if early else []),
+        *([NGRAM_NOTE] if curves.ngrams else []),
     ]
-    notes += [EARLY_NOTE] if early else []
-    notes += [NGRAM_NOTE] if curves.ngrams else []
     title = f"{quantity.name.capitalize()}, trained at L = {curves.train_length}:"
     return Table(f"{title} {curves.measurement}", columns, grid, notes, key_columns=2)
+
+
+def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
+    """Return a row for each n-gram model, which ends with `num_empty` cells."""
+    rows: list[list[Cell | str]] = []
+    for order, loss in curves.ngrams.items():
+        perplexities = [number_text(exp(loss))] * len(curves.x_values)
+        texts = [f"{order}-gram model", None, *perplexities, *[None] * num_empty]
+        rows.append([Cell(text, style="dim") for text in texts])
+    return rows
+
+
+def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
+    sources = "; ".join(dict.fromkeys(curve.source for curve in published.values()))
+    return [f"Published rows are from other models on other data: {sources}."] if sources else []
 
 
 def _cell(value: Value | None, quantity: Quantity) -> Cell:
