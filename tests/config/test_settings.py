@@ -71,7 +71,7 @@ def test_training_steps_of_a_token_budget() -> None:
     [
         (["batch_tokens=1000"], "batch_tokens=1000 is not a multiple of train_length=256.*1024"),
         (["micro_batch_tokens=1000"], "micro_batch_tokens=1000 must be a multiple"),
-        (["micro_batch_tokens=768"], "divide batch_tokens=4096"),
+        (["micro_batch_tokens=768"], "divide batch_tokens=2048"),
     ],
 )
 def test_batch_sizes_that_do_not_divide_are_rejected(overrides: list[str], message: str) -> None:

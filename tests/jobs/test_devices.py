@@ -101,7 +101,8 @@ def port() -> Iterator[str]:
         yield str(bound.getsockname()[1])
 
 
-DROPOUT = ("model.dropout=0.2", "micro_batch_tokens=96")
+ADAMW = "optimizer=adamw"  # Muon amplifies the rounding in which these runs differ
+DROPOUT = (ADAMW, "model.dropout=0.2", "micro_batch_tokens=96")
 DROPPED_ENCODING = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped_fraction=0.5")
 ADAPTIVE_EMBEDDING = (
     "encoding=cable",
@@ -129,8 +130,8 @@ def test_two_devices_train_and_evaluate_like_one(
 @pytest.mark.slow
 def test_the_accuracy_on_two_devices_is_that_on_one(task_job: list[str]) -> None:
     one, two = (
-        finish(plan([[*task_job, f"devices={n}", f"name=on-{n}"]], [], "test", print)[0].run)
-        for n in (1, 2)
+        finish(plan([[*task_job, ADAMW, *overrides]], [], "test", print)[0].run)
+        for overrides in (("name=on-1",), ("devices=2", "name=on-2"))
     )
     assert_same_results(two, one)
     for row, other in zip(two.rows(), one.rows(), strict=True):
@@ -144,9 +145,10 @@ def test_killed_ranks_and_changed_numbers_of_devices_change_no_results(
     """FSDP on two devices, rank 0 is killed; one device, stopped; DDP on two, rank 1 is killed."""
 
     def planned(*overrides: str) -> RunDirectory:
-        return small_run("encoding=t5", "name=moved", "checkpoint.every_seconds=0.01", *overrides)
+        fast = "checkpoint.every_seconds=0.01"
+        return small_run(ADAMW, "encoding=t5", "name=moved", fast, *overrides)
 
-    uninterrupted = finish(small_run("encoding=t5", "name=uninterrupted"))
+    uninterrupted = finish(small_run(ADAMW, "encoding=t5", "name=uninterrupted"))
     for step, overrides, rank in (
         (5, ("devices=2", "trainer.strategy=fsdp"), 0),
         (14, ("devices=1",), None),
@@ -191,7 +193,7 @@ def processes_of(run: RunDirectory) -> list[str]:
 
 @pytest.mark.slow
 def test_two_nodes_of_torchrun_train_one_run(small_run: SmallRun, port: str) -> None:
-    one, run = finish(small_run("name=one")), small_run("name=nodes")
+    one, run = finish(small_run(ADAMW, "name=one")), small_run(ADAMW, "name=nodes")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "--nnodes=2"]
     torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
     nodes = [start(run, *torchrun, f"--node-rank={node}") for node in range(2)]

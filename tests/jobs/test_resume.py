@@ -213,7 +213,9 @@ def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
 
 
 def test_accumulated_micro_batches_equal_whole_batches(small_run: SmallRun) -> None:
-    whole, micro = small_run("name=whole"), small_run("name=micro", "micro_batch_tokens=48")
+    adamw = "optimizer=adamw"  # Muon amplifies rounding
+    whole = small_run(adamw, "name=whole")
+    micro = small_run(adamw, "name=micro", "micro_batch_tokens=48")
     assert main([str(whole.path)]) == main([str(micro.path)]) == FINISHED
     for a, b in zip(whole.metrics(), micro.metrics(), strict=True):
         assert a["step"] == b["step"] and a["learning_rate"] == b["learning_rate"]

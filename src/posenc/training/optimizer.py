@@ -20,10 +20,7 @@ def adamw(
 
     Weight decay applies to matrices, not to norms, biases and other vectors.
     """
-    if len(betas) != 2 or weight_decay < 0:
-        raise ValueError(
-            f"betas={betas} must be two numbers and weight_decay={weight_decay} 0 or more"
-        )
+    _check(betas, weight_decay)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
@@ -62,6 +59,7 @@ def muon(
     Updates of Muon have the size of AdamW's, so the two may share one learning rate. Weight decay
     applies to the matrices of the blocks.
     """
+    _check(betas, weight_decay)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -84,6 +82,13 @@ def muon(
             )
         )
     return Combined(*optimizers)
+
+
+def _check(betas: list[float], weight_decay: float) -> None:
+    if len(betas) != 2 or weight_decay < 0:
+        raise ValueError(
+            f"betas={betas} must be two numbers and weight_decay={weight_decay} 0 or more"
+        )
 
 
 class Combined(torch.optim.Optimizer):
