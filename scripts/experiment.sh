@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Install posenc, run or resume an experiment, and write its report.
+# Install posenc, estimate what an experiment takes, run or resume it, and write its report.
 # Usage: scripts/experiment.sh NAME [size=laptop] [seed=1,2,3] [key=value ...]
+# Of two values of a key, the last one is used.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 
@@ -10,6 +11,9 @@ folder=()
 for word in "$@"; do
     case "$word" in size=* | name=* | outputs_dir=*) folder+=("$word") ;; esac
 done
+
+# Some tokenizers need the data for an estimate; posenc train reports all other problems itself.
+.venv/bin/posenc plan "experiment=$name" "$@" machine.seconds=0.2 || true
 
 code=0
 .venv/bin/posenc train "experiment=$name" "$@" || code=$?
