@@ -14,7 +14,7 @@ from posenc.benchmark.measurements import describe_machine, measure_peaks, measu
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import Arguments
 from posenc.config.components import trusted_modules
-from posenc.config.compose import compose
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
@@ -60,24 +60,24 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     command line, they raise ConfigError.
     """
     folders = list(arguments.config_dirs)
-    defaults = compose("bench", [], folders)
-    known_keys = {*map(str, defaults), "experiment"}
+    composer = Composer("bench", folders)
+    known_keys = {*map(str, composer.defaults), "experiment"}
     for override in arguments.overrides:
         if root_key(override) not in known_keys:
             hint = did_you_mean(root_key(override), known_keys)
             raise ConfigError(f"{override}: posenc bench has no such key{hint}")
     all_jobs = sweep_jobs("bench", arguments.overrides, folders)
     bench_jobs = [tuple(o for o in job if root_key(o) in known_keys) for job in all_jobs]
-    jobs = [(list(job), _compose(job, folders, defaults)) for job in dict.fromkeys(bench_jobs)]
+    jobs = [(list(job), _compose(job, composer)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
             raise ConfigError(f"{key}: one process measures all variants; set a single value")
     return jobs
 
 
-def _compose(job: Sequence[str], folders: Sequence[Path], defaults: DictConfig) -> DictConfig:
+def _compose(job: Sequence[str], composer: Composer) -> DictConfig:
     """Return a job's configuration with the keys of conf/bench.yaml, resolved and checked."""
-    values = compose_resolved("bench", job, folders, defaults, drop_unknown=True)
+    values = compose_resolved(composer, job, drop_unknown=True)
     config = OmegaConf.create({**values, "seed": SEED})
     check_bench_settings(config)
     config.modules = trusted_modules(values)

@@ -10,7 +10,7 @@ from rich.console import Console
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import run_directory, training_data
 from posenc.config.components import build
-from posenc.config.compose import LENGTH_KEYS
+from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
@@ -51,9 +51,8 @@ COLUMNS = {
 def run(arguments: Arguments) -> int:
     """Evaluate one or more runs, after all evaluations have been validated."""
     jobs = expand(None, arguments.overrides, arguments.config_dirs)
-    requests = [
-        OmegaConf.create(compose_resolved("evaluate", job, arguments.config_dirs)) for job in jobs
-    ]
+    composer = Composer("evaluate", arguments.config_dirs)
+    requests = [OmegaConf.create(compose_resolved(composer, job)) for job in jobs]
     runs = [run_directory(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
     configs = list(map(_evaluation_config, runs, requests, set_keys))

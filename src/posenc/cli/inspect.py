@@ -10,6 +10,7 @@ from rich.console import Console
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build, trusted_modules
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key, root_key
@@ -73,7 +74,8 @@ def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
         available = ", ".join(options("encoding", folders))
         raise ConfigError(f"set run=PATH, encoding=all, or encoding=NAME (available: {available})")
     jobs = expand(None, overrides, folders)
-    configs = [_compose(job, folders) for job in jobs]
+    composer = Composer("inspect", folders)
+    configs = [_compose(job, composer) for job in jobs]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: all encodings are in one report; set a single value")
@@ -81,9 +83,9 @@ def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
     return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 
 
-def _compose(job: list[str], folders: list[Path]) -> DictConfig:
+def _compose(job: list[str], composer: Composer) -> DictConfig:
     """Return the configuration of one encoding, resolved and checked."""
-    values = compose_resolved("inspect", job, folders)
+    values = compose_resolved(composer, job)
     config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})
     config.modules = trusted_modules(values)

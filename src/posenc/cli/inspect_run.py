@@ -9,6 +9,7 @@ from torch import Tensor
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import run_directory, training_data
 from posenc.config.components import build
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.resolve import compose_resolved
@@ -61,9 +62,8 @@ def inspect_run(arguments: Arguments) -> int:
 
 def _compose_request(arguments: Arguments) -> DictConfig:
     """Return the command's settings, composed and checked."""
-    request = OmegaConf.create(
-        compose_resolved("inspect", arguments.overrides, arguments.config_dirs)
-    )
+    composer = Composer("inspect", arguments.config_dirs)
+    request = OmegaConf.create(compose_resolved(composer, arguments.overrides))
     check_settings(request, SETTINGS)
     if min(request.lengths or [2]) < 2:
         raise ConfigError(f"lengths={list(request.lengths)} must all be at least 2")

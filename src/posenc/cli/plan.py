@@ -9,7 +9,7 @@ from posenc.benchmark.estimate_tables import as_json, print_estimates
 from posenc.benchmark.throughput import Machine
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_job
@@ -21,8 +21,8 @@ def run(arguments: Arguments) -> int:
     overrides = [o for o in arguments.overrides if o not in machine_overrides]
     machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
     with console.status("estimating"):
-        jobs = sweep_jobs("train", overrides, folders)
-        estimates = [estimate(compose_job(job, folders), machine) for job in jobs]
+        jobs, composer = sweep_jobs("train", overrides, folders), Composer("train", folders)
+        estimates = [estimate(compose_job(job, folders, composer), machine) for job in jobs]
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))
     else:

@@ -12,6 +12,7 @@ from rich.console import Console
 from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import override_key
@@ -42,8 +43,9 @@ def run(arguments: Arguments) -> int:
     if "--cfg" in arguments.flags:
         from posenc.jobs.job_config import compose_job
 
+        composer = Composer("train", arguments.config_dirs)
         for overrides in jobs:
-            print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs)))
+            print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs, composer)))
         return 0
 
     planned_runs = _plan(jobs, arguments, launcher, console)

@@ -1,13 +1,16 @@
 """Composition with Hydra; Hydra's errors are rewritten as messages for the user."""
 
+import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import (
     ConfigCompositionException,
     HydraException,
@@ -51,6 +54,53 @@ def compose(
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
     raise _unknown_key(composition_error, command, overrides, config_dirs)
+
+
+class Composer:
+    """Composes the jobs of a sweep, calling Hydra once for each distinct choice of config groups.
+
+    The other overrides are applied to a copy of that composition in the way that Hydra does.
+    """
+
+    def __init__(self, command: str, config_dirs: Sequence[Path] = ()) -> None:
+        self.command, self.config_dirs = command, list(config_dirs)
+        self.defaults = compose(command, [], config_dirs)
+        self.default_values: Any = OmegaConf.to_container(self.defaults)
+        self._groups = set(groups())
+        self._compositions: dict[tuple[str, ...], tuple[bytes, dict[str, str | None]]] = {}
+
+    def compose(self, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, str | None]]:
+        """Return the configuration, unresolved, and the chosen option of each config group.
+
+        Raises ConfigError as the function `compose` does.
+        """
+        parsed = parse(_exclusive_lengths(overrides))
+        values = [override for override in parsed if self._is_value(override)]
+        choices = [str(override.input_line) for override in parsed if override not in values]
+        if any(override.type is not OverrideType.CHANGE for override in parsed):
+            return self._compose(overrides)  # the result depends on the order of all overrides
+        config, chosen_options = self._compose(choices)
+        try:
+            for override in values:
+                OmegaConf.update(config, override.key_or_group, override.value())
+        except OmegaConfBaseException:  # such as an unknown key, which `compose` explains
+            return self._compose(overrides)
+        return config, chosen_options
+
+    def _is_value(self, override: Override) -> bool:
+        is_choice = override.key_or_group in self._groups or override.package is not None
+        return not is_choice and not override.is_hydra_override()
+
+    def _compose(self, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, str | None]]:
+        key = tuple(overrides)
+        if key not in self._compositions:
+            composed = compose(self.command, overrides, self.config_dirs, with_hydra=True)
+            kept = [name for name in composed if name != "hydra"]
+            config = OmegaConf.masked_copy(composed, kept)
+            OmegaConf.set_struct(config, True)  # unknown keys are errors, as in Hydra's composition
+            self._compositions[key] = pickle.dumps(config), dict(composed.hydra.runtime.choices)
+        pickled, chosen_options = self._compositions[key]
+        return pickle.loads(pickled), chosen_options  # nine times as fast as copy.deepcopy
 
 
 def dotted_keys(config: DictConfig) -> list[str]:

@@ -26,8 +26,8 @@ IDENTITY_FIELDS = (
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
-    fields = OmegaConf.masked_copy(config, list(IDENTITY_FIELDS))
-    settings: Any = OmegaConf.to_container(fields, resolve=True)
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    settings = {field: plain[field] for field in IDENTITY_FIELDS}
     sources = _user_sources(config.encoding)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 

@@ -1,13 +1,12 @@
 """Composition of overrides into plain values: resolved, canonical and without unknown keys."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.compose import compose, dotted_keys
+from posenc.config.compose import Composer, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.paths import groups
 from posenc.config.swaps import SWAP_GROUP, normalize_swaps
@@ -15,30 +14,24 @@ from posenc.config.values import canonical, is_nonfinite, walk
 
 
 def compose_resolved(
-    command: str,
-    overrides: Sequence[str],
-    config_dirs: Sequence[Path],
-    defaults: DictConfig | None = None,
-    *,
-    drop_unknown: bool = False,
+    composer: Composer, overrides: Sequence[str], *, drop_unknown: bool = False
 ) -> dict[str, Any]:
     """Compose `overrides` and return the configuration as plain values.
 
-    Its key `choices` maps each config group to its chosen option. `defaults` is the composed
-    configuration without overrides, if the caller already has it. `drop_unknown` drops top-level
-    keys that `defaults` does not have. Raises ConfigError for other unknown keys and for
+    Its key `choices` maps each config group to its chosen option. `drop_unknown` drops top-level
+    keys that the command's defaults do not have. Raises ConfigError for other unknown keys and for
     everything that `compose` and `resolve` reject.
     """
-    defaults = defaults or compose(command, [], config_dirs)
-    composed = compose(command, overrides, config_dirs, with_hydra=True)
-    choices = composed.hydra.runtime.choices
-    if "evaluation" in defaults:
-        normalize_swaps(composed, choices.get(SWAP_GROUP), config_dirs)
-    kept = [key for key in composed if (key in defaults if drop_unknown else key != "hydra")]
-    values = canonical(resolve(OmegaConf.masked_copy(composed, kept)))
-    for key in _unknown_keys(OmegaConf.create(values), defaults):
+    config, choices = composer.compose(overrides)
+    if "evaluation" in composer.defaults:
+        normalize_swaps(config, choices.get(SWAP_GROUP), composer.config_dirs)
+    if drop_unknown:
+        config = OmegaConf.masked_copy(config, [key for key in config if key in composer.defaults])
+    values = canonical(resolve(config))
+    for key in _unknown_keys(values, composer.default_values):
         if key not in groups():
-            raise ConfigError(f"unknown key {key}{did_you_mean(key, dotted_keys(defaults))}")
+            hint = did_you_mean(key, dotted_keys(composer.defaults))
+            raise ConfigError(f"unknown key {key}{hint}")
     return {
         **values,
         "choices": {
@@ -64,13 +57,15 @@ def resolve(config: DictConfig) -> Any:
     return plain
 
 
-def _unknown_keys(config: DictConfig, defaults: DictConfig, prefix: str = "") -> Iterator[str]:
+def _unknown_keys(
+    values: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
     """Yield the keys that `+key=` added, except inside components, which `check` validates."""
-    for key in config:
+    for key, value in values.items():
         if key not in defaults:
             yield f"{prefix}{key}"
             continue
-        child, default = config[key], defaults[key]
-        if isinstance(child, DictConfig) and isinstance(default, DictConfig):
-            is_component = "_target_" in child or "_target_" in default
-            yield from [] if is_component else _unknown_keys(child, default, f"{prefix}{key}.")
+        default = defaults[key]
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            is_component = "_target_" in value or "_target_" in default
+            yield from [] if is_component else _unknown_keys(value, default, f"{prefix}{key}.")

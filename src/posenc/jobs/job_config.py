@@ -6,6 +6,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import trusted_modules
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
@@ -28,15 +29,14 @@ SWEEP_ONLY_KEYS = ("grids", "sizes", "retry")
 
 
 def compose_job(
-    overrides: Sequence[str], config_dirs: Sequence[Path], defaults: DictConfig | None = None
+    overrides: Sequence[str], config_dirs: Sequence[Path], composer: Composer | None = None
 ) -> DictConfig:
     """Return the complete configuration of one job of `posenc train`, resolved and checked.
 
-    `defaults` is the composed configuration without overrides, if the caller already has it.
-    Components are not built here, but by `validate`. Raises ConfigError if the configuration is
-    invalid.
+    The jobs of a sweep share a `composer`. Components are not built here, but by `validate`. Raises
+    ConfigError if the configuration is invalid.
     """
-    values = compose_resolved("train", overrides, config_dirs, defaults)
+    values = compose_resolved(composer or Composer("train", config_dirs), overrides)
     for group in NUM_POSITIONAL_ARGS:
         if group not in values["choices"]:
             available = ", ".join(options(group, config_dirs))

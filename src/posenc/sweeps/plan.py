@@ -1,6 +1,7 @@
 """Planning of a sweep: all jobs are composed and validated before any directory is written."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
 from posenc.config.components import check
-from posenc.config.compose import compose
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import evaluation_lengths
@@ -55,23 +56,29 @@ def plan(
     `command` is the user's command line, which `posenc status` prints as the way to finish the
     sweep. If `local`, the runs must fit the devices of this machine.
     """
-    defaults = compose("train", [], config_dirs)
-    configs = [compose_job(overrides, config_dirs, defaults) for overrides in jobs]
+    composer = Composer("train", config_dirs)
+    configs = [compose_job(overrides, config_dirs, composer) for overrides in jobs]
+    shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
     encodings = _validate_all(configs, local=local)
     datasets: dict[str, Dataset] = {}
+    parameter_counts: dict[tuple[Encoding, int], int] = {}
     all_jobs = []
     for config, encoding in zip(configs, encodings, strict=True):
-        data_settings = OmegaConf.masked_copy(config, ["data", "tokenizer", "cache_dir"])
-        key = OmegaConf.to_yaml(data_settings)
+        key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
         if key not in datasets:
             datasets[key] = build_data(config, on_progress)
-        all_jobs.append(_build_job(config, encoding, datasets[key]))
+        data = datasets[key]
+        model_key = encoding, data.vocab_size
+        if model_key not in parameter_counts:
+            model = build_meta_model(config, data.vocab_size, encoding)
+            parameter_counts[model_key] = model.parameter_count()
+        all_jobs.append(_build_job(config, data, parameter_counts[model_key]))
     unique_jobs = _without_duplicates(all_jobs)
     for job in unique_jobs:
         _check_directory(job)
     for job in unique_jobs:
         _write_run(job)
-    _write_plan(unique_jobs, command)
+    _write_plan(unique_jobs, shared_values[0], command)
     return [
         PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
         for j in unique_jobs
@@ -79,25 +86,33 @@ def plan(
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
-    """Return each job's encoding. Raises one ConfigError that lists every distinct problem."""
-    encodings: list[Encoding] = []
+    """Return each job's encoding; jobs that differ only in their seed share one.
+
+    Raises one ConfigError that lists every distinct problem.
+    """
+    keys = [_key_without_seed(config) for config in configs]
+    encodings: dict[str, Encoding] = {}
     problems: dict[str, None] = {}
-    for config in configs:
+    for key, config in dict(zip(keys, configs, strict=True)).items():
         try:
-            encodings.append(validate(config))
+            encodings[key] = validate(config)
             if local:
                 validate_devices(config, config.devices)
         except ConfigError as error:
             problems[str(error)] = None
     if problems:
         raise ConfigError("\n".join(problems))
-    return encodings
+    return [encodings[key] for key in keys]
 
 
-def _build_job(config: DictConfig, encoding: Encoding, data: Dataset) -> Job:
+def _key_without_seed(config: DictConfig) -> str:
+    plain: Any = OmegaConf.to_container(config)
+    return json.dumps({**plain, "seed": None}, sort_keys=True)
+
+
+def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:
     """Check the data, name the run, and complete its configuration."""
     validate_data(config, data)
-    parameters = build_meta_model(config, data.vocab_size, encoding).parameter_count()
     digest = run_hash(identity(config, data.fingerprint))
     name = f"{config.choices.encoding}-L{config.train_length}-s{config.seed}-{digest}"
     config.frozen = {
@@ -116,6 +131,8 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
     unique: dict[Path, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.path, job)
+        if job is first:
+            continue
         for key in job.config:
             if job.config[key] != first.config[key]:
                 raise ConfigError(
@@ -158,8 +175,7 @@ def _write_run(job: Job) -> None:
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
-    kept = OmegaConf.masked_copy(config, [key for key in config if key not in PLAN_KEYS])
-    write_atomic(run.config_file, OmegaConf.to_yaml(kept))
+    write_atomic(run.config_file, OmegaConf.to_yaml(config))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
     incomplete = missing_rows(requested_rows(job.config, job.data.fingerprint), run.rows())
@@ -167,9 +183,9 @@ def _write_run(job: Job) -> None:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
 
 
-def _write_plan(jobs: Sequence[Job], command: str) -> None:
+def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
-    plain: Any = OmegaConf.to_container(config)
+    plain: Any = OmegaConf.to_container(OmegaConf.create({"about": config.about, **shared}))
     file = folder / "plan.json"
     with lock(folder / ".plan.lock"):
         old_plan = read_json(file, {"runs": []})
@@ -180,7 +196,7 @@ def _write_plan(jobs: Sequence[Job], command: str) -> None:
             "size": config.get("size"),
             "command": command,
             "commands": {**old_plan.get("commands", {}), **dict.fromkeys(names, command)},
-            **{key: plain[key] for key in ("about", *PLAN_KEYS)},
+            **plain,
             "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
         }
         write_json(file, new_plan)
