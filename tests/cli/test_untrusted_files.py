@@ -12,6 +12,8 @@ from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.jobs.run_job import FAILED
 from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.upload import find_tracker
+from posenc.tracking.wandb_tracker import WandbTracker
 
 SmallRun = Callable[..., RunDirectory]
 EvaluationError = Callable[..., str]
@@ -90,6 +92,20 @@ def test_a_malicious_config_is_imported_neither_by_a_job_nor_by_a_plan(
     assert "outside posenc" in str(run.status().error)
     assert main(["train", *small_job]) == 2
     assert "outside posenc" in capsys.readouterr().err
+    assert "malicious" not in sys.modules
+
+
+def test_a_saved_configuration_cannot_trust_modules(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small_run()
+    (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = OmegaConf.load(run.config_file)
+    config.logger, config.modules = MALICIOUS, ["malicious"]
+    run.config_file.write_text(OmegaConf.to_yaml(config))
+    assert run.config().modules == []
+    assert isinstance(find_tracker(run), WandbTracker)
     assert "malicious" not in sys.modules
 
 

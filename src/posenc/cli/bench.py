@@ -13,7 +13,7 @@ from posenc.benchmark.bench_settings import check_bench_settings
 from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import Arguments
-from posenc.config.components import trusted_modules
+from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.grids import sweep_jobs

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
-from posenc.config.components import build, trusted_modules
+from posenc.config.component_types import trusted_modules
+from posenc.config.components import build
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand

@@ -1,14 +1,19 @@
 """Instantiation of configuration nodes, after checks of their targets and arguments."""
 
-import importlib
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.config.component_types import (
+    check_trusted,
+    group_type,
+    import_target,
+    is_allowed,
+)
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.values import matches_type, walk
 
@@ -21,10 +26,10 @@ def build(
 ) -> Any:
     """Instantiate `node` with `args` as its first positional arguments.
 
-    `name` is the node's key in error messages. `modules` lists the modules outside posenc from
-    which a `_target_` may be imported. All targets, at any depth, are checked before anything is
-    imported, and all argument names and types are checked before anything is built. Raises
-    ConfigError if a check or a constructor fails.
+    `name` is the config group of the node. `modules` lists the modules outside posenc from which a
+    `_target_` may be imported. All targets, at any depth, are checked before anything is built,
+    and so are the names and types of all arguments. Raises ConfigError if a check or a constructor
+    fails.
     """
     check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
@@ -45,82 +50,63 @@ def check(
     num_args: int = 0,
     kwargs: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError for untrusted targets and for unknown, missing or mistyped arguments.
+    """Check the targets of `node`, the component of the config group `name`, and their arguments.
 
     `build` supplies the first `num_args` arguments by position and those in `kwargs` by name.
+    Raises ConfigError for targets that are not trusted or not of the group's type
+    (`GROUP_TYPES`), and for unknown, missing or mistyped arguments.
     """
     if not isinstance(node, DictConfig):
         raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")
-    _check_targets(node, name, modules)
+    if "_target_" not in node:
+        raise ConfigError(f"{name} has no _target_")
+    plain = OmegaConf.to_container(node, resolve=True)
+    if "'_args_'" in repr(plain):
+        raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
+    check_trusted(plain, name, modules)
+    _check_node(node, name, group_type(name), name, modules, num_args, kwargs)
+
+
+def _check_node(
+    node: DictConfig,
+    name: str,
+    annotation: Any,
+    group: str,
+    modules: Sequence[str],
+    num_args: int = 0,
+    kwargs: Collection[str] = (),
+) -> None:
+    """Check a node that has to build a value of type `annotation`, and the nodes inside it."""
+    target, partial = import_target(node, name, modules), bool(node.get("_partial_", False))
+    in_posenc = str(node["_target_"]).startswith("posenc.")
+    is_factory = partial or num_args > 0
+    if in_posenc and not is_allowed(target, annotation, group, is_factory=is_factory):
+        raise ConfigError(
+            f"{name}._target_={node['_target_']} (_partial_={str(partial).lower()}) cannot be used"
+            f" for {name}; choose one of the group's options"
+        )
     values = {key: node[key] for key in node if key not in HYDRA_KEYS}
-    for key, child in values.items():
-        if isinstance(child, DictConfig) and "_target_" in child:
-            check(child, name=f"{name}.{key}", modules=modules)
-    parameters = _parameters(node, name)
+    parameters = _parameters(target)
     configurable = list(parameters)[num_args:]
     for key, value in values.items():
+        child = f"{name}.{key}"
         if key not in configurable:
             available = ", ".join(configurable) or "none"
             hint = did_you_mean(str(key), configurable)
-            raise ConfigError(f"unknown parameter {name}.{key}{hint}; available: {available}")
-        _check_value(f"{name}.{key}", value, parameters[key].annotation)
+            raise ConfigError(f"unknown parameter {child}{hint}; available: {available}")
+        if isinstance(value, DictConfig) and "_target_" in value:
+            _check_node(value, child, parameters[key].annotation, group, modules)
+        else:
+            _check_value(child, value, parameters[key].annotation)
     supplied = values.keys() | set(kwargs)
     required = [key for key in configurable if parameters[key].default is Parameter.empty]
     missing = [key for key in required if key not in supplied]
-    if missing and not node.get("_partial_", False):
+    if missing and not partial:
         raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
 
 
-def import_target(node: DictConfig, name: str) -> Callable[..., Any]:
-    """Return the class or function that a node's `_target_` names.
-
-    Raises ConfigError if it cannot be imported. `name` is the node's key in error messages.
-    """
-    path = str(node["_target_"])
-    module, _, attribute = path.rpartition(".")
-    try:
-        imported = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # importing a user's module may raise anything
-        raise ConfigError(
-            f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
-        ) from None
-    if not callable(imported):
-        raise ConfigError(f"{name}._target_={path} is not a class or function")
-    return imported
-
-
-def trusted_modules(values: Mapping[str, Any]) -> list[str]:
-    """Return the modules listed in a composed command and the top-level modules of its targets."""
-    roots = {target.split(".")[0] for target in _targets(values)} - {"posenc", ""}
-    return sorted({*values["modules"], *roots})
-
-
-def _targets(node: Any) -> list[str]:
-    """Return every `_target_` in nested mappings and lists."""
-    return [str(value) for path, value in walk(node) if path.split(".")[-1] == "_target_"]
-
-
-def _check_targets(node: DictConfig, name: str, modules: Sequence[str]) -> None:
-    plain = OmegaConf.to_container(node, resolve=True)
-    if "_target_" not in node:
-        raise ConfigError(f"{name} has no _target_")
-    if "'_args_'" in repr(plain):
-        raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
-    allowed = ["posenc", *modules]
-    for path in _targets(plain):
-        module = path.rpartition(".")[0]
-        if not any(f"{module}.".startswith(f"{package}.") for package in allowed):
-            root = module.split(".")[0]
-            remedy = f"set modules='[{root}]'" if root else "write it as module.Class"
-            raise ConfigError(
-                f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
-                f" {remedy}"
-            )
-
-
-def _parameters(node: DictConfig, name: str) -> dict[str, Parameter]:
-    """Return the parameters of a node's target with their annotations resolved."""
-    target = import_target(node, name)
+def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the parameters of a target with their annotations resolved."""
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
     return {
         key: parameter.replace(annotation=hints.get(key, Any))
@@ -129,9 +115,9 @@ def _parameters(node: DictConfig, name: str) -> dict[str, Parameter]:
 
 
 def _check_value(key: str, value: Any, annotation: Any) -> None:
-    if isinstance(value, DictConfig) and "_target_" in value:
-        return
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    if any(path.split(".")[-1] == "_target_" for path, _ in walk(plain)):
+        raise ConfigError(f"{key}: a _target_ inside a list or a mapping is not supported")
     if matches_type(plain, annotation):
         return
     if get_origin(annotation) is Literal:

@@ -3,11 +3,12 @@
 import hashlib
 import inspect
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import import_target
+from posenc.config.component_types import import_target
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -28,7 +29,7 @@ def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
-    sources = _user_sources(config.encoding)
+    sources = _user_sources(config.encoding, list(config.modules))
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
@@ -38,14 +39,14 @@ def run_hash(identity: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _user_sources(node: DictConfig) -> dict[str, str]:
+def _user_sources(node: DictConfig, modules: Sequence[str]) -> dict[str, str]:
     """Map each target outside posenc in a configuration node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and not path.startswith("posenc."):
-        source = inspect.getsource(import_target(node, "encoding"))
+        source = inspect.getsource(import_target(node, "encoding", modules))
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
         if isinstance(child, DictConfig):
-            sources.update(_user_sources(child))
+            sources.update(_user_sources(child, modules))
     return sources

@@ -1,5 +1,6 @@
 """Builds the dataset that a configuration describes."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from posenc.data.tasks.task import Task
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
+
+DataSource = Corpus | Task
+TokenizerSource = (
+    Tokenizer | TokenizerTrainer | Callable[[Sequence[str]], Tokenizer]  # the last for a task
+)
 
 
 def build_data(config: DictConfig, on_progress: ProgressCallback) -> Dataset:

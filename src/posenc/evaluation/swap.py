@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import import_target
+from posenc.config.component_types import import_target
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
@@ -28,7 +28,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
         str(key): defaults.get(str(key)) if value is None else value for key, value in swap.items()
     }
     swapped = config.copy()
-    if _is_wrapper(swap):
+    if _is_wrapper(swap, config):
         swapped.encoding = {**kwargs, "inner": {**config.encoding, "_partial_": True}}
     elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
         raise ConfigError(
@@ -43,14 +43,14 @@ def swap_encoding(
 ) -> Encoding:
     """Return the run's encoding with a swap applied, and with the parameters of `trained`."""
     encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
-    prefix = "inner." if _is_wrapper(swap) else ""
+    prefix = "inner." if _is_wrapper(swap, config) else ""
     state = {f"{prefix}{key}": value for key, value in trained.state_dict().items()}
     encoding.load_state_dict(state, strict=True)
     return encoding
 
 
-def _is_wrapper(swap: DictConfig) -> bool:
-    return isclass(import_target(swap, "evaluation.swap"))
+def _is_wrapper(swap: DictConfig, config: DictConfig) -> bool:
+    return isclass(import_target(swap, "evaluation.swap", list(config.modules)))
 
 
 def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.components import trusted_modules
+from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options

@@ -1,7 +1,7 @@
 """The decoder-only Transformer in which position enters only through the encoding's hooks."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
 import torch
@@ -103,6 +103,10 @@ class Decoder(nn.Module):
     def device(self) -> torch.device:
         """The device of the weights."""
         return next(self.parameters()).device
+
+
+DecoderFactory = Callable[[int, Encoding, Kernel], Decoder]
+"""Builds a model from the vocabulary size, the encoding and the attention kernel."""
 
 
 class LinearHead(Linear):

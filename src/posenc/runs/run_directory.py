@@ -49,6 +49,7 @@ class RunDirectory:
     def config(self) -> DictConfig:
         """Read the configuration that was frozen when the run was planned.
 
+        Its `modules` are empty: each command decides which modules it trusts, not a file.
         Raises RunError if the file is corrupt, was not written by planning, contains an
         interpolation, or was written by posenc 0.1.
         """
@@ -75,6 +76,7 @@ class RunDirectory:
                 f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
                 f" different names; train the run again with this version"
             )
+        config.modules = []
         return config
 
     def status(self) -> Status:

@@ -30,7 +30,7 @@ from posenc.training.checkpoint import list_checkpoints
 PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan instead of its runs."""
 
-UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer")
+UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer", "modules")
 """Keys that a resumed run takes from the new command."""
 
 
@@ -150,8 +150,8 @@ def _check_directory(job: Job) -> None:
         return
     try:
         existing = job.run.config()
-        modules = list(job.config.modules)
-        check(existing.encoding, name="encoding", modules=modules, num_args=1)
+        existing.modules = job.config.modules
+        check(existing.encoding, name="encoding", modules=list(existing.modules), num_args=1)
         digest = run_hash(identity(existing, existing.frozen.fingerprint))
     except Exception as error:
         raise ConfigError(

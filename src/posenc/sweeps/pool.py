@@ -14,7 +14,7 @@ from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import is_locked
 from posenc.runs.status import Status
 from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, recorded_signals
-from posenc.sweeps.launcher import PlannedRun, check_positive
+from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import (
     PlainDisplay,
     Snapshot,
@@ -32,7 +32,7 @@ MAX_STARTS = 4
 """How often a run is started if its process keeps being killed, for example when out of memory."""
 
 
-class PoolLauncher:
+class PoolLauncher(Launcher):
     """Runs up to `jobs` runs at a time, by default one per GPU or, without GPUs, one per core.
 
     A run on several devices takes that many GPUs or cores. The cores are divided among the runs as

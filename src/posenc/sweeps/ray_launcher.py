@@ -6,12 +6,12 @@ from typing import Any
 from rich.console import Console
 
 from posenc.runs.status import Status
-from posenc.sweeps.launcher import PlannedRun, check_positive
+from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
 from posenc.sweeps.worker import Worker, import_extra
 
 
-class RayLauncher:
+class RayLauncher(Launcher):
     """Runs each job as a Ray task with `num_cpus` cores and, if `gpus`, one GPU per device.
 
     `address` is the address of the cluster; None starts one on this machine. When the launcher

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from posenc.runs.status import Status
-from posenc.sweeps.launcher import PlannedRun, check_positive
+from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
 from posenc.sweeps.worker import Worker, import_extra
 
@@ -21,7 +21,7 @@ MAX_REQUEUES = 1000
 """How many times submitit requeues a job that reaches its time limit."""
 
 
-class SubmititLauncher:
+class SubmititLauncher(Launcher):
     """Submits every run as a job with `cpus_per_task` cores and waits for all of them.
 
     At most `jobs` jobs are in the queue at a time; None sets no limit. A job that is preempted, or

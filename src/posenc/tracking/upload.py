@@ -68,9 +68,10 @@ def figure_key(file: Path) -> str:
 
 def find_tracker(directory: RunDirectory) -> WandbTracker:
     """Return the run's W&B tracker, or the default one if the run used another logger."""
-    config = directory.config()
-    logger = build(config.logger, name="logger", modules=list(config.get("modules") or []))
-    return logger if isinstance(logger, WandbTracker) else WandbTracker()
+    node = directory.config().logger
+    if node.get("_target_") != f"{WandbTracker.__module__}.{WandbTracker.__qualname__}":
+        return WandbTracker()
+    return build(node, name="logger")
 
 
 def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:

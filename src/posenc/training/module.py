@@ -18,6 +18,8 @@ from posenc.model.transformer import Decoder, seed_of
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import MicroBatch
 from posenc.training.distributed import all_reduce_sum
+from posenc.training.optimizer import OptimizerFactory
+from posenc.training.schedule import Schedule
 
 
 class LanguageModel(pl.LightningModule):
@@ -29,8 +31,8 @@ class LanguageModel(pl.LightningModule):
     def __init__(
         self,
         model: Decoder,
-        optimizer: Callable[[nn.Module], torch.optim.Optimizer],
-        schedule: Callable[[int, int], float],
+        optimizer: OptimizerFactory,
+        schedule: Schedule,
         total_steps: int,
         seed: int,
         *,

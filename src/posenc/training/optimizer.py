@@ -8,6 +8,8 @@ from torch import nn
 
 from posenc.training.muon import Muon
 
+OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
+
 
 def adamw(
     model: nn.Module,

@@ -6,6 +6,9 @@ learning rate.
 """
 
 import math
+from collections.abc import Callable
+
+Schedule = Callable[[int, int], float]
 
 
 def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:

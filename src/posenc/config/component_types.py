@@ -1,0 +1,152 @@
+"""The classes and functions that the `_target_` of each config group may name.
+
+A saved configuration is data that anyone may have written. A target in posenc must therefore be a
+class or function of the group's package that builds what the group is for; any other callable
+could do anything, such as running a job. Modules outside posenc are allowed if the command trusts
+them.
+"""
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from omegaconf import DictConfig
+
+from posenc.config.errors import ConfigError
+from posenc.config.values import walk
+
+GROUP_TYPES = {
+    "data": "posenc.data.build_data.DataSource",
+    "tokenizer": "posenc.data.build_data.TokenizerSource",
+    "model": "posenc.model.transformer.DecoderFactory",
+    "encoding": "posenc.encodings.wrapper.EncodingFactory",
+    "encoding.spectrum": "posenc.encodings.spectra.Spectrum",
+    "optimizer": "posenc.training.optimizer.OptimizerFactory",
+    "schedule": "posenc.training.schedule.Schedule",
+    "logger": "posenc.tracking.tracker.Tracker",
+    "machine": "posenc.benchmark.throughput.Machine",
+    "hydra.launcher": "posenc.sweeps.launcher.Launcher",
+}
+"""Config group -> the type of its components, by name because this package imports no other.
+
+The type of a component that takes positional arguments is a Callable.
+"""
+
+
+UNSPECIFIC_TYPES = (Any, Callable, typing.Callable)
+
+
+def group_type(group: str) -> Any:
+    """Return the type of a config group's components: a class, a Callable or a union of these."""
+    module, _, name = GROUP_TYPES[group].rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) -> bool:
+    """Whether `target`, a callable of posenc, may be used where a group needs type `annotation`.
+
+    The target must be defined in the group's package. If it is a factory, `annotation` has to be a
+    Callable, whose argument types are those of the target's first parameters and whose result type
+    is what the target returns. Otherwise, the target's result itself has to be of that type. If
+    the annotation says too little, as in an encoding outside posenc, the target has to be a
+    component of a group in the same package.
+    """
+    if get_origin(annotation) in (Union, UnionType):
+        members = get_args(annotation)
+        return any(is_allowed(target, member, group, is_factory=is_factory) for member in members)
+    package = _package(group)
+    if annotation in UNSPECIFIC_TYPES or get_args(annotation)[:1] == (...,):
+        return any(
+            is_allowed(target, group_type(other), group, is_factory=is_factory)
+            for other in GROUP_TYPES
+            if _package(other) == package
+        )
+    if not (inspect.isclass(target) or inspect.isfunction(target)):
+        return False
+    if not f"{target.__module__}.".startswith(f"{package}."):
+        return False
+    if get_origin(annotation) is not Callable:
+        return not is_factory and _is_subtype(_result_type(target), annotation)
+    argument_types, result_type = get_args(annotation)
+    return (
+        is_factory
+        and _is_subtype(_result_type(target), result_type)
+        and _accepts(target, argument_types)
+    )
+
+
+def import_target(node: DictConfig, name: str, modules: Sequence[str]) -> Callable[..., Any]:
+    """Return the class or function that a node's `_target_` names.
+
+    `name` is the node's key in error messages. Raises ConfigError without importing anything if
+    the target is neither in posenc nor in `modules`, and if it cannot be imported.
+    """
+    check_trusted({"_target_": node["_target_"]}, name, modules)
+    path = str(node["_target_"])
+    module, _, attribute = path.rpartition(".")
+    try:
+        imported = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # importing a user's module may raise anything
+        raise ConfigError(
+            f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(imported):
+        raise ConfigError(f"{name}._target_={path} is not a class or function")
+    return imported
+
+
+def check_trusted(values: Any, name: str, modules: Sequence[str]) -> None:
+    """Raise ConfigError if a `_target_` in nested mappings and lists is not in a trusted module."""
+    allowed = ["posenc", *modules]
+    for path in _targets(values):
+        module = path.rpartition(".")[0]
+        if not any(f"{module}.".startswith(f"{package}.") for package in allowed):
+            root = module.split(".")[0]
+            remedy = f"set modules='[{root}]'" if root else "write it as module.Class"
+            raise ConfigError(
+                f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
+                f" {remedy}"
+            )
+
+
+def trusted_modules(values: Mapping[str, Any]) -> list[str]:
+    """Return the modules listed in a composed command and the top-level modules of its targets."""
+    roots = {target.split(".")[0] for target in _targets(values)} - {"posenc", ""}
+    return sorted({*values["modules"], *roots})
+
+
+def _package(group: str) -> str:
+    """Return the package of a group's type, such as posenc.encodings."""
+    return ".".join(GROUP_TYPES[group].split(".")[:2])
+
+
+def _targets(node: Any) -> list[str]:
+    """Return every `_target_` in nested mappings and lists."""
+    return [str(value) for path, value in walk(node) if path.split(".")[-1] == "_target_"]
+
+
+def _result_type(target: Callable[..., Any]) -> Any:
+    return target if inspect.isclass(target) else _hints(target).get("return")
+
+
+def _accepts(target: Callable[..., Any], argument_types: Sequence[Any]) -> bool:
+    """Whether the first parameters of `target` are annotated with the argument types."""
+    hints = _hints(target.__init__ if inspect.isclass(target) else target)
+    parameters = list(inspect.signature(target).parameters)[: len(argument_types)]
+    return [hints.get(name) for name in parameters] == list(argument_types)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except NameError:  # an annotation that is imported for type checkers only
+        return {}
+
+
+def _is_subtype(result_type: Any, annotation: Any) -> bool:
+    if inspect.isclass(result_type) and inspect.isclass(annotation):
+        return annotation in result_type.__mro__  # works for protocols, unlike issubclass
+    return result_type == annotation
