@@ -1,4 +1,6 @@
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
+from posenc.data import prepared_files
 from posenc.data.prepare import fingerprint, prepare
 from posenc.data.text import TextCorpus
 from posenc.data.tokenized import TokenizedData
@@ -94,6 +97,93 @@ def test_a_prepared_corpus_is_not_read_again(list_corpus: Make, tmp_path: Path) 
     second = prepare(corpus, WordTrainer(), tmp_path, reports.append)
     assert (corpus.readings, sorted(tmp_path.rglob("*")), reports) == (read, written, [])
     assert second.folder == first.folder
+
+
+def _truncate(folder: Path) -> None:
+    os.truncate(folder / "train.bin", 4)
+
+
+def _change_a_token(folder: Path) -> None:
+    tokens = np.fromfile(folder / "train.bin", dtype="<u2")
+    tokens[1] += 1
+    tokens.tofile(folder / "train.bin")
+
+
+def _change_the_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def _remove_the_tokens(folder: Path) -> None:
+    (folder / "train.bin").unlink()
+
+
+def _change_meta(folder: Path, **changes: Any) -> None:
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, **changes}))
+
+
+def _truncate_meta(folder: Path) -> None:
+    (folder / "meta.json").write_text('{"name": "lists"')
+
+
+def _write_other_json(folder: Path) -> None:
+    (folder / "meta.json").write_text("[1]")
+
+
+def _shrink_the_vocabulary(folder: Path) -> None:
+    _change_meta(folder, vocab_size=5, sha256={})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _change_a_token,
+        _change_the_tokenizer,
+        _remove_the_tokens,
+        _truncate_meta,
+        _write_other_json,
+        _shrink_the_vocabulary,
+    ],
+)
+def test_a_damaged_corpus_is_named_with_the_remedy(
+    list_corpus: Make, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    def prepared() -> TokenizedData:
+        return prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent)
+
+    folder = prepared().folder
+    damage(folder)
+    with pytest.raises(RunError, match=r"is damaged.*delete this folder") as raised:
+        prepared()
+    assert str(folder) in str(raised.value)
+    shutil.rmtree(folder)
+    assert prepared().token_array("train").bytes == 9
+
+
+def test_contents_are_verified_once_and_after_a_change(
+    list_corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    verified: list[str] = []
+    digest = prepared_files._digest
+    monkeypatch.setattr(
+        prepared_files, "_digest", lambda file: (verified.append(file.name), digest(file))[1]
+    )
+    TokenizedData(folder)
+    assert verified == []
+    os.utime(folder / "train.bin", ns=(1, 1))
+    TokenizedData(folder)
+    assert verified == ["tokenizer.json", "train.bin"]
+
+
+def test_a_corpus_without_digests_is_still_readable(list_corpus: Make, tmp_path: Path) -> None:
+    data = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent)
+    _change_meta(data.folder, sha256={})
+    assert len(TokenizedData(data.folder).token_array("train").tokens) == 10
+    _truncate(data.folder)
+    with pytest.raises(RunError, match="4 bytes instead of 20"):
+        TokenizedData(data.folder)
 
 
 def test_the_fingerprint_changes_with_corpus_and_tokenizer(list_corpus: Make) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from posenc.config.errors import ConfigError
 from posenc.data.corpus import Corpus, json_digest, split_lines
+from posenc.data.prepared_files import file_digests
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
 from posenc.runs.files import write_json
@@ -37,7 +38,8 @@ def prepare(
 
     Only one of several concurrent processes prepares the corpus. If it is killed, it leaves nothing
     that could be mistaken for a complete folder. `on_progress` receives progress messages. Raises
-    ConfigError and keeps nothing if the corpus cannot be read or a split is empty.
+    ConfigError and keeps nothing if the corpus cannot be read or a split is empty, and RunError if
+    the prepared files are damaged.
     """
     name = fingerprint(corpus, tokenizer)
     folder = cache_dir / name
@@ -122,6 +124,7 @@ def _write_splits(
         "dtype": dtype.str,
         "vocab_size": tokenizer.vocab_size,
         "end_of_text": tokenizer.eos_id,
+        "sha256": file_digests(folder),
     }
     write_json(folder / "meta.json", meta)
 

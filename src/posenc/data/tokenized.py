@@ -2,7 +2,6 @@
 
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +10,16 @@ from torch import Tensor
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
 from posenc.data.dataset import Dataset, Examples, TokenArray
+from posenc.data.prepared_files import read_meta
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
-from posenc.runs.files import read_json
 
 
 class TokenizedData(Dataset):
-    """The tokens in a folder that `prepare` has written."""
+    """The tokens in a folder that `prepare` has written. Raises RunError if a file is damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._meta: dict[str, Any] = read_json(folder / "meta.json")
+        self._meta = read_meta(folder)
         self.name, self.fingerprint = self._meta["name"], self._meta["fingerprint"]
         self.vocab_size = self._meta["vocab_size"]
         self.splits = tuple(split for split in SPLITS if split in self._meta["splits"])

@@ -1,0 +1,93 @@
+"""Detects damaged files of a prepared corpus, which would train to other numbers without an error.
+
+`meta.json` has the SHA-256 of every other file. Reading a large corpus takes time, so the contents
+are verified once per machine, and again when the size or modification time of a file has changed;
+`.verified-<machine>.json` in the corpus's folder records that.
+"""
+
+import hashlib
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc.config.errors import RunError, describe_error
+from posenc.runs.files import write_json
+
+KEYS = {"name", "fingerprint", "splits", "dtype", "vocab_size", "end_of_text"}
+"""The keys of `meta.json`, besides the digests."""
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file in a folder, by name."""
+    return {file.name: _digest(file) for file in sorted(folder.iterdir())}
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Return the `meta.json` of a prepared corpus.
+
+    Raises RunError if that file or one that it describes is missing or damaged. A corpus prepared
+    by posenc 0.1 has no digests: the sizes of its files and the range of its tokens are checked.
+    """
+    meta: dict[str, Any] = {}
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        reason = _damage(folder, meta)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"meta.json has other contents than expected ({describe_error(error)})"
+    if reason:
+        raise RunError(
+            f"the prepared corpus {folder} is damaged: {reason}; delete this folder, and the next"
+            f" command prepares the corpus again"
+        )
+    return meta
+
+
+def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
+    """Return what is wrong with the files that `meta` describes, or None."""
+    if missing := KEYS - meta.keys():
+        return f"meta.json lacks {', '.join(sorted(missing))}"
+    digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
+    sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
+    states: dict[str, list[int]] = {}
+    for name in {**sizes, **digests}:
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        stat = (folder / name).stat()
+        states[name] = [stat.st_size, stat.st_mtime_ns]
+        expected = sizes.get(name, stat.st_size)
+        if stat.st_size != expected:
+            return f"{name} has {stat.st_size:,} bytes instead of {expected:,}"
+    record = folder / f".verified-{platform.node()}.json"
+    if _read_record(record) == states:
+        return None
+    for name, digest in digests.items():
+        if _digest(folder / name) != digest:
+            return f"the contents of {name} have changed since the corpus was prepared"
+    for name in sizes:
+        highest = int(np.memmap(folder / name, dtype=meta["dtype"], mode="r").max())
+        if highest >= meta["vocab_size"]:
+            return f"{name} has the token {highest}, but the vocabulary has {meta['vocab_size']}"
+    _write_record(record, states)
+    return None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _read_record(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _write_record(file: Path, states: dict[str, list[int]]) -> None:
+    try:
+        write_json(file, states)
+    except OSError:  # a corpus in a folder without write permission is verified each time
+        return
