@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.jobs.exit_codes import BUSY, FINISHED, INTERRUPTED
+from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
@@ -145,6 +145,24 @@ def test_after_a_corrupt_checkpoint_the_previous_one_is_used(small_run: SmallRun
     assert previous.step < newest.step
     assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
     assert sums(run) == sums(uninterrupted)
+
+
+def test_a_run_with_missing_rows_resumes_from_a_checkpoint_before_them(
+    small_run: SmallRun,
+) -> None:
+    run = small_run("checkpoint.every_seconds=0", "evaluation.factors=[1]")
+    assert main([str(run.path)]) == FINISHED
+    assert [checkpoint.step for checkpoint in list_checkpoints(run.checkpoints)] == [40, 39]
+    complete = run.metrics_file.read_text()
+    run.metrics_file.write_text("".join(complete.splitlines(keepends=True)[:39]))
+    assert main([str(run.path)]) == FINISHED
+    assert run.metrics_file.read_text() == complete
+    run.metrics_file.write_text("".join(complete.splitlines(keepends=True)[:20]))
+    assert main([str(run.path)]) == FAILED
+    error = str(run.status().error)
+    assert "no row for step 21" in error and str(run.path) in error
+    run.metrics_file.write_text(complete)
+    assert main([str(run.path)]) == FINISHED
 
 
 def test_a_finished_run_is_only_evaluated_at_new_lengths(small_run: SmallRun) -> None:

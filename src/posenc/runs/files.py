@@ -74,6 +74,12 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
         file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
+def flush_to_disk(path: Path) -> None:
+    """Wait until everything written to a file is on disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def truncate_jsonl(path: Path, step: int) -> None:
     """Delete the rows of a JSON-lines file after `step`, from which training resumes."""
     kept = [row for row in read_jsonl(path) if row["step"] <= step]

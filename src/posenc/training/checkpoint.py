@@ -4,14 +4,16 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from pickle import UnpicklingError
 
 import torch
 
 from posenc.config.errors import RunError, first_line
+from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
@@ -56,7 +58,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     """Save a checkpoint atomically and keep only the newest two.
 
     `write` fills a temporary file, which is renamed once it is on disk. Checkpoints of later steps
-    are removed too: they are corrupt, since otherwise the run would have resumed from them.
+    are removed too: the run could not resume from them, because they or the metrics were damaged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("writing-*.ckpt"):  # left by a process that was killed
@@ -88,11 +90,44 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
     """Return the newest intact checkpoint; corrupt ones are logged and skipped."""
+    return next(_intact_checkpoints(folder), None)
+
+
+def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
+    """Return the newest intact checkpoint whose steps all have a row in `metrics.jsonl`.
+
+    Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
+    RunError if there is one, but rows of its steps are missing.
+    """
+    logged = {row["step"] for row in run.metrics()}
+    first_missing = next(step for step in count(1) if step not in logged)
+    checkpoint = None
+    for checkpoint in _intact_checkpoints(run.checkpoints):
+        if checkpoint.step < first_missing:
+            return checkpoint
+        log.warning(
+            "checkpoint %s is not used, because %s has no row for step %d",
+            checkpoint.path.name,
+            run.metrics_file.name,
+            first_missing,
+        )
+    if checkpoint is not None:
+        raise RunError(
+            f"{run.metrics_file} has no row for step {first_missing}, but the oldest checkpoint is"
+            f" of step {checkpoint.step}; restore the file, or delete {run.path} and train again"
+        )
+    if list_checkpoints(run.checkpoints):
+        log.warning("no checkpoint is intact; training starts from step 0")
+    return None
+
+
+def _intact_checkpoints(folder: Path) -> Iterator[Checkpoint]:
+    """Yield the intact checkpoints, newest first; corrupt ones are logged."""
     for checkpoint in list_checkpoints(folder):
         if checkpoint.is_intact():
-            return checkpoint
-        log.warning("checkpoint %s is corrupt; using the previous one", checkpoint.path.name)
-    return None
+            yield checkpoint
+        else:
+            log.warning("checkpoint %s is corrupt and is not used", checkpoint.path.name)
 
 
 def _digest(path: Path) -> str:

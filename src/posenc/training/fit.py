@@ -17,7 +17,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import micro_batch_loader
-from posenc.training.checkpoint import latest_checkpoint
+from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
 from posenc.training.recorder import Recorder
@@ -35,7 +35,7 @@ def fit(session: Session, training_fraction: float) -> bool:
     run, config, data = session.run, session.config, session.data
     micro_batch_tokens = session.resolved.micro_batch_tokens
     steps = training_steps(config, devices=world_size(), micro_batch_tokens=micro_batch_tokens)
-    checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
+    checkpoint = broadcast_from_rank0(lambda: resumable_checkpoint(run))
     completed_steps = checkpoint.step if checkpoint else 0
     if completed_steps >= steps.total:
         return True

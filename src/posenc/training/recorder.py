@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.files import append_jsonl
+from posenc.runs.files import append_jsonl, flush_to_disk
 from posenc.training.checkpoint import list_checkpoints, save_checkpoint
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
@@ -131,6 +131,7 @@ class Recorder(pl.Callback):
             trainer.save_checkpoint(path, weights_only=False)
 
         if rank() == 0:
+            flush_to_disk(self.session.run.metrics_file)  # a checkpoint needs the rows of its steps
             save_checkpoint(self.session.run.checkpoints, step, write)
         else:  # takes part in gathering sharded weights, but writes no file
             write(self.session.run.checkpoints)
