@@ -54,7 +54,8 @@ def missing_runs(experiment: Experiment) -> list[str]:
         if not run.rows or run.status.state != "finished"
     ]
     lines += [f"{name}: planned, not started" for name in experiment.not_started]
-    total = len(experiment.runs) + len(experiment.not_started)
+    lines += [f"{name}: {reason}" for name, reason in experiment.damaged.items()]
+    total = len(experiment.runs) + len(experiment.not_started) + len(experiment.damaged)
     return [f"{len(lines)} of {total} runs missing:", *lines] if lines else []
 
 

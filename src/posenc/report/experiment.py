@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,8 @@ class Experiment:
     """The runs in a folder, in the order of its plan, and the other contents of the plan.
 
     `command` is the command that planned the runs, `not_started` names planned runs without a
-    directory, and `about` has the experiment's own texts.
+    directory, `damaged` maps runs that cannot be read to the reason, and `about` has the
+    experiment's own texts.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Experiment:
     command: str
     runs: Sequence[Run]
     not_started: Sequence[str] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     premises: Sequence[Claim] = ()
@@ -117,28 +119,32 @@ class Experiment:
 
 
 def read_experiment(folder: Path) -> Experiment:
-    """Read an experiment's folder.
+    """Read an experiment's folder; a run with damaged files does not affect the others.
 
     Raises ConfigError if it contains no runs, RunError if no run has been evaluated.
     """
     directories = list_runs(folder)
     if not directories:
         raise ConfigError(_no_runs(folder))
-    configs: list[Any] = [OmegaConf.to_container(d.config(), resolve=True) for d in directories]
     plan_file = folder / "plan.json"
     plan = read_json(plan_file) if plan_file.exists() else {}
     order = {name: i for i, name in enumerate(plan.get("runs") or [])}
-    labels = run_labels(configs)
-    runs = [_read_run(*run) for run in zip(directories, configs, labels, strict=True)]
+    runs, damaged = _read_runs(directories)
+    damaged |= {
+        name: str(RunDirectory(folder / name).status().error)
+        for name in order
+        if (folder / name).is_dir() and not (folder / name / "config.yaml").exists()
+    }
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
-        raise RunError(_none_evaluated(folder.resolve().name, runs))
+        raise RunError(_none_evaluated(folder.resolve().name, runs, damaged))
     return Experiment(
         name=folder.resolve().name,
         folder=_portable(str(folder)),
         command=_portable(plan.get("command") or ""),
         runs=runs,
-        not_started=[name for name in order if name not in {run.name for run in runs}],
+        not_started=[n for n in order if n not in {*damaged, *(run.name for run in runs)}],
+        damaged=damaged,
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),
         premises=parse_claims(plan.get("premises"), "premises"),
@@ -146,7 +152,21 @@ def read_experiment(folder: Path) -> Experiment:
     )
 
 
-def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Run:
+def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str, str]]:
+    """Return the runs that can be read, and the reason why for each of the others."""
+    runs: list[Run] = []
+    damaged: dict[str, str] = {}
+    for directory in directories:
+        try:
+            config: Any = OmegaConf.to_container(directory.config(), resolve=True)
+            runs.append(_read_run(directory, config))
+        except RunError as error:
+            damaged[directory.name] = _portable(str(error))
+    labels = run_labels([run.config for run in runs])
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)], damaged
+
+
+def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
     status = directory.status()
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
@@ -155,7 +175,7 @@ def _read_run(directory: RunDirectory, config: dict[str, Any], label: str) -> Ru
     files += [directory.ngrams_file, directory.log_file]
     return Run(
         name=directory.name,
-        label=label,
+        label=directory.name,
         config=config,
         status=status,
         rows=directory.rows() if trained else [],
@@ -180,7 +200,10 @@ def _no_runs(folder: Path) -> str:
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 
-def _none_evaluated(name: str, runs: Sequence[Run]) -> str:
+def _none_evaluated(name: str, runs: Sequence[Run], damaged: Mapping[str, str]) -> str:
+    if damaged:
+        run, reason = next(iter(damaged.items()))
+        return f"{name}: no run can be reported; {run}: {reason}"
     states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     return f"{name}: no run has been evaluated yet ({counts}); see `posenc status name={name}`"

@@ -93,6 +93,8 @@ def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
         return
     console.print(Text(heading, "bold"))
     grid = RichTable.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths are not cut off
     for line in lines:
         grid.add_row(" -", Text(line))
     console.print(grid)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc.config.errors import RunError
-from posenc.runs.files import read_json, write_atomic, write_json
+from posenc.runs.files import corrupt_file, read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
@@ -24,7 +24,12 @@ def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    return read_json(path, {"rows": []})["rows"]
+    """Return the rows in a file; a missing file has none. Raises RunError if it is corrupt."""
+    contents = read_json(path, {"rows": []})
+    rows = contents.get("rows") if isinstance(contents, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise corrupt_file(path, 'it is not {"rows": [{...}, ...]}')
+    return rows
 
 
 def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -52,7 +52,7 @@ def read_json(path: Path, default: Any = None) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise _corrupt(path, error) from None
+        raise corrupt_file(path, error) from None
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     except ValueError as error:
-        raise _corrupt(path, error) from None
+        raise corrupt_file(path, error) from None
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
@@ -86,5 +86,6 @@ def truncate_jsonl(path: Path, step: int) -> None:
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
-def _corrupt(path: Path, error: ValueError) -> RunError:
+def corrupt_file(path: Path, error: object) -> RunError:
+    """Return the error for a file of a run that cannot be used; `error` says why."""
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")

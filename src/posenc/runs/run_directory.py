@@ -80,8 +80,14 @@ class RunDirectory:
         return config
 
     def status(self) -> Status:
-        """Read the status; a run marked as running is interrupted if no process holds its lock."""
+        """Read the status; a run marked as running is interrupted if no process holds its lock.
+
+        A run that has started but lost its `config.yaml` has failed.
+        """
         status = Status.read(self.status_file)
+        if status.started is not None and not self.config_file.exists():
+            error = f"{self.config_file} is missing; rerun the command, which writes it again"
+            return status.replace(state="failed", error=error)
         if status.state == "running" and not is_locked(self.lock_file):
             error = status.error or "its process was killed"
             return status.replace(state="interrupted", error=error)

@@ -3,8 +3,10 @@
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
+from posenc.config.errors import RunError
+from posenc.config.values import matches_type
 from posenc.runs.files import read_json, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
@@ -61,8 +63,24 @@ class Status:
 
     @classmethod
     def read(cls, path: Path) -> "Status":
-        """Read the status file `path`; if there is none, the run is pending."""
-        return cls(**read_json(path, {}))
+        """Read the status file `path`; if there is none, the run is pending.
+
+        A run whose file is damaged has failed, so that it does not stop commands on other runs.
+        Unknown keys, which a later version may write, are ignored.
+        """
+        types = get_type_hints(cls)
+        try:
+            saved = read_json(path, {})
+            known = {key: value for key, value in saved.items() if key in types}
+            wrong = [key for key in known if not matches_type(known[key], types[key])]
+        except (RunError, AttributeError):
+            wrong, known = ["its contents"], {}
+        if wrong:
+            return cls(
+                state="failed",
+                error=f"{path} is corrupt ({', '.join(wrong)}); rerun the command with retry=true",
+            )
+        return cls(**known)
 
 
 class Progress:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc import __version__
 from posenc.config.components import check
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import evaluation_lengths
 from posenc.data.build_data import build_data
@@ -170,7 +170,9 @@ def _write_run(job: Job) -> None:
     if is_locked(run.lock_file):
         return
     config = job.config
-    if list_checkpoints(run.checkpoints):  # a partly trained run keeps its other settings
+    if run.config_file.exists() and list_checkpoints(
+        run.checkpoints
+    ):  # a partly trained run keeps its other settings
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
@@ -178,9 +180,17 @@ def _write_run(job: Job) -> None:
     write_atomic(run.config_file, OmegaConf.to_yaml(config))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
-    incomplete = missing_rows(requested_rows(job.config, job.data.fingerprint), run.rows())
-    if not run.status_file.exists() or (status.state == "finished" and incomplete):
+    if not run.status_file.exists() or (status.state == "finished" and _is_incomplete(job)):
         status.replace(state="pending", work_done=0.0).write(run.status_file)
+
+
+def _is_incomplete(job: Job) -> bool:
+    """Whether a run lacks requested evaluation rows, or its rows cannot be read."""
+    try:
+        rows = job.run.rows()
+    except RunError:  # the run's own process reports it, and other runs go on
+        return True
+    return bool(missing_rows(requested_rows(job.config, job.data.fingerprint), rows))
 
 
 def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
