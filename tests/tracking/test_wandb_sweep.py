@@ -82,6 +82,17 @@ def test_numbers_stay_numbers_and_other_values_are_text(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "override",
+    ["name=../../x", "foo=1", "+foo=1", "tokens=x", "seed=-1", "seed=1,-1", "encoding.foo=1"],
+)
+def test_an_invalid_job_is_an_error_and_nothing_is_written(tmp_path, capsys, override):
+    outputs = tmp_path / "deep" / "outputs"
+    assert main(["wandb-sweep", "encoding=alibi", f"outputs_dir={outputs}", override]) == 2
+    assert override.removeprefix("+").partition("=")[0] in capsys.readouterr().err
+    assert list(tmp_path.rglob("*.yaml")) == []
+
+
 def test_a_sweep_without_wandb_is_an_error(tmp_path, capsys):
     assert main(["wandb-sweep", "logger=none", f"outputs_dir={tmp_path}"]) == 2
     assert "logger=wandb" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from posenc.cli.arguments import Arguments
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
+from posenc.config.settings import TYPES, check_settings
 from posenc.runs.run_directory import RunDirectory
 
 FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
@@ -25,6 +26,7 @@ def experiment_folder(arguments: Arguments) -> Path:
         if override_key(override) not in FOLDER_KEYS:
             raise ConfigError(f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})")
     config = compose("train", overrides, arguments.config_dirs)
+    check_settings(config, {key: TYPES[key] for key in ("name", "outputs_dir")})
     folder = Path(config.outputs_dir) / config.name
     if not folder.is_dir():
         existing = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))

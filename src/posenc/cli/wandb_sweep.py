@@ -13,6 +13,8 @@ from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
 from posenc.runs.files import write_atomic
 from posenc.tracking.wandb_sweeps import sweep_definitions
 from posenc.tracking.wandb_tracker import WandbTracker
@@ -24,6 +26,9 @@ def run(arguments: Arguments) -> int:
     config_dirs, overrides = arguments.config_dirs, arguments.overrides
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
+    defaults = compose("train", [], config_dirs)
+    for job in jobs:
+        validate(compose_job(job, config_dirs, defaults))
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = build(config.logger, name="logger")
