@@ -163,7 +163,7 @@ def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:
 
 def test_extrapolation(measured: Measured, inspected: Build) -> None:
     assert value(measured("learned"), "max length") == L
-    assert "65 tokens" in measured("learned")["finite at 4L"].description
+    assert str(L) in measured("learned")["finite at 4L"].description
     new = sum(2 * math.pi / f > L - 1 for f in FREQUENCIES) / len(FREQUENCIES)
     assert value(measured("rope"), "out of range at 4L") == new == 0.5
     assert value(measured("alibi"), "out of range at 4L") == 1

@@ -1,4 +1,4 @@
-"""The fitted S and the share of the gain that early tokens explain, from known losses."""
+"""The fitted S and the fraction of the gain that early tokens explain, from known losses."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from posenc.report.early_tokens import explained_share, fitted_slope
+from posenc.report.early_tokens import explained_fraction, fitted_slope
 from posenc.report.write_report import write_report
 
 L, LENGTHS = 64, (64, 96, 128, 256, 1024)
@@ -36,22 +36,22 @@ def test_if_only_early_tokens_matter_they_explain_the_whole_gain() -> None:
     losses = {float(length): mean_loss(length) for length in LENGTHS}
     excess = math.fsum(loss_at(p) - END for p in range(L))
     assert fitted_slope(losses) == pytest.approx(excess, rel=1e-9)
-    assert explained_share(losses, L, END) == pytest.approx(1.0, rel=1e-9)
+    assert explained_fraction(losses, L, END) == pytest.approx(1.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("late", [-0.05, 0.02])
-def test_context_beyond_the_training_length_changes_the_share(late: float) -> None:
+def test_context_beyond_the_training_length_changes_the_fraction(late: float) -> None:
     """The gain has two parts: fewer early tokens, and `late` for the tokens from L on."""
     losses = {float(length): mean_loss(length, late) for length in LENGTHS}
     early = mean_loss(L) - mean_loss(1024)
-    share = explained_share(losses, L, END)
-    assert share == pytest.approx(early / (early - late * (1024 - L) / 1024), rel=1e-9)
-    assert share is not None and (share > 1) == (late > 0)
+    fraction = explained_fraction(losses, L, END)
+    assert fraction == pytest.approx(early / (early - late * (1024 - L) / 1024), rel=1e-9)
+    assert fraction is not None and (fraction > 1) == (late > 0)
 
 
-def test_without_a_gain_there_is_no_share() -> None:
-    assert explained_share({64.0: 3.0, 128.0: 3.1}, 64, 2.9) is None
-    assert explained_share({64.0: 3.0, 128.0: 2.9}, 64, None) is None
+def test_without_a_gain_there_is_no_fraction() -> None:
+    assert explained_fraction({64.0: 3.0, 128.0: 3.1}, 64, 2.9) is None
+    assert explained_fraction({64.0: 3.0, 128.0: 2.9}, 64, None) is None
 
 
 def write(
@@ -74,10 +74,10 @@ def write(
 def columns(folder: Path, console: Console) -> dict[str, str]:
     text = (write_report(folder, console).parent / "extrapolation.csv").read_text()
     (row,) = csv.DictReader(io.StringIO(text))
-    return {name: row[name] for name in ("S", "S_low", "S_high", "early_token_share")}
+    return {name: row[name] for name in ("S", "S_low", "S_high", "early_token_fraction")}
 
 
-def test_the_table_has_s_and_the_share(
+def test_the_table_has_s_and_the_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     folder = write(tmp_path / "early", fabricate, (1, 2, 3), late=0.0, saved=True)
@@ -85,7 +85,7 @@ def test_the_table_has_s_and_the_share(
     excess = math.fsum(loss_at(p) - END for p in range(L))
     assert float(values["S"]) == pytest.approx(excess, rel=1e-4)
     assert float(values["S_low"]) <= float(values["S"]) <= float(values["S_high"])
-    assert float(values["early_token_share"]) == pytest.approx(1, rel=1e-4)
+    assert float(values["early_token_fraction"]) == pytest.approx(1, rel=1e-4)
     assert "100% ±0%" in (folder / "report/extrapolation.md").read_text()
 
 
@@ -95,12 +95,12 @@ def test_a_run_without_losses_by_position_has_s_only(
     folder = write(tmp_path / "early", fabricate, (1,), late=0.0, saved=False)
     values = columns(folder, console)
     assert float(values["S"]) > 0
-    assert values["S_low"] == values["S_high"] == values["early_token_share"] == "-"
+    assert values["S_low"] == values["S_high"] == values["early_token_fraction"] == "-"
 
 
-def test_a_loss_that_rises_with_length_has_no_share(
+def test_a_loss_that_rises_with_length_has_no_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     folder = write(tmp_path / "early", fabricate, (1, 2), late=3.0, saved=True)
     values = columns(folder, console)
-    assert float(values["S"]) < 0 and values["early_token_share"] == "-"
+    assert float(values["S"]) < 0 and values["early_token_fraction"] == "-"

@@ -53,10 +53,6 @@ class BootstrapInterval:
     def covers(self) -> Literal["text", "text and seeds"]:
         return "text" if self.seeds < MIN_SEEDS else "text and seeds"
 
-    @property
-    def includes_zero(self) -> bool:
-        return self.low <= 0 <= self.high
-
 
 def mean_interval(
     blocks: Sequence[BlockSums], confidence: float = CONFIDENCE

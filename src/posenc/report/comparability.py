@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.claim_sides import Ngram
 from posenc.report.outcome import Obstacle
 from posenc.report.run_samples import Sample
@@ -10,8 +11,6 @@ from posenc.report.run_samples import Sample
 CORPUS_KEYS = ("data", "split")
 TOKEN_KEYS = ("count", "tokens_hash")
 WINDOW_KEYS = ("protocol", "stride")
-ALL_TOKENS = ("nonoverlapping", "by_position")
-"""The protocols that score every token once, at every length."""
 
 
 def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
@@ -53,7 +52,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
             f" {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
-    if row["protocol"] in ALL_TOKENS and best["count"] != row["count"]:
+    if row["protocol"] in NONOVERLAPPING_PROTOCOLS and best["count"] != row["count"]:
         raise Obstacle(
             "not comparable",
             f"{ngram} was scored on {best['count']} tokens and {run.name} on {row['count']}",

@@ -93,7 +93,9 @@ def _seeds(curve_sets: Sequence[CurveSet]) -> list[str]:
     lines = []
     if 1 in counts:
         which = "All numbers come" if counts == {1} else "Some numbers come"
-        lines += [f"{which} from a single seed and have no interval: {UNKNOWN_VARIATION}"]
+        lines += [
+            f"{which} from a single seed and have no interval over seeds: {UNKNOWN_VARIATION}"
+        ]
     if any(1 < count < MIN_SEEDS for count in counts):
         lines += [
             f"With fewer than {MIN_SEEDS} seeds, bands run from the lowest to the highest seed and"

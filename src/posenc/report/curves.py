@@ -1,7 +1,7 @@
 """Collects the curves of an experiment from the evaluation rows and losses by position of its runs.
 
-Each evaluation row of a run becomes a `Sample`. The samples that share a measurement and a training
-length form a `CurveSet`.
+Each evaluation row of a run becomes a `RunPoint`. Those of the same measurement and training length
+form a `CurveSet`, in which a `Point` averages over seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,6 +9,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
@@ -22,7 +23,7 @@ TASK_DATA_PREFIX = "task_"
 """Data names with this prefix are tasks, for which only accuracy is meaningful."""
 
 
-class Sample(NamedTuple):
+class RunPoint(NamedTuple):
     """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position.
 
     `blocks` are a loss's sums in each block of the text, `end_loss` the loss at the end of the
@@ -43,20 +44,20 @@ def loss_curves(experiment: Experiment) -> list[CurveSet]:
 
     Tasks are excluded because their loss mostly measures how confident a model is in wrong answers.
     """
-    samples = [
-        sample
-        for sample in _samples(experiment, "loss")
-        if sample.measurement.protocol != TASKS
-        and not sample.measurement.data_name.startswith(TASK_DATA_PREFIX)
+    run_points = [
+        point
+        for point in _run_points(experiment, "loss")
+        if point.measurement.protocol != TASKS
+        and not point.measurement.data_name.startswith(TASK_DATA_PREFIX)
     ]
-    by_length = [sample for sample in samples if sample.measurement.protocol != BY_POSITION]
-    return _curve_sets(experiment, by_length or samples)
+    by_length = [point for point in run_points if point.measurement.protocol != BY_POSITION]
+    return _curve_sets(experiment, by_length or run_points)
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
     """Return accuracy by evaluation length, one curve set for each task and training length."""
-    samples = _samples(experiment, "accuracy")
-    tasks = (sample for sample in samples if sample.measurement.protocol == TASKS)
+    run_points = _run_points(experiment, "accuracy")
+    tasks = (point for point in run_points if point.measurement.protocol == TASKS)
     return [_without_shared_settings(curves) for curves in _curve_sets(experiment, tasks)]
 
 
@@ -68,8 +69,8 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
             lengths = windows.setdefault((_evaluation_key(row), run.train_length), {})
             lengths.setdefault(row["length"], []).append((run, name))
-    samples = (
-        Sample(run, measurement, *bin)
+    run_points = (
+        RunPoint(run, measurement, *bin)
         for (measurement, train_length), lengths in windows.items()
         for run, name in lengths[max(lengths)]
         for bin in bin_positions(
@@ -78,7 +79,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     )
     return [
         replace(curves, window=max(windows[curves.measurement, curves.train_length]))
-        for curves in _curve_sets(experiment, samples)
+        for curves in _curve_sets(experiment, run_points)
     ]
 
 
@@ -99,26 +100,26 @@ def _evaluation_key(row: Row) -> EvaluationKey:
     return EvaluationKey(**{name: row[name] for name in names})
 
 
-def _samples(experiment: Experiment, quantity: str) -> Iterator[Sample]:
-    """Yield a sample for each evaluation row that has a value for `quantity`."""
+def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
+    """Yield a point for each evaluation row that has a value for `quantity`."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
-            sample = Sample(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
+            point = RunPoint(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
             if quantity == "loss":
                 end_loss = end_of_window_loss(row, run.positions)
-                sample = sample._replace(blocks=run.blocks(row), end_loss=end_loss)
-            yield sample
+                point = point._replace(blocks=run.blocks(row), end_loss=end_loss)
+            yield point
 
 
-def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[CurveSet]:
+def _curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets; sets measured on the training corpus come first."""
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
-    sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, Sample]]]] = {}
-    for sample in samples:
-        run = sample.run
-        curves = sets.setdefault((sample.measurement, run.train_length), {})
-        curves.setdefault(run.label, {}).setdefault(sample.x, {})[run.seed] = sample
+    sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
+    for point in run_points:
+        run = point.run
+        curves = sets.setdefault((point.measurement, run.train_length), {})
+        curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         m, train_length = key
@@ -139,16 +140,16 @@ def _curve_sets(experiment: Experiment, samples: Iterable[Sample]) -> list[Curve
     ]
 
 
-def _point(x: float, samples: dict[int, Sample]) -> Point:
-    seeds = tuple(sorted(samples))
-    in_order = [samples[seed] for seed in seeds]
+def _point(x: float, run_points: dict[int, RunPoint]) -> Point:
+    seeds = tuple(sorted(run_points))
+    in_order = [run_points[seed] for seed in seeds]
     return Point(
         x,
-        values=tuple(sample.value for sample in in_order),
+        values=tuple(point.value for point in in_order),
         seeds=seeds,
-        tokens=max(sample.tokens for sample in in_order),
-        blocks=tuple(sample.blocks for sample in in_order),
-        end_losses=tuple(sample.end_loss for sample in in_order),
+        tokens=max(point.tokens for point in in_order),
+        blocks=tuple(point.blocks for point in in_order),
+        end_losses=tuple(point.end_loss for point in in_order),
     )
 
 
@@ -171,7 +172,7 @@ def _ngrams(
     experiment: Experiment, measurement: EvaluationKey, train_length: int
 ) -> dict[int, float]:
     """Return the mean losses of n-gram models by order, for protocols that score every token."""
-    if measurement.protocol not in ("nonoverlapping", BY_POSITION):
+    if measurement.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
     by_seed = {
         (row["order"], run.seed): row["loss"]

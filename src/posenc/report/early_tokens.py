@@ -12,8 +12,7 @@ of the form a + S / T. See docs/report.md for what this does and does not show.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import linear_regression
 
 from posenc.report.confidence import Band, band
 from posenc.report.curve_set import Curve
@@ -24,13 +23,13 @@ MIN_LENGTHS = 3
 
 @dataclass(frozen=True)
 class EarlyTokens:
-    """The fitted S in nats per window, and the share of the gain that early tokens explain.
+    """The fitted S in nats per window, and the fraction of the gain that early tokens explain.
 
-    `share` is None if the losses by position were not saved, or if any seed has no gain.
+    `fraction` is None if the losses by position were not saved, or if any seed has no gain.
     """
 
     slope: Band
-    share: Band | None
+    fraction: Band | None
 
 
 def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
@@ -52,22 +51,20 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
     if reference is None:
         return EarlyTokens(slope, None)
     ends = [reference.end_losses[reference.seeds.index(seed)] for seed in seeds]
-    shares = [
-        explained_share(losses, train_length, end)
+    fractions = [
+        explained_fraction(losses, train_length, end)
         for losses, end in zip(by_seed, ends, strict=True)
     ]
-    known = [share for share in shares if share is not None]
+    known = [fraction for fraction in fractions if fraction is not None]
     return EarlyTokens(slope, band(known) if len(known) == len(seeds) else None)
 
 
 def fitted_slope(losses: Mapping[float, float]) -> float:
     """Return S of the least-squares fit of a + S / T to losses by length T."""
-    inverse = 1 / np.array(list(losses))
-    centered = inverse - inverse.mean()
-    return float(centered @ np.array(list(losses.values())) / (centered @ centered))
+    return linear_regression([1 / length for length in losses], list(losses.values())).slope
 
 
-def explained_share(
+def explained_fraction(
     losses: Mapping[float, float], train_length: int, end_loss: float | None
 ) -> float | None:
     """Return the gain from L to the longest length due to early tokens, divided by the whole gain.

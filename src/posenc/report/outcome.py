@@ -1,7 +1,7 @@
 """Outcomes of clauses and claims: how an interval gives one, and how several are combined."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 Outcome = Literal[
     "fails",
@@ -12,15 +12,7 @@ Outcome = Literal[
     "undecided",
     "holds",
 ]
-PRECEDENCE: tuple[Outcome, ...] = (
-    "fails",
-    "premise not met",
-    "not comparable",
-    "not measured",
-    "too few seeds",
-    "undecided",
-    "holds",
-)
+PRECEDENCE: tuple[Outcome, ...] = get_args(Outcome)
 """Outcomes in the order in which one of them decides for all; see `combine`."""
 COMPARISONS = {
     "below": "is below",

@@ -9,12 +9,14 @@ from posenc.report.curve_set import CurveSet
 from posenc.report.result_rows import ResultRow, Value
 from posenc.report.result_tables import ratio_text, shown_published
 from posenc.report.table import records_csv
-from posenc.report.table_quantity import PERPLEXITY, Quantity
+from posenc.report.table_quantity import PERPLEXITY, TableQuantity
 
 SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
-def tables_csv(quantity: Quantity, sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
+def tables_csv(
+    quantity: TableQuantity, sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]
+) -> str:
     """Return a line for each row of each curve set, and for each published curve."""
     lengths = sorted({x for curves, _ in sets for x in curves.x_values})
     early = any(row.early_tokens for _, rows in sets for row in rows)
@@ -39,7 +41,7 @@ def tables_csv(quantity: Quantity, sets: Sequence[tuple[CurveSet, Sequence[Resul
     return records_csv(records)
 
 
-def _intervals(x: float, value: Value | None, quantity: Quantity) -> dict[str, Any]:
+def _intervals(x: float, value: Value | None, quantity: TableQuantity) -> dict[str, Any]:
     """Return the columns that follow the value at one length.
 
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap
@@ -56,11 +58,11 @@ def _intervals(x: float, value: Value | None, quantity: Quantity) -> dict[str, A
 
 
 def _early_columns(row: ResultRow) -> dict[str, Any]:
-    """Return S and the share that early tokens explain, each with its t interval over seeds."""
+    """Return S and the fraction that early tokens explain, each with its t interval over seeds."""
     early = row.early_tokens
-    bands = (early.slope, early.share) if early else (None, None)
+    bands = (early.slope, early.fraction) if early else (None, None)
     columns: dict[str, Any] = {}
-    for name, band in zip(("S", "early_token_share"), bands, strict=True):
+    for name, band in zip(("S", "early_token_fraction"), bands, strict=True):
         numbers = (band.mean, *_t_ends(band)) if band else (None, None, None)
         texts = (None if number is None else f"{number:.6g}" for number in numbers)
         columns |= zip((name, f"{name}_low", f"{name}_high"), texts, strict=True)

@@ -6,7 +6,7 @@ from math import exp
 from posenc.report.bootstrap import DESCRIPTION
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.result_rows import ResultRow
-from posenc.report.table_quantity import PERPLEXITY, Quantity
+from posenc.report.table_quantity import PERPLEXITY, TableQuantity
 
 BEST_NOTE = (
     "Marked: the best value of each column, and every value that cannot be told apart from it"
@@ -25,8 +25,8 @@ TEXT_NOTE = (
 )
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
-    " window. Early tokens: the share of the gain from L to the longest length that is explained by"
-    " fewer tokens with little context; above 100%, context beyond L makes the loss worse."
+    " window. Early tokens: the fraction of the gain from L to the longest length that is explained"
+    " by fewer tokens with little context; above 100%, context beyond L makes the loss worse."
 )
 FIXED_NOTE = (
     "Rows with fixed targets score the same tokens at every length, so that only the context"
@@ -39,7 +39,7 @@ NGRAM_NOTE = (
 )
 
 
-def value_notes(quantity: Quantity, rows: Sequence[ResultRow]) -> list[str]:
+def value_notes(quantity: TableQuantity, rows: Sequence[ResultRow]) -> list[str]:
     """Return the notes on the values, their intervals and the marks."""
     values = [value for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)

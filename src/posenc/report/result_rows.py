@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.bootstrap import DESCRIPTION, difference_interval
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.confidence import t_interval
@@ -12,9 +13,6 @@ from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.curves import TASKS
 from posenc.report.early_tokens import EarlyTokens, early_tokens
 from posenc.runs.block_sums import BlockSums
-
-WHOLE_TEXT_PROTOCOLS = ("nonoverlapping", "by_position")
-"""Protocols with consecutive windows, whose first tokens have little context."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,10 @@ class Difference:
     low: float
     high: float
     method: str
+
+    @property
+    def includes_zero(self) -> bool:
+        return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,12 @@ class ResultRow:
 def result_rows(curves: CurveSet) -> list[ResultRow]:
     """Return a row for each curve of a set."""
     columns = {x: _column(curves, x) for x in curves.x_values}
-    whole_text = curves.measurement.protocol in WHOLE_TEXT_PROTOCOLS
+    nonoverlapping = curves.measurement.protocol in NONOVERLAPPING_PROTOCOLS
     return [
         ResultRow(
             curve,
             {x: column[curve.label] for x, column in columns.items() if curve.label in column},
-            early_tokens(curve, curves.train_length) if whole_text else None,
+            early_tokens(curve, curves.train_length) if nonoverlapping else None,
         )
         for curve in curves.curves
     ]
@@ -92,9 +94,8 @@ def _column(curves: CurveSet, x: float) -> dict[str, Value]:
     values = {}
     for label, point in points.items():
         difference = None if point is best else paired_difference(point, best)
-        same = point.mean == best.mean
-        includes_zero = difference is not None and difference.low <= 0 <= difference.high
-        values[label] = Value(point, same or includes_zero, difference)
+        tied = difference is not None and difference.includes_zero
+        values[label] = Value(point, tied or point.mean == best.mean, difference)
     return values
 
 

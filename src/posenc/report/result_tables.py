@@ -12,7 +12,7 @@ from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import ResultRow, Value
 from posenc.report.table import MISSING, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, Quantity, number_text
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, number_text
 
 FIXED_TARGET = "fixed_target"
 
@@ -22,15 +22,15 @@ def perplexity_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> l
 
     Rows with fixed targets join the table of non-overlapping windows that has their lengths.
     """
-    joined: dict[int, list[Sequence[ResultRow]]] = {}
+    fixed_targets: dict[int, list[Sequence[ResultRow]]] = {}
     separate = []
     for i, (curves, rows) in enumerate(sets):
         hosts = (j for j, (other, _) in enumerate(sets) if _can_join(curves, other))
         if (host := next(hosts, None)) is None:
             separate.append(i)
         else:
-            joined.setdefault(host, []).append(rows)
-    return [_table(PERPLEXITY, *sets[i], joined.get(i, [])) for i in separate]
+            fixed_targets.setdefault(host, []).append(rows)
+    return [_table(PERPLEXITY, *sets[i], fixed_targets.get(i, [])) for i in separate]
 
 
 def accuracy_table(curves: CurveSet, rows: Sequence[ResultRow]) -> Table:
@@ -62,7 +62,7 @@ def _can_join(curves: CurveSet, other: CurveSet) -> bool:
 
 
 def _table(
-    quantity: Quantity,
+    quantity: TableQuantity,
     curves: CurveSet,
     rows: Sequence[ResultRow],
     fixed_targets: Sequence[Sequence[ResultRow]],
@@ -126,7 +126,7 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [f"Published rows are from other models on other data: {sources}."] if sources else []
 
 
-def _cell(value: Value | None, quantity: Quantity) -> Cell:
+def _cell(value: Value | None, quantity: TableQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
@@ -142,7 +142,7 @@ def _cell(value: Value | None, quantity: Quantity) -> Cell:
     return Cell(text + _plus_minus(band, quantity), best=value.best, tooltip=tooltip)
 
 
-def _plus_minus(band: Band, quantity: Quantity) -> str:
+def _plus_minus(band: Band, quantity: TableQuantity) -> str:
     """Return ` ±` and half the t interval of a quantity; empty with too few seeds."""
     if band.seeds < MIN_SEEDS:
         return ""
@@ -150,12 +150,12 @@ def _plus_minus(band: Band, quantity: Quantity) -> str:
 
 
 def _early_cells(row: ResultRow) -> list[Cell]:
-    """Return the cells of S and of the share that early tokens explain."""
+    """Return the cells of S and of the fraction that early tokens explain."""
     if row.early_tokens is None:
         return [Cell(None), Cell(None)]
-    slope, share = row.early_tokens.slope, row.early_tokens.share
-    share_text = _band_text(share, "{:.0%}") if share else None
-    return [Cell(_band_text(slope, "{:.2f}")), Cell(share_text)]
+    slope, fraction = row.early_tokens.slope, row.early_tokens.fraction
+    fraction_text = _band_text(fraction, "{:.0%}") if fraction else None
+    return [Cell(_band_text(slope, "{:.2f}")), Cell(fraction_text)]
 
 
 def _band_text(band: Band, template: str) -> str:

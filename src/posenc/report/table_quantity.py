@@ -13,7 +13,7 @@ def number_text(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class TableQuantity:
     """A quantity of a table.
 
     `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
@@ -27,7 +27,7 @@ class Quantity:
     note: str
 
 
-PERPLEXITY = Quantity(
+PERPLEXITY = TableQuantity(
     "perplexity",
     from_mean=exp,
     text=number_text,
@@ -35,7 +35,7 @@ PERPLEXITY = Quantity(
     note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
     " mean of the seeds' perplexities. Lower is better.",
 )
-ACCURACY = Quantity(
+ACCURACY = TableQuantity(
     "accuracy",
     from_mean=float,
     text="{:.3f}".format,

@@ -4,14 +4,13 @@ The text of a split is a sample, too. Blocks of it can be resampled to find out 
 depends on the choice of the text.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.runs.evaluation_rows import row_key
+from posenc.runs.evaluation_rows import row_key, sums_and_counts
 
 BLOCK_TOKENS = 4096
 
@@ -34,17 +33,9 @@ def block_arrays(row: dict[str, Any], blocks: BlockSums) -> dict[str, np.ndarray
 
 
 def row_blocks(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
-    """Return the blocks of an evaluation row.
-
-    Returns None if the row has none, or if the stored ones come from another measurement: the two
-    files are written one after the other, so a process can be killed between the two writes.
-    """
-    name = _array_name(row)
-    if f"{name}.sum" not in arrays:
-        return None
-    blocks = BlockSums(arrays[f"{name}.sum"], arrays[f"{name}.count"])
-    same_sum = math.isclose(blocks.sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
-    return blocks if same_sum and blocks.counts.sum() == row["count"] else None
+    """Return the blocks of an evaluation row; None if it has none of its own."""
+    stored = sums_and_counts(row, arrays, _array_name(row))
+    return BlockSums(*stored) if stored else None
 
 
 def _array_name(row: dict[str, Any]) -> str:

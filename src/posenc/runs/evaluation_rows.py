@@ -69,20 +69,32 @@ def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
         write_atomic(path, buffer.getvalue())
 
 
-def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> float | None:
-    """Return the mean loss at the last quarter of the positions in the windows of a row.
+def sums_and_counts(
+    row: dict[str, Any], arrays: Mapping[str, np.ndarray], name: str
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the arrays `<name>.sum` and `<name>.count` of an evaluation row.
 
-    Returns None if the losses by position were not saved or come from another measurement.
+    Returns None if there are none, or if the stored ones come from another measurement: the rows
+    and the arrays are written one after the other, so a process can be killed between the two
+    writes.
     """
-    name = positions_name(row)
     if f"{name}.sum" not in arrays:
         return None
     sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
     same_sum = isclose(sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
-    end = slice(3 * len(sums) // 4, None)
-    if not same_sum or counts.sum() != row["count"] or not counts[end].any():
+    return (sums, counts) if same_sum and counts.sum() == row["count"] else None
+
+
+def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> float | None:
+    """Return the mean loss at the last quarter of the positions in the windows of a row.
+
+    Returns None if the row has no losses by position, or none in that quarter.
+    """
+    stored = sums_and_counts(row, arrays, positions_name(row))
+    if stored is None:
         return None
-    return float(sums[end].sum() / counts[end].sum())
+    sums, counts = (array[3 * len(array) // 4 :] for array in stored)
+    return float(sums.sum() / counts.sum()) if counts.any() else None
 
 
 def bin_positions(

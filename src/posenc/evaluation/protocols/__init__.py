@@ -46,6 +46,10 @@ PROTOCOLS = {
     "fixed_target": Protocol(fixed_target, "targets", needs_longest_length=True),
     "tasks": Protocol(None, accuracy=True),
 }
+NONOVERLAPPING_PROTOCOLS = tuple(
+    name for name, protocol in PROTOCOLS.items() if protocol.spans is nonoverlapping
+)
+"""The protocols with consecutive windows, in which every token is scored once at every length."""
 
 
 def check_protocols(config: DictConfig) -> None:
