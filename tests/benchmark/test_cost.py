@@ -12,14 +12,15 @@ from torch import Tensor
 from posenc.benchmark.estimate import Estimate, estimate, vocab_size_and_data
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
-from posenc.benchmark.training_memory import TrainingMemory, optimizer_states, saved_activations
+from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activations
+from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand_config
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
-from posenc.model.build import build_model
+from posenc.model.build import build_meta_model, build_model
 
 GPU = DataSheetGpu(float32=1e12, bf16=4e12, utilisation=0.5, memory=1e9)
 ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64", "model.layers=3"]
@@ -94,9 +95,28 @@ def test_a_gpu_saves_other_activations_for_relative_biases(
     assert sizes["t5"][0] != sizes["t5"][1]
 
 
-@pytest.mark.parametrize(("name", "states"), [("adamw", 2), ("nag", 1)])
-def test_states_of_an_optimizer(planned: Callable[..., DictConfig], name: str, states: int) -> None:
-    assert optimizer_states(planned(f"optimizer={name}")) == states
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag"])
+def test_the_state_of_an_optimizer_has_the_estimated_size(
+    planned: Callable[..., DictConfig], name: str
+) -> None:
+    config = planned(f"optimizer={name}", "encoding=t5", "model.tied=false")
+    model = build_model(config, 257)
+    optimizer = build(config.optimizer, name="optimizer")(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    values = [value for state in optimizer.state.values() for value in state.values()]
+    of_weights = sum(value.nbytes for value in values if value.ndim > 0)  # no step counters
+    assert optimizer_bytes(config, build_meta_model(config, 257)) == of_weights
+
+
+def test_muon_stores_one_value_per_weight_of_the_matrices_of_blocks_and_two_per_other_weight(
+    planned: Callable[..., DictConfig],
+) -> None:
+    """2 layers of width 32 and hidden 64, each with two norms; 257 tokens and a last norm."""
+    config = planned("optimizer=muon")
+    matrices, others = 2 * (4 * 32 * 32 + 2 * 32 * 64), 2 * 2 * 32 + 257 * 32 + 32
+    assert optimizer_bytes(config, build_meta_model(config, 257)) == 4 * (matrices + 2 * others)
 
 
 def test_the_peak_is_that_of_the_largest_phase() -> None:

@@ -10,8 +10,11 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
+from posenc.config.errors import ConfigError
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import evenly_spaced_windows
+from posenc.jobs.job_config import compose_job
+from posenc.jobs.validate import validate
 from posenc.model.build import build_model
 from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, save_checkpoint
 from posenc.training.module import LanguageModel, validation_loss
@@ -41,6 +44,18 @@ def test_weight_decay_applies_to_matrices_only() -> None:
     shapes = [p.ndim for group in optimizer.param_groups for p in group["params"]]
     assert dict(zip(shapes, decayed, strict=True)) == {2: 0.1, 1: 0.0}
     assert len(shapes) == 4
+
+
+@pytest.mark.parametrize("wrong", ["optimizer.betas=[0.9]", "optimizer.weight_decay=-0.1"])
+def test_wrong_betas_or_weight_decay_are_one_message_for_both_optimizers(
+    small_job: list[str], wrong: str
+) -> None:
+    messages = []
+    for name in ("adamw", "muon"):
+        with pytest.raises(ConfigError) as raised:
+            validate(compose_job([*small_job, f"optimizer={name}", wrong], []))
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1] and wrong.removeprefix("optimizer.") in messages[0]
 
 
 def write(value: float) -> Callable[[Path], None]:

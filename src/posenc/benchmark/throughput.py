@@ -1,6 +1,7 @@
 """The machines that runs can be planned for, and the FLOP/s of their devices."""
 
 import copy
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ PASS_TOKENS = 2048  # tokens per timed pass, but at least one sequence
 MAX_TIMED_LAYERS = 2
 
 
-class Machine:
+class Machine(ABC):
     """A machine for which runs are planned (config group `machine`).
 
     `concurrent_runs` run at the same time; `memory` is the memory of one device in bytes, or None
@@ -29,9 +30,9 @@ class Machine:
     concurrent_runs: int
     memory: float | None = None
 
+    @abstractmethod
     def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
         """Return the FLOP/s that training achieves on one device."""
-        raise NotImplementedError
 
 
 @dataclass(kw_only=True)

@@ -1,5 +1,6 @@
 """Estimates the memory of a training process on one device."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def training_memory(
     return TrainingMemory(
         weights=weights + gathered,
         gradients=weights + (gathered or buckets),
-        optimizer=weights * optimizer_states(config),
+        optimizer=-(-optimizer_bytes(config, model) // _shards(config)),
         activations=saved_activations(config, vocab_size, steps.micro_sequences, gpu=not process),
         logits=_logits_chunk(tokens, num_logits),
         validation_logits=_logits_chunk(validation_tokens, num_logits),
@@ -96,21 +97,39 @@ def _weights(config: DictConfig, model: Decoder) -> tuple[int, int]:
     With sharding, the parameters outside the blocks are gathered during the whole step, and the
     parameters of the current and the next block as needed.
     """
-    total = FLOAT_BYTES * model.parameter_count()
-    if config.devices == 1 or config.trainer.strategy != "fsdp":
+    total, shards = FLOAT_BYTES * model.parameter_count(), _shards(config)
+    if shards == 1:
         return total, 0
     block = FLOAT_BYTES * sum(parameter.numel() for parameter in model.blocks[0].parameters())
-    return -(-total // config.devices), total - block * len(model.blocks) + 2 * block
+    return -(-total // shards), total - block * len(model.blocks) + 2 * block
 
 
-def optimizer_states(config: DictConfig) -> int:
-    """Return how many values the optimizer stores per weight."""
-    layer = nn.Linear(8, 8, bias=False)
-    optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))(layer)
-    layer.weight.grad = torch.zeros(8, 8)
+def _shards(config: DictConfig) -> int:
+    """Return the number of devices over which weights and optimizer state are sharded."""
+    return config.devices if config.trainer.strategy == "fsdp" else 1
+
+
+def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
+    """Return the bytes of the values that the optimizer stores for the weights of a model.
+
+    They are counted after a step on a copy of the model whose weights have at most 8 rows and
+    columns; `model` may be on the meta device.
+    """
+    small, sizes = copy.deepcopy(model), {}
+    for parameter in small.parameters():
+        size = parameter.numel()
+        zeros = torch.zeros([min(length, 8) for length in parameter.shape])
+        torch.utils.swap_tensors(parameter, nn.Parameter(zeros, parameter.requires_grad))
+        parameter.grad = torch.zeros_like(parameter)
+        sizes[parameter] = size
+    optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))(small)
     optimizer.step()
-    values = [value for state in optimizer.state.values() for value in state.values()]
-    return sum(torch.is_tensor(value) and value.shape == (8, 8) for value in values)
+    return sum(
+        sizes[parameter] * value.element_size()
+        for parameter, state in optimizer.state.items()
+        for value in state.values()
+        if torch.is_tensor(value) and value.shape == parameter.shape
+    )
 
 
 def _logits_chunk(tokens: int, num_logits: int) -> int:
