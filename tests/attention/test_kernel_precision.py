@@ -49,12 +49,16 @@ def relative_error(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "name"), CASES)
-@pytest.mark.parametrize("length", [65_536, 65_539])
-def test_float32_is_precise_at_65536_positions(
-    make: type[Encoding], name: str, length: int
-) -> None:
-    assert relative_error(make, name, length, torch.float32) < 1e-6
+@pytest.mark.parametrize(("make", "name"), [case for case in CASES if case.values[0] != Sandwich])
+def test_float32_is_precise_at_65539_positions(make: type[Encoding], name: str) -> None:
+    assert relative_error(make, name, 65_539, torch.float32) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["toeplitz", "factored"])
+def test_a_bounded_bias_is_precise_at_16387_positions(name: str) -> None:
+    """Angles in float32 would be off by up to 1e-3 at this length."""
+    assert relative_error(Sandwich, name, 16_387, torch.float32) < 1e-6
 
 
 @pytest.mark.parametrize(("make", "name"), CASES)

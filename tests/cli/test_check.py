@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,16 +108,29 @@ def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> Non
     assert table["weights load at any training length"][0] == "pass"
 
 
-@pytest.mark.slow
-def test_without_an_encoding_all_are_checked(check: Check) -> None:
-    result = check("--config-dir", "my_conf")
-    assert result.returncode == 1
-    *lines, last = (line for line in result.stdout.splitlines() if not line.startswith("  "))
-    names = sorted([*options("encoding"), "square_root", "wrong", "raising"])
+@pytest.mark.usefixtures("check")
+def test_without_an_encoding_all_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here conf/ has three encodings; tests/encodings/test_conformance.py checks all of them."""
+    left_out = options("encoding").keys() - {"alibi", "nope", "rope"}
+
+    def few(*arguments: Any) -> dict[str, str]:
+        return {k: text for k, text in options(*arguments).items() if k not in left_out}
+
+    monkeypatch.setattr("posenc.cli.check.options", few)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["check", "--config-dir", str(tmp_path / "my_conf")]) == 1
+    for module in ("mine", "wrong"):
+        sys.modules.pop(module)
+    printed = capsys.readouterr().out
+    *lines, last = (line for line in printed.splitlines() if not line.startswith("  "))
+    names = ["alibi", "nope", "raising", "rope", "square_root", "wrong"]
     assert [line.split()[0] for line in lines] == names
     assert [line.split()[0] for line in lines if "fail" in line] == ["raising", "wrong"]
-    assert last == f"{len(names)} encodings, 2 with failures"
-    assert "  every numeric parameter has an effect: encoding.start=3: 6" in result.stdout
+    assert last == "6 encodings, 2 with failures"
+    assert "  every numeric parameter has an effect: encoding.start=3: 6" in printed
 
 
 @pytest.mark.parametrize(

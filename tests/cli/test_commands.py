@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from posenc.data.packages import required_packages
 from posenc.runs.run_directory import list_runs
 
 POSENC = str(Path(sys.executable).with_name("posenc"))
@@ -108,6 +110,22 @@ def test_an_installed_wheel_trains_without_the_checkout(
     assert "alibi" in listing.stdout
 
 
+def create_environment(folder: Path, links: Path) -> None:
+    """Create a virtual environment with the packages that posenc requires, and no others.
+
+    They are links to the packages installed here, in a folder outside of the environment, where pip
+    changes nothing. Installing copies takes minutes, and scripts/test.sh begins with that.
+    """
+    venv.create(folder, with_pip=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "links.pth").write_text(f"{links}\n")
+    links.mkdir()
+    for package in required_packages("posenc").values():
+        for name in {file.parts[0] for file in package.files or []} - {"..", "__pycache__"}:
+            if not (links / name).exists():
+                (links / name).symlink_to(Path(str(package.locate_file(name))))
+
+
 @pytest.mark.slow
 def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
     """With few tokens; the last line of the output is the path of the report."""
@@ -120,6 +138,7 @@ def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((root / name).read_bytes())
         copy.chmod((root / name).stat().st_mode)
+    create_environment(tmp_path / "copy" / ".venv", tmp_path / "links")
     result = subprocess.run(
         ["scripts/quickstart.sh", "tokens=2e4", "logger=none"],
         cwd=tmp_path / "copy",
@@ -127,6 +146,7 @@ def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
         text=True,
     )
     assert result.returncode == 0, result.stderr
+    assert "installing posenc" in result.stdout
     page = tmp_path / "copy" / result.stdout.strip().splitlines()[-1]
     assert page.name == "index.html" and page.is_file()
     for name in ("sinusoidal", "rope", "alibi", "nope"):

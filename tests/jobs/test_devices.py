@@ -15,6 +15,7 @@ import torch
 from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
+from posenc.jobs.job import main
 from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
@@ -32,7 +33,11 @@ def start(run: RunDirectory, *torchrun: str) -> subprocess.Popen[bytes]:
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    assert start(run).wait() == FINISHED, run.log_file.read_text()
+    """Run or resume: on one device in this process, on several in others."""
+    if run.config().devices == 1:
+        assert main([str(run.path)]) == FINISHED, run.status().error
+    else:
+        assert start(run).wait() == FINISHED, run.log_file.read_text()
     return run
 
 
