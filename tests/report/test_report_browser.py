@@ -218,17 +218,6 @@ def test_a_cell_of_the_heat_map_shows_its_numbers_under_the_pointer(
     assert "rope" in text or "alibi" in text
 
 
-def test_cost_has_bars_in_both_directions(
-    browser: webdriver.Chrome, various: SimpleNamespace
-) -> None:
-    open_page(browser, various)
-    rules = browser.find_elements(
-        By.CSS_SELECTOR, "#cost_against_quality .mark-rule.role-mark line"
-    )
-    x, y = ([abs(float(rule.get_attribute(end) or 0)) for rule in rules] for end in ("x2", "y2"))
-    assert sum(length > 1 for length in x) == sum(length > 1 for length in y) == 2
-
-
 def test_every_task_has_a_panel_and_a_table(
     browser: webdriver.Chrome, tasks: SimpleNamespace
 ) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,6 @@ from rich.console import Console
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.report.write_report import write_report
 
-SEEDS = (1, 2, 3)
 SOURCE = "Some & Others 2022, Table 9"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -95,12 +95,11 @@ def test_a_published_accuracy_is_drawn_over_its_task(tasks: SimpleNamespace) -> 
     assert published == [("task_copy", "alibi", "64", "1"), ("task_copy", "alibi", "256", "0.7")]
 
 
-def test_cost_is_the_median_speed_at_twice_the_length(various: SimpleNamespace) -> None:
-    rows = {row["encoding"]: row for row in points(various.index, "cost_against_quality")}
-    speeds = [1000.0 + 100 * seed for seed in SEEDS]
-    mean = np.exp(np.mean(np.log(speeds)))
-    assert float(rows["alibi"]["tokens_per_second"]) == pytest.approx(mean, rel=1e-5)
-    assert float(rows["alibi"]["perplexity"]) == pytest.approx(np.exp(3.62 - 0.02), rel=1e-5)
+def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:
+    """The runs of `various` were timed, but beside other work; `posenc bench` compares speeds."""
+    names = " ".join(file.name for file in various.index.parent.iterdir())
+    assert not re.search("cost|speed", names)
+    assert "tokens per second" not in various.index.read_text().partition("<script>")[0]
 
 
 def test_the_heat_map_has_the_loss_above_the_best_of_its_column(various: SimpleNamespace) -> None:

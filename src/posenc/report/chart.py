@@ -17,11 +17,10 @@ LOG_Y_RATIO = 4.0
 
 @dataclass(frozen=True)
 class PlotPoint:
-    """A point of a line, with a band in y and, if x was measured as well, a band in x."""
+    """A point of a line, with a band in y."""
 
     x: float
     y: Band
-    x_band: Band | None = None
     note: str = ""
 
     def transformed(self, function: Callable[[float], float]) -> "PlotPoint":
@@ -108,8 +107,7 @@ class Chart:
 
     def x_range(self, subplot: Subplot) -> tuple[float, float]:
         points = [point for line in subplot.lines for point in line.points]
-        ends = [end for p in points if p.x_band for end in (p.x_band.low, p.x_band.high)]
-        values = [*(p.x for p in points), *ends, *(line.x for line in subplot.vertical_lines)]
+        values = [*(p.x for p in points), *(line.x for line in subplot.vertical_lines)]
         return widen(min(values), max(values), log=True)
 
     def x_ticks(self, subplot: Subplot) -> Sequence[float]:

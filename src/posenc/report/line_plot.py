@@ -152,8 +152,6 @@ class _Plot:
             yield banded.transform_filter("!datum.single").mark_area(opacity=0.16)
         if any(len(line.points) == 1 for line in self.subplot.lines):
             yield banded.transform_filter("datum.single").mark_rule(strokeWidth=1.5)
-            x_bands = self.lines.transform_filter("isValid(datum.x_low)")
-            yield x_bands.mark_rule(strokeWidth=1.5).encode(x=self._x("x_low"), x2="x_high:Q")
 
     def _lines(self) -> Iterator[alt.Chart]:
         measured = self.lines.transform_filter("!datum.published").mark_line(strokeWidth=2)
@@ -209,7 +207,6 @@ def _rows(line: Line) -> Iterator[dict[str, Any]]:
         row |= {"marker": True} if i % marker_step == 0 else {}
         row |= {"low": point.y.low, "high": point.y.high} if has_band else {}
         row |= {"single": True} if len(line.points) == 1 else {}
-        row |= {"x_low": point.x_band.low, "x_high": point.x_band.high} if point.x_band else {}
         interval = f"{point.y.low:.6g} to {point.y.high:.6g}, {point.y.description}"
         details = ". ".join(filter(None, (point.y.description and interval, point.note)))
         yield rounded(row | ({"details": details} if details else {}))

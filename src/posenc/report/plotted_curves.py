@@ -122,8 +122,6 @@ def plotted_points_csv(
                 label: line.label,
                 "published": str(line.published).lower(),
                 x: f"{point.x:.6g}",
-                f"{x}_low": f"{point.x_band.low if point.x_band else point.x:.6g}",
-                f"{x}_high": f"{point.x_band.high if point.x_band else point.x:.6g}",
                 y: f"{point.y.mean:.6g}",
                 "low": f"{point.y.low:.6g}",
                 "high": f"{point.y.high:.6g}",

@@ -87,7 +87,6 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     fallback = [Paragraph(NO_POSITIONS_TEXT)] if results.losses else []
     positions = figures.get("positions", fallback)
     yield Section("positions", "Loss by position in the window", positions, "Loss by position")
-    yield Section("cost", "Cost against quality", figures.get("cost", []), "Cost")
     yield Section("setup", "Experimental setup", [Definitions(results.setup)])
     yield Section("runs", "Runs", [Paragraph(RUNS_TEXT), runs_table(results.experiment)])
     yield Section("reproduction", "Reproduction", _reproduction(results))

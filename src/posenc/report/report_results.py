@@ -23,7 +23,6 @@ from posenc.report.result_csv import tables_csv
 from posenc.report.result_rows import result_rows
 from posenc.report.result_tables import accuracy_table, perplexity_tables
 from posenc.report.rope_base_figure import perplexity_by_base
-from posenc.report.speed_figure import cost_against_quality
 from posenc.report.table import Table
 from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.vega_figure import Figure
@@ -87,7 +86,6 @@ def _figures(
         ("results", relative_perplexity(losses, styles)),
         ("bases", perplexity_by_base(losses, experiment)),
         ("positions", loss_by_position(positions, styles)),
-        ("cost", cost_against_quality(losses, styles, experiment)),
     ]
     figures = [line_figure(section, chart) for section, chart in charts if chart]
     heat_map = loss_heat_map(positions)
