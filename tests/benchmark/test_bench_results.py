@@ -11,6 +11,7 @@ from posenc.benchmark.bench_report import cost_tables, published_tables, to_csv
 from posenc.benchmark.bench_results import published_ratios, read_published
 from posenc.benchmark.cost_figure import cost_figure
 from posenc.config.errors import ConfigError
+from posenc.report.encoding_styles import encoding_style
 
 Rows = list[dict[str, Any]]
 PUBLISHED = {
@@ -104,3 +105,9 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
         ("L = 16", 1.5),
     ]
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
+
+
+def test_encodings_have_the_color_and_marker_of_all_other_figures(compared: Rows) -> None:
+    svg = cost_figure(compared, "Cost", "of something", csv="").svg
+    for name in ("nope", "alibi"):
+        assert f'fill="{encoding_style(name).color}"' in svg

@@ -32,7 +32,7 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
         assert 0 <= row["distance"] <= row["length"] and row["entropy"] >= 0, row
     expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
     assert expected <= set(measurements.tables)
-    for part in run_results("run", measurements, TRAINED).tables:
+    for part in run_results("run", encoding, measurements, TRAINED).tables:
         assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file_stem
 
 
@@ -41,7 +41,7 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
 def test_a_page_is_written(
     configured: Callable[..., DictConfig], encoding: str, tmp_path: Path
 ) -> None:
-    results = run_results("run", measured(configured, encoding, "float32"), TRAINED)
+    results = run_results("run", encoding, measured(configured, encoding, "float32"), TRAINED)
     page = write_inspection(tmp_path, results, "posenc inspect run=run").read_text()
     for part in results.tables:
         assert (tmp_path / f"{part.file_stem}.csv").is_file() and part.table.title in page

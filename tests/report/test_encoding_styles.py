@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import (
     COLORS,
+    CUSTOM_DASH,
     ENCODINGS,
     MARKERS,
     Style,
@@ -14,6 +15,7 @@ from posenc.report.encoding_styles import (
     line_styles,
 )
 from posenc.report.experiment import read_experiment
+from posenc.report.report_results import read_results
 from posenc.report.rope_base_figure import perplexity_by_base
 
 OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
@@ -48,9 +50,29 @@ def test_encodings_differ_without_colour() -> None:
     assert len({(style.marker, style.dash) for style in styles}) == len(MARKERS)
 
 
-def test_an_encoding_of_the_users_own_keeps_a_style_that_follows_from_its_name() -> None:
-    assert encoding_style("square_root") == encoding_style("square_root")
-    assert encoding_style("square_root").dash
+def test_an_encoding_of_the_users_own_has_a_style_that_no_shipped_encoding_has() -> None:
+    shipped = {encoding_style(name) for name in ENCODINGS}
+    assert not shipped & {encoding_style(f"mine_{i}") for i in range(500)}
+
+
+def test_a_style_is_the_same_in_every_process() -> None:
+    """A hash of the name that Python seeds per process would differ."""
+    assert encoding_style("square_root") == Style("#E69F00", "square", CUSTOM_DASH)
+
+
+def test_encodings_of_the_users_own_differ_within_a_figure() -> None:
+    names = [f"mine_{i}" for i in range(40)]
+    assert len({encoding_style(name) for name in names}) < len(names)
+    styles = line_styles({name: name for name in [*names, *ENCODINGS]})
+    assert len(set(styles.values())) == len(styles)
+    assert styles == line_styles({name: name for name in reversed([*names, *ENCODINGS])})
+
+
+def test_the_figures_of_a_report_have_the_styles_of_its_encodings(various: SimpleNamespace) -> None:
+    figures = read_results(various.folder).figures
+    lines = [line for figure in figures for line in figure.legend]
+    assert {line.label for line in lines} == {"rope", "alibi"} and len(lines) > 4
+    assert all(line.style == encoding_style(line.label) for line in lines)
 
 
 def test_the_lines_of_the_figure_by_base_have_the_hue_of_rope(bases: SimpleNamespace) -> None:

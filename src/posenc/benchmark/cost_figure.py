@@ -1,17 +1,19 @@
-"""The figure of a benchmark: time ratios by encoding, with a marker for each length."""
+"""The figure of a benchmark: time ratios by encoding, with larger markers for longer windows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from posenc.benchmark.bench_results import Row
 from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
-from posenc.report.encoding_styles import MARKERS, encoding_style
+from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
 PANEL_TITLES = {"forward": "Forward pass", "step": "Training step"}
 MARKER_HEIGHT = 15  # pixels
+MIN_MARKER_AREA, MAX_MARKER_AREA = 30, 120  # square pixels, at the shortest and longest length
 MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this ratio
 
 
@@ -51,9 +53,10 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
         x=alt.X("ratio:Q", title=x_title, scale=scale, axis=axis),
         y=alt.Y("encoding:N", sort=names, title=None, axis=alt.Axis(tickBand="extent", grid=True)),
         yOffset=alt.YOffset("length:N", sort=lengths),
-        color=_color_channel(rows, names),
+        color=_style_channel(alt.Color, "color", rows),
     )
-    marked = chart.encode(shape=_shape_channel(lengths))
+    shape = _style_channel(alt.Shape, "marker_path", rows)
+    marked = chart.encode(shape=shape, size=_size_channel(lengths))
     ranges = chart.transform_filter("!datum.published").mark_rule(strokeWidth=1.4)
     published = marked.transform_filter("datum.published")
     measured = marked.transform_filter("!datum.published")
@@ -61,26 +64,30 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     layers = [
         baseline.mark_rule(color=GRAY, strokeDash=[4, 3]),
         ranges.encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        published.mark_point(filled=False, fill="white", size=60, opacity=1),
-        measured.mark_point(filled=True, size=60, opacity=1),
+        published.mark_point(filled=False, fill="white", opacity=1),
+        measured.mark_point(filled=True, opacity=1),
     ]
     height = MARKER_HEIGHT * len(names) * (len(lengths) + 1)
     return alt.layer(*layers).properties(width=WIDTH, height=height)
 
 
-def _color_channel(rows: Sequence[Row], names: Sequence[str]) -> alt.Color:
-    """Return a channel in which every row of the figure has the color of its encoding."""
-    encodings = {_row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows}
-    colors = [encoding_style(encodings[name]).color for name in names]
-    return alt.Color("encoding:N", scale=alt.Scale(domain=names, range=colors), legend=None)
+def _style_channel(channel: Any, attribute: str, rows: Sequence[Row]) -> Any:
+    """Return a channel for one attribute of the encodings' styles."""
+    styles = _styles(rows)
+    values = [getattr(style, attribute) for style in styles.values()]
+    return channel("encoding:N", scale=alt.Scale(domain=list(styles), range=values), legend=None)
 
 
-def _shape_channel(lengths: Sequence[str]) -> alt.Shape:
+def _styles(rows: Sequence[Row]) -> dict[str, Style]:
+    """Return the style of each row label, the same as in the reports of experiments."""
+    return line_styles({_row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows})
+
+
+def _size_channel(lengths: Sequence[str]) -> alt.Size:
     """Return a channel that distinguishes lengths, with a legend if there are several."""
-    paths = list(MARKERS.values())
-    shapes = [paths[i % len(paths)] for i in range(len(lengths))]
+    areas = np.linspace(MIN_MARKER_AREA, MAX_MARKER_AREA, len(lengths)).tolist()
     legend = alt.Legend(title=None, orient="bottom") if len(lengths) > 1 else None
-    return alt.Shape("length:N", scale=alt.Scale(domain=lengths, range=shapes), legend=legend)
+    return alt.Size("length:N", scale=alt.Scale(domain=lengths, range=areas), legend=legend)
 
 
 def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:

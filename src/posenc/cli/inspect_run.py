@@ -51,7 +51,9 @@ def inspect_run(arguments: Arguments) -> int:
     trained = _load_run(directory, config, request, console)
     with console.status("measuring") as status:
         measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
-    results = run_results(directory.name, measurements, config.train_length)
+    results = run_results(
+        directory.name, config.choices.encoding, measurements, config.train_length
+    )
     folder = directory.path / "inspect"
     index = write_inspection(folder, results, arguments.command_line())
     tracked_run = RunDirectory(directory.path.with_name(f"{directory.name}-inspect"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot
 from posenc.report.confidence import exact
-from posenc.report.encoding_styles import COLORS, style_at
+from posenc.report.encoding_styles import Style
 from posenc.report.heat_map import HeatMap, HeatPanel, heat_figure
 from posenc.report.line_plot import line_figure
 from posenc.report.table import csv_text
@@ -16,10 +16,10 @@ MAX_LINES = 6  # per subplot
 
 
 def formula_line(
-    label: str, points: Iterable[tuple[float, float]], index: int, *, dashed: bool = False
+    label: str, points: Iterable[tuple[float, float]], style: Style, *, dashed: bool = False
 ) -> Line:
-    """Return a line through points (x, y); `index` selects its color and marker."""
-    style = replace(style_at(index % len(COLORS)), dash=DASHED if dashed else ())
+    """Return a line through points (x, y); `dashed` overrides the dash pattern of its style."""
+    style = replace(style, dash=DASHED) if dashed else style
     return Line(label, style, tuple(PlotPoint(float(x), exact(float(y))) for x, y in points))
 
 

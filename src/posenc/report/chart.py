@@ -43,7 +43,7 @@ class Line:
         return f"{self.label} (published)" if self.published else self.label
 
     @property
-    def dash(self) -> tuple[int, ...]:
+    def dash(self) -> tuple[float, ...]:
         return PUBLISHED_DASH if self.published else self.style.dash
 
 

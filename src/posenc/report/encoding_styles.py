@@ -1,7 +1,8 @@
 """The color, marker and dash pattern of each encoding, the same in every figure and report.
 
 In a sweep over the settings of one encoding, the lines share its hue, from light to dark, and
-differ in their markers. Encodings not listed here get a style derived from their name.
+differ in their markers. Encodings that are not part of posenc have a dash pattern that no other
+encoding has, and a color and a marker derived from their name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
 }
 DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
+CUSTOM_DASH = (6, 2, 1.5, 2, 1.5, 2, 1.5, 2)
+NUM_CUSTOM = len(COLORS) * len(MARKERS)  # all different: 9 and 8 have no common divisor
 ENCODINGS = (  # the encodings compared most often come first and have solid lines
     *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
     *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
@@ -43,11 +46,15 @@ class Style:
 
     color: str
     marker: str
-    dash: tuple[int, ...] = ()
+    dash: tuple[float, ...] = ()
 
     @property
     def marker_path(self) -> str:
         return MARKERS[self.marker]
+
+
+REFERENCE_STYLE = Style("#606060", "plus", (2, 3))
+"""Lines that do not belong to an encoding, such as n-gram models, chance and bounds."""
 
 
 def style_at(index: int) -> Style:
@@ -61,17 +68,25 @@ def encoding_style(encoding: str) -> Style:
     """Return the style of an encoding, which is the same in every comparison."""
     if encoding in ENCODINGS:
         return style_at(ENCODINGS.index(encoding))
-    return style_at(len(COLORS) + crc32(encoding.encode()) % (9 * len(COLORS)))
+    return _custom_style(crc32(encoding.encode()))
 
 
 def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
-    """Return a style for each label; `encodings` maps labels to encodings."""
-    styles = {}
-    for encoding in dict.fromkeys(encodings.values()):
+    """Return a style for each label; `encodings` maps labels to encodings.
+
+    If two encodings that are not part of posenc would have the same style, the one whose name comes
+    later in the alphabet has the next free style.
+    """
+    by_encoding: dict[str, Style] = {}
+    for encoding in sorted(set(encodings.values())):
+        others = (_custom_style(crc32(encoding.encode()) + i) for i in range(1, NUM_CUSTOM))
+        free = (s for s in (encoding_style(encoding), *others) if s not in by_encoding.values())
+        by_encoding[encoding] = next(free, encoding_style(encoding))
+    styles_by_label = {}
+    for encoding, style in by_encoding.items():
         labels = [label for label in encodings if encodings[label] == encoding]
-        style = encoding_style(encoding)
-        styles.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
-    return styles
+        styles_by_label.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
+    return styles_by_label
 
 
 def sweep_styles(style: Style, count: int) -> Sequence[Style]:
@@ -84,6 +99,11 @@ def sweep_styles(style: Style, count: int) -> Sequence[Style]:
         replace(style, color=_shade(style.color, i / (count - 1)), marker=names[(first + i) % 8])
         for i in range(count)
     ]
+
+
+def _custom_style(index: int) -> Style:
+    """Return one of the NUM_CUSTOM styles of encodings that are not part of posenc."""
+    return replace(style_at(index % NUM_CUSTOM), dash=CUSTOM_DASH)
 
 
 def _shade(color: str, position: float) -> str:

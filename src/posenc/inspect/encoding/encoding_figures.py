@@ -17,7 +17,11 @@ from posenc.inspect.encoding.hook_outputs import (
     last_query_scores,
     position_vectors,
 )
-from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
+from posenc.inspect.encoding.inspected_encoding import (
+    LONG_FACTOR,
+    InspectedEncoding,
+    label_styles,
+)
 from posenc.inspect.encoding.score_properties import (
     WINDOW_WEIGHT,
     content_samples,
@@ -26,6 +30,7 @@ from posenc.inspect.encoding.score_properties import (
 )
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, map_figure
 from posenc.report.chart import Subplot, VerticalLine
+from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.heat_map import HeatPanel
 from posenc.report.vega_figure import Figure
 
@@ -118,14 +123,15 @@ def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
 def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the expected score of identical tokens by distance, relative to distance 0."""
     subplots = []
+    styles = label_styles(encodings)
     for start in range(0, len(encodings), MAX_LINES):
         lines = []
-        for i, inspected in enumerate(encodings[start : start + MAX_LINES]):
+        for inspected in encodings[start : start + MAX_LINES]:
             scores = expected_scores(
                 inspected, inspected.extrapolation_length, identical=True
             ).mean(0)
             points = [(n, float(scores[n] - scores[0])) for n in log_distances(len(scores) - 1)]
-            lines.append(formula_line(inspected.label, points, i))
+            lines.append(formula_line(inspected.label, points, styles[inspected.label]))
         subplots.append(Subplot("", tuple(lines), str(start)))
     caption = (
         "The expected score of a token and an identical token at that distance, minus the score of"
@@ -154,8 +160,9 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 
 def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
     distances = log_distances(bias.shape[1] - 1)
+    styles = sweep_styles(encoding_style(inspected.name), len(bias))
     lines = [
-        formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], i)
+        formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], styles[i])
         for i, row in enumerate(bias)
     ]
     windows = effective_windows(bias, inspected.encoding.at_layer(0).window())
@@ -168,7 +175,7 @@ def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
 
 def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw which distances share a bias, for encodings in which most distances do."""
-    lines = []
+    lines, styles = [], label_styles(encodings)
     for inspected in encodings:
         length = inspected.extrapolation_length
         bias = bias_by_distance(inspected, length)
@@ -176,7 +183,7 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         if 1 < len(starts) < length // LONG_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
-            lines.append(formula_line(inspected.label, points, len(lines)))
+            lines.append(formula_line(inspected.label, points, styles[inspected.label]))
     caption = "The first distance of each bucket; all distances of a bucket have the same bias."
     subplots = [Subplot("", tuple(lines), "buckets")] if lines else []
     axes = (DISTANCE, "bucket")

@@ -8,10 +8,15 @@ import torch
 
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.hook_outputs import find_sinusoidal_frequencies
-from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
+from posenc.inspect.encoding.inspected_encoding import (
+    LONG_FACTOR,
+    InspectedEncoding,
+    label_styles,
+)
 from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, mean_phasor
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
 from posenc.report.chart import Subplot, VerticalLine
+from posenc.report.encoding_styles import REFERENCE_STYLE, encoding_style, style_at, sweep_styles
 from posenc.report.vega_figure import Figure
 
 SHORT_RANGE, LONG_RANGE = 64, 16_384  # tokens
@@ -44,7 +49,7 @@ def draw_spectra() -> Figure | None:
                 else:
                     values = mean_phasor(spectrum.frequencies(NUM_PAIRS), distances)
                 points = zip(distances, values.real, strict=True)
-                lines.append(formula_line(spectrum.name, points, i))
+                lines.append(formula_line(spectrum.name, points, style_at(i)))
             subplots.append(Subplot(f"{name}, up to {last} tokens", tuple(lines), name))
     title = "Inner products of sinusoidal embeddings by distance, for the frequencies of Su (2021)"
     return formula_figure("decay", "frequencies", title, SPECTRA_CAPTION, AXES, subplots)
@@ -60,15 +65,15 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     spectra = _with_frequencies(encodings)
     longest = max((inspected.train_length for inspected, _ in spectra), default=1)
     distances = log_distances(LONG_FACTOR * 4 * longest)
-    subplots = []
+    subplots, styles = [], label_styles(encodings)
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
-        for i, (inspected, frequencies) in enumerate(spectra[start : start + MAX_LINES]):
+        for inspected, frequencies in spectra[start : start + MAX_LINES]:
             mean, label = mean_phasor(frequencies, distances), inspected.label
             envelope = zip(distances, np.abs(mean), strict=True)
             lines += [
-                formula_line(label, zip(distances, mean.real, strict=True), i),
-                formula_line(f"{label}, envelope", envelope, i, dashed=True),
+                formula_line(label, zip(distances, mean.real, strict=True), styles[label]),
+                formula_line(f"{label}, envelope", envelope, styles[label], dashed=True),
             ]
         subplots.append(Subplot("", tuple(lines), "sums"))
     title = "Oscillatory sum over the encoding's frequencies, and its envelope"
@@ -95,8 +100,11 @@ def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -
         "a period within L": [point for point in points if point[0] <= inspected.train_length],
         "longer than L": [point for point in points if point[0] > inspected.train_length],
     }
+    styles = sweep_styles(encoding_style(inspected.name), len(groups))
     lines = [
-        formula_line(name, group, i) for i, (name, group) in enumerate(groups.items()) if group
+        formula_line(name, group, style)
+        for style, (name, group) in zip(styles, groups.items(), strict=True)
+        if group
     ]
     vertical_lines = (
         VerticalLine(inspected.train_length, f"L = {inspected.train_length}"),
@@ -136,9 +144,11 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     for n in lengths:
         base = smallest_base(head_width, n, base)
         bounds.append((n, base))
-    lines = [formula_line(f"bound at head width {head_width}", bounds, 0)]
-    for i, (base, names) in enumerate(labels.items(), 1):
-        lines.append(formula_line(", ".join(names), [(n, base) for n in lengths], i, dashed=True))
+    lines = [formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE)]
+    styles = label_styles(encodings)
+    for base, names in labels.items():
+        points, style = [(n, base) for n in lengths], styles[names[0]]
+        lines.append(formula_line(", ".join(names), points, style, dashed=True))
     caption = (
         "With a base below the bound there is a distance, within the context length, at which an"
         " identical token does not outscore a random token on average (Men et al. 2024, eq. 9)."

@@ -13,6 +13,7 @@ from posenc.check.under_test import perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
+from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.table import Value
 
 LONG_FACTOR = 4
@@ -25,6 +26,11 @@ class InspectedEncoding:
 
     label: str
     config: DictConfig
+
+    @property
+    def name(self) -> str:
+        """The encoding's name: the option of the config group `encoding`."""
+        return self.config.choices.encoding
 
     @property
     def train_length(self) -> int:
@@ -74,6 +80,11 @@ class InspectedEncoding:
         """Return positions for `length` tokens; random positions depend on the seed."""
         torch.manual_seed(self.config.seed)
         return self.encoding.positions(length, torch.device("cpu"))
+
+
+def label_styles(encodings: Sequence[InspectedEncoding]) -> dict[str, Style]:
+    """Return the style of each encoding by label, the same as in the reports of experiments."""
+    return line_styles({inspected.label: inspected.name for inspected in encodings})
 
 
 class PropertyValue(NamedTuple):

@@ -7,7 +7,7 @@ from math import pi
 from posenc.inspect.run.observe import Row
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import exact
-from posenc.report.encoding_styles import DASHES, Style, style_at, sweep_styles
+from posenc.report.encoding_styles import DASHES, Style, encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.report.table import records_csv
 from posenc.report.vega_figure import Figure
@@ -18,23 +18,24 @@ DISTANCE = "Distance (tokens, counted from 1)"
 BIAS_COLUMNS = ("length", "layer", "head", "start", "stop", "bias")
 
 
-def run_figures(rows: dict[str, list[Row]], train_length: int) -> list[Figure]:
-    """Return every figure for which there are rows."""
+def run_figures(rows: dict[str, list[Row]], train_length: int, encoding: str) -> list[Figure]:
+    """Return every figure for which there are rows; heads have shades of the encoding's color."""
+    style = encoding_style(encoding)
     distances, positions = rows["attention_by_distance"], rows["attention_by_position"]
     charts = [
-        ("attention", _distance_chart(distances, train_length)),
-        ("attention", _position_chart(positions, train_length)),
+        ("attention", _distance_chart(distances, train_length, style)),
+        ("attention", _position_chart(positions, train_length, style)),
     ]
     if any(row["bias"] for row in distances):
-        charts.append(("encoding", _bias_chart(distances, train_length)))
+        charts.append(("encoding", _bias_chart(distances, train_length, style)))
     if any(row["frequency"] for row in rows.get("frequencies", [])):
-        charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length)))
+        charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length, style)))
     if "learned" in rows:
-        charts.append(("encoding", _parameter_chart(rows["learned"])))
+        charts.append(("encoding", _parameter_chart(rows["learned"], style)))
     return [line_figure(section, chart) for section, chart in charts]
 
 
-def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
+def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     """Draw windows of L on the left and the longest windows on the right."""
     lengths = [row["length"] for row in rows]
     drawn = [row for row in rows if row["per_key"] > MIN_DRAWN_WEIGHT]
@@ -43,7 +44,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
         for length in dict.fromkeys((min(lengths), max(lengths))):
             title, group = f"Layer {layer}, windows of {length} tokens", f"layer {layer}"
             selected = _select(drawn, layer, length)
-            subplots.append(_subplot(title, selected, "per_key", group, train_length))
+            subplots.append(_subplot(title, selected, "per_key", group, train_length, style))
     return Chart(
         file_stem="attention_by_distance",
         title="Attention by distance",
@@ -61,14 +62,14 @@ def _distance_chart(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
+def _position_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     title = "Entropy of attention by the query's position"
     return Chart(
         file_stem="attention_by_position",
         title=f"{title}, windows of {_longest_window(rows)} tokens",
         x_title="Position in the window (tokens)",
         y_title="Entropy of the weights (nats)",
-        subplots=_layer_subplots(rows, "entropy", train_length),
+        subplots=_layer_subplots(rows, "entropy", train_length, style),
         caption=(
             "Attention that is spread evenly over n keys has an entropy of ln n. If a head fails at"
             " positions beyond L, its entropy jumps at the dashed line; if its attention spreads"
@@ -78,13 +79,13 @@ def _position_chart(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
+def _bias_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     return Chart(
         file_stem="bias_by_distance",
         title=f"Bias by distance, windows of {_longest_window(rows)} tokens",
         x_title=DISTANCE,
         y_title="Mean bias of the scores",
-        subplots=_layer_subplots(rows, "bias", train_length),
+        subplots=_layer_subplots(rows, "bias", train_length, style),
         caption=(
             "The mean bias over the queries beyond L (or in the second half of windows of L). The"
             " bias of gates and relative keys depends on this text."
@@ -93,7 +94,7 @@ def _bias_chart(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
+def _frequency_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     """Draw fractions of the norm on the left and fractions of the variation on the right."""
     longest = _longest_window(rows)
     rotating = [row for row in rows if row["length"] == longest and row["frequency"] > 0]
@@ -101,7 +102,7 @@ def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
     for layer in _layers(rotating):
         for name in ("norm", "variation"):
             title, selected = f"Layer {layer}: {name}", _select(rotating, layer, longest)
-            subplots.append(_subplot(title, selected, name, name, train_length, _wavelength))
+            subplots.append(_subplot(title, selected, name, name, train_length, style, _wavelength))
     return Chart(
         file_stem="frequencies",
         title=f"Contribution of each rotary frequency, windows of {longest} tokens",
@@ -117,7 +118,7 @@ def _frequency_chart(rows: Sequence[Row], train_length: int) -> Chart:
     )
 
 
-def _parameter_chart(rows: Sequence[Row]) -> Chart:
+def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
     names = list(dict.fromkeys(row["parameter"] for row in rows))
     subplots = []
     for name in names[:MAX_DRAWN_PARAMETERS]:
@@ -125,7 +126,7 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
         lines = [
             Line(
                 label,
-                _style(n, 2),
+                _head_style(style, n, 2),
                 tuple(PlotPoint(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
@@ -145,11 +146,15 @@ def _parameter_chart(rows: Sequence[Row]) -> Chart:
     )
 
 
-def _layer_subplots(rows: Sequence[Row], column: str, train_length: int) -> tuple[Subplot, ...]:
+def _layer_subplots(
+    rows: Sequence[Row], column: str, train_length: int, style: Style
+) -> tuple[Subplot, ...]:
     """Return a subplot for each layer in the longest windows, all with the same y range."""
     longest = _longest_window(rows)
     return tuple(
-        _subplot(f"Layer {layer}", _select(rows, layer, longest), column, "all", train_length)
+        _subplot(
+            f"Layer {layer}", _select(rows, layer, longest), column, "all", train_length, style
+        )
         for layer in _layers(rows)
     )
 
@@ -169,6 +174,7 @@ def _subplot(
     column: str,
     y_group: str,
     train_length: int,
+    style: Style,
     x: Callable[[Row], float] = _midpoint,
 ) -> Subplot:
     """Return a subplot of a column, with a line for each head."""
@@ -176,7 +182,7 @@ def _subplot(
     lines = []
     for n, head in enumerate(heads):
         points = tuple(PlotPoint(x(row), exact(row[column])) for row in rows if row["head"] == head)
-        lines.append(Line(f"head {head}", _style(n, len(heads)), points))
+        lines.append(Line(f"head {head}", _head_style(style, n, len(heads)), points))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 
@@ -193,5 +199,5 @@ def _layers(rows: Sequence[Row]) -> list[int]:
     return list(dict.fromkeys(row["layer"] for row in rows))
 
 
-def _style(index: int, count: int) -> Style:
-    return replace(sweep_styles(style_at(0), count)[index], dash=DASHES[index % len(DASHES)])
+def _head_style(style: Style, index: int, count: int) -> Style:
+    return replace(sweep_styles(style, count)[index], dash=DASHES[index % len(DASHES)])

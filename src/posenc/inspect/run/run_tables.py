@@ -58,8 +58,10 @@ GATES_NOTE = (
 PARAMETERS_NOTE = "Root mean squares before and after training; learned.csv has every value."
 
 
-def run_results(name: str, measurements: RunMeasurements, train_length: int) -> InspectionResults:
-    """Return all tables and figures of a run."""
+def run_results(
+    name: str, encoding: str, measurements: RunMeasurements, train_length: int
+) -> InspectionResults:
+    """Return all tables and figures of a run; `encoding` is the name of its encoding."""
     return InspectionResults(
         title=f"Attention analysis: {name}",
         question=(
@@ -68,7 +70,7 @@ def run_results(name: str, measurements: RunMeasurements, train_length: int) -> 
         ),
         sections=SECTIONS,
         tables=run_tables(measurements.tables, train_length),
-        figures=run_figures(measurements.tables, train_length),
+        figures=run_figures(measurements.tables, train_length, encoding),
         notes=measurements.notes,
     )
 
