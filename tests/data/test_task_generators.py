@@ -122,6 +122,19 @@ def test_every_answer_follows_from_the_tokens_before_it(name: str) -> None:
                 assert SOLVERS[name](words[:position]) == words[position]
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_chance_is_the_accuracy_of_guessing_among_the_answers_that_occur(name: str) -> None:
+    task = build_task(name)
+    examples = (task.generate(SeededRandom(number), 4) for number in range(1500))
+    answers = {int(token) for tokens, scored in examples for token in tokens[scored]}
+    never_right = name == "task_indirect_indexing"  # the letter of the question
+    assert task.chance == pytest.approx(1 / (len(answers) - never_right))
+
+
+def test_chance_is_unknown_without_a_vocabulary() -> None:
+    assert build_task("task_passkey", vocab_size=None).chance is None
+
+
 @pytest.mark.parametrize(
     "name", [name for name in SOLVERS if name not in ("task_flip_flop", "task_mqar")]
 )

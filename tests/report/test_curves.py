@@ -31,15 +31,27 @@ def test_bins_cover_every_token_once_and_split_at_the_training_length(
     assert within == counts[:train_length].sum()
 
 
+@given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]), st.integers(0, 500))
+def test_bins_with_few_tokens_are_merged_within_the_training_length(
+    length: int, train_length: int, min_tokens: int
+) -> None:
+    bins = bin_positions(np.ones(length), np.ones(length, int), train_length, min_tokens)
+    assert sum(tokens for _, _, tokens in bins) == length
+    ends = np.cumsum([tokens for _, _, tokens in bins]).tolist()
+    assert train_length in ends or length < train_length
+    few = [end for end, bin in zip(ends, bins, strict=True) if bin[2] < min_tokens]
+    assert set(few) <= {train_length, length}
+
+
 def test_positions_come_from_the_longest_window(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [fabricate.row(length, 3.0, protocol="by_position") for length in (2, 4)]
     positions = {
-        "f00dfeed0123.validation.2.sum": np.array([9.0, 9.0]),
-        "f00dfeed0123.validation.2.count": np.array([1, 1]),
-        "f00dfeed0123.validation.4.sum": np.array([8.0, 6.0, 4.0, 2.0]),
-        "f00dfeed0123.validation.4.count": np.array([2, 2, 2, 1]),
+        "f00dfeed0123.validation.2.sum": 2000 * np.array([9.0, 9.0]),
+        "f00dfeed0123.validation.2.count": 2000 * np.array([1, 1]),
+        "f00dfeed0123.validation.4.sum": 2000 * np.array([8.0, 6.0, 4.0, 2.0]),
+        "f00dfeed0123.validation.4.count": 2000 * np.array([2, 2, 2, 1]),
     }
     config = fabricate.config("alibi", 2, 1)
     fabricate.run(tmp_path / "short", config, rows, positions=positions)

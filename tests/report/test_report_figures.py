@@ -16,6 +16,7 @@ from rich.console import Console
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.report.write_report import write_report
 
+SEEDS = (1, 2, 3)
 SOURCE = "Some & Others 2022, Table 9"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -95,11 +96,81 @@ def test_a_published_accuracy_is_drawn_over_its_task(tasks: SimpleNamespace) -> 
     assert published == [("task_copy", "alibi", "64", "1"), ("task_copy", "alibi", "256", "0.7")]
 
 
+def test_chance_is_drawn_over_the_task_it_belongs_to(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    task = {"_target_": "posenc.data.tasks.copy.Copy", "examples": 500, "alphabet_size": 16}
+    row = {"data": "c0ffee", "data_name": "copy", "protocol": "tasks", "accuracy": 0.5}
+    for name, data in (("known", task), ("own", {"_target_": "mine.Task"})):
+        config = fabricate.config("rope", 64, 1, data=data)
+        config["frozen"]["fingerprint"] = "c0ffee"
+        fabricate.run(tmp_path / name, config, [fabricate.row(64 * n, 1.0, **row) for n in (1, 2)])
+        figure = write_report(tmp_path / name, console).with_name("accuracy_by_length.svg")
+        assert ("chance (0.0625)" in figure.read_text()) == (name == "known")
+
+
 def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:
     """The runs of `various` were timed, but beside other work; `posenc bench` compares speeds."""
     names = " ".join(file.name for file in various.index.parent.iterdir())
     assert not re.search("cost|speed", names)
     assert "tokens per second" not in various.index.read_text().partition("<script>")[0]
+
+
+def write_positions(
+    folder: Path, fabricate: SimpleNamespace, losses: dict[str, float], windows: dict[int, int]
+) -> None:
+    """Three seeds trained at L = 64; `windows` maps their lengths to their number.
+
+    The loss is that of its encoding, plus the seed, plus position / 1000.
+    """
+    for encoding, loss in losses.items():
+        for seed in SEEDS:
+            config, rows, positions = fabricate.config(encoding, 64, seed), [], {}
+            for length, count in windows.items():
+                key = f"{config['frozen']['fingerprint']}.validation.{length}"
+                values = loss + seed + np.arange(1, length + 1) / 1000
+                positions[f"{key}.sum"] = values * count
+                positions[f"{key}.count"] = np.full(length, count)
+                total = {"count": count * length, "protocol": "by_position"}
+                rows.append(fabricate.row(length, float(values.mean()), **total))
+            fabricate.run(folder, config, rows, positions=positions)
+
+
+def test_losses_by_position_are_relative_to_nope_and_paired_by_seed(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    """Seeds differ by one nat, which cancels."""
+    losses = {"rope": 3.0, "nope": 3.25, "alibi": 2.5}
+    write_positions(tmp_path / "three", fabricate, losses, {128: 100})
+    rows = points(write_report(tmp_path / "three", console), "loss_by_position")
+    for encoding, loss in losses.items():
+        mine = [row for row in rows if row["encoding"] == encoding]
+        assert len(mine) > 4
+        for row in mine:
+            for column in ("loss_difference", "low", "high"):
+                assert float(row[column]) == pytest.approx(loss - 3.25, abs=1e-6)
+
+
+def test_positions_are_those_of_the_longest_windows_of_which_there_are_many(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    windows = {64: 400, 128: 200, 256: 60, 1024: 5}
+    write_positions(tmp_path / "many", fabricate, {"rope": 3.0, "alibi": 2.5}, windows)
+    index = write_report(tmp_path / "many", console)
+    rows = [row for row in points(index, "loss_by_position") if row["encoding"] == "rope"]
+    assert 128 < max(float(row["position"]) for row in rows) < 256
+    assert "60 windows of 256" in index.read_text()
+    # without nope, differences are from the first encoding, alibi
+    assert {float(row["loss_difference"]) for row in rows} == {0.5}
+
+
+def test_a_single_encoding_has_its_losses_by_position(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    write_positions(tmp_path / "one", fabricate, {"rope": 3.0}, {64: 100})
+    rows = points(write_report(tmp_path / "one", console), "loss_by_position")
+    assert {row["seeds"] for row in rows} == {"3"}
+    assert 5 < min(float(row["loss"]) for row in rows) < max(float(row["loss"]) for row in rows)
 
 
 def test_the_heat_map_has_the_loss_above_the_best_of_its_column(various: SimpleNamespace) -> None:

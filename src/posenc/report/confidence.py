@@ -65,8 +65,8 @@ def exact(value: float) -> Band:
 
 def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
     """Return the part of a caption that describes the points and bands of a figure."""
-    counts = {band.seeds for band in bands}
-    if counts == {0}:
+    counts = {band.seeds for band in bands} - {0}
+    if not counts:
         return ""
     if counts == {1}:
         return "One seed"

@@ -1,6 +1,6 @@
 """Curves by evaluation length or position; each point averages the values of several seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp
@@ -41,6 +41,12 @@ class Point:
     def mean(self) -> float:
         return fmean(self.values)
 
+    def differences(self, other: "Point") -> list[float]:
+        """Return the values minus those of another point, for each seed that both have."""
+        others = dict(zip(other.seeds, other.values, strict=True))
+        pairs = zip(self.seeds, self.values, strict=True)
+        return [value - others[seed] for seed, value in pairs if seed in others]
+
     @property
     def perplexity(self) -> float:
         """The exponential of the mean loss."""
@@ -70,8 +76,10 @@ class CurveSet:
     """Comparable curves: they share one measurement and one training length.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
-    `window` is the window length if the curves are by position. `ngrams` maps orders to the mean
-    losses over seeds of n-gram models of the training tokens, scored on the same text.
+    `window` is the window length if the curves are by position, and `num_windows` the number of
+    windows. `ngrams` maps orders to the mean losses over seeds of n-gram models of the training
+    tokens, scored on the same text. `chance` is the accuracy of guessing, if the curves are
+    accuracies on a task for which it is known.
     """
 
     measurement: EvaluationKey
@@ -79,12 +87,18 @@ class CurveSet:
     curves: tuple[Curve, ...]
     published: tuple[tuple[str, PublishedCurve], ...] = ()
     window: int | None = None
+    num_windows: int | None = None
     ngrams: Mapping[int, float] = field(default_factory=dict)
+    chance: float | None = None
 
     @property
     def x_values(self) -> list[float]:
         """The evaluation lengths, or the positions, at which any curve has a point."""
         return sorted({point.x for curve in self.curves for point in curve.points})
+
+    @property
+    def by_label(self) -> dict[str, Curve]:
+        return {curve.label: curve for curve in self.curves}
 
     @property
     def key(self) -> dict[str, object]:
@@ -98,3 +112,8 @@ class CurveSet:
 
     def published_in(self, *units: str) -> dict[str, PublishedCurve]:
         return {label: curve for label, curve in self.published if curve.unit in units}
+
+
+def select_first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
+    """Return the curve sets of the first measurement, one for each training length."""
+    return [c for c in curve_sets if c.measurement == curve_sets[0].measurement]

@@ -9,6 +9,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from hydra.utils import instantiate
+
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
@@ -21,6 +23,9 @@ BY_POSITION = "by_position"
 TASKS = "tasks"
 TASK_DATA_PREFIX = "task_"
 """Data names with this prefix are tasks, for which only accuracy is meaningful."""
+MIN_POSITION_WINDOWS = 50
+MIN_BIN_TOKENS = 2_000
+"""The minimum number of tokens per run in a bin of positions."""
 
 
 class RunPoint(NamedTuple):
@@ -58,28 +63,34 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
     """Return accuracy by evaluation length, one curve set for each task and training length."""
     run_points = _run_points(experiment, "accuracy")
     tasks = (point for point in run_points if point.measurement.protocol == TASKS)
-    return [_without_shared_settings(curves) for curves in _curve_sets(experiment, tasks)]
+    sets = map(_without_shared_settings, _curve_sets(experiment, tasks))
+    return [replace(curves, chance=_chance(experiment, curves.measurement.data)) for curves in sets]
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by binned position in the longest windows evaluated for each training length."""
-    windows: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
+    """Return loss by binned position for each measurement and training length.
+
+    The windows are the longest ones of which there are at least MIN_POSITION_WINDOWS, or else those
+    of which there are most: a mean over a few windows mostly shows which text they contain.
+    """
+    lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in _rows(experiment):
         name = positions_name(row)
         if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
-            lengths = windows.setdefault((_evaluation_key(row), run.train_length), {})
-            lengths.setdefault(row["length"], []).append((run, name))
+            by_length = lengths.setdefault((_evaluation_key(row), run.train_length), {})
+            by_length.setdefault(row["length"], []).append((run, name))
+    windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
     run_points = (
-        RunPoint(run, measurement, *bin)
-        for (measurement, train_length), lengths in windows.items()
-        for run, name in lengths[max(lengths)]
-        for bin in bin_positions(
-            run.positions[f"{name}.sum"], run.positions[f"{name}.count"], train_length
-        )
+        RunPoint(run, key[0], *bin)
+        for key, (length, _) in windows.items()
+        for run, name in lengths[key][length]
+        for bin in _position_bins(run, name)
     )
+    sets = _curve_sets(experiment, samples)
+    chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
     return [
-        replace(curves, window=max(windows[curves.measurement, curves.train_length]))
-        for curves in _curve_sets(experiment, run_points)
+        replace(curves, window=length, num_windows=count)
+        for curves, (length, count) in zip(sets, chosen, strict=True)
     ]
 
 
@@ -89,6 +100,24 @@ def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
     if all(length % train_length == 0 for length in lengths):
         return ["L" if n == train_length else f"{n // train_length}L" for n in lengths]
     return ["L" if n == train_length else f"L{n - train_length:+}" for n in lengths]
+
+
+def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
+    """Return the window length for losses by position, and the number of windows in every run."""
+    most_runs = max(map(len, runs_by_length.values()))
+    counts = {
+        length: min(int(run.positions[f"{name}.count"].max()) for run, name in runs)
+        for length, runs in runs_by_length.items()
+        if len(runs) == most_runs
+    }
+    enough = [length for length, count in counts.items() if count >= MIN_POSITION_WINDOWS]
+    length = max(enough) if enough else max(counts, key=lambda n: (counts[n], n))
+    return length, counts[length]
+
+
+def _position_bins(run: Run, name: str) -> list[tuple[float, float, int]]:
+    sums, counts = run.positions[f"{name}.sum"], run.positions[f"{name}.count"]
+    return bin_positions(sums, counts, run.train_length, MIN_BIN_TOKENS)
 
 
 def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
@@ -112,7 +141,11 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
 
 
 def _curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
-    """Return all curve sets; sets measured on the training corpus come first."""
+    """Return all curve sets, the main measurement first.
+
+    It is measured on the training corpus without a swap, in non-overlapping windows if there are
+    any.
+    """
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
@@ -123,8 +156,9 @@ def _curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         m, train_length = key
+        in_order = (m.data not in train_data, m.swap is not None, m.protocol != "nonoverlapping")
         names = (m.data_name, m.split, m.protocol, m.stride or 0, m.swap or "", m.data)
-        return (m.data not in train_data, *names, train_length)
+        return (*in_order, *names, train_length)
 
     return [
         CurveSet(
@@ -183,6 +217,15 @@ def _ngrams(
     }
     orders = sorted({order for order, _ in by_seed})
     return {n: fmean(loss for (order, _), loss in by_seed.items() if order == n) for n in orders}
+
+
+def _chance(experiment: Experiment, data: str) -> float | None:
+    """Return the accuracy of guessing on a task that runs were trained on; None if unknown."""
+    configs = (run.config for run in experiment.runs)
+    task = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), {})
+    if not task.get("_target_", "").startswith("posenc.data.tasks."):
+        return None
+    return instantiate(task).chance
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from math import exp
 
 from posenc.report.chart import Chart, Line, PlotPoint
-from posenc.report.confidence import band
+from posenc.report.confidence import band, exact
 from posenc.report.curve_set import CurveSet
-from posenc.report.encoding_styles import Style
+from posenc.report.encoding_styles import REFERENCE_STYLE
 from posenc.report.plotted_curves import (
     Styles,
     curve_chart,
@@ -18,7 +18,6 @@ from posenc.report.plotted_curves import (
 )
 
 X_TITLE = "Evaluation length (tokens)"
-NGRAM_STYLE = Style("#606060", "plus", (2, 3))
 PERPLEXITY_CAPTION = (
     "Perplexity is the exponential of the mean loss over seeds. Lower is better. To the right of"
     " the dashed line, windows are longer than in training: a line that stays flat or decreases"
@@ -34,8 +33,8 @@ PUBLISHED_CAPTION = (
 )
 ACCURACY_CAPTION = (
     "Higher is better: the fraction of answer tokens that the model ranks first, given the correct"
-    " preceding answer tokens. To the right of the dashed line, sequences are longer than in"
-    " training."
+    " preceding answer tokens. Chance is the accuracy of guessing among all symbols that can be the"
+    " answer. To the right of the dashed line, sequences are longer than in training."
 )
 
 
@@ -93,7 +92,7 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
     ]
     return curve_chart(
         curve_sets,
-        lines,
+        [[*shown, *_chance_line(c)] for c, shown in zip(curve_sets, lines, strict=True)],
         titles=[
             f"{curves.measurement.data_name}, trained at L = {curves.train_length}"
             for curves in curve_sets
@@ -114,9 +113,21 @@ def _ngram_line(curves: CurveSet) -> list[Line]:
         return []
     order = min(curves.ngrams, key=curves.ngrams.__getitem__)
     perplexity = exp(curves.ngrams[order])
+    return [_horizontal_line(f"{order}-gram model", perplexity, curves, "Kneser-Ney")]
+
+
+def _chance_line(curves: CurveSet) -> list[Line]:
+    """Return a horizontal line at the accuracy of guessing, if it is known."""
+    if curves.chance is None:
+        return []
+    note = "guessing among all symbols that can be the answer"
+    return [_horizontal_line(f"chance ({curves.chance:.3g})", curves.chance, curves, note)]
+
+
+def _horizontal_line(label: str, y: float, curves: CurveSet, note: str) -> Line:
+    """Return a line from the first to the last x of a curve set."""
     ends = dict.fromkeys((curves.x_values[0], curves.x_values[-1]))
-    points = (PlotPoint(x, band([perplexity]), note="Kneser-Ney") for x in ends)
-    return [Line(f"{order}-gram model", NGRAM_STYLE, tuple(points))]
+    return Line(label, REFERENCE_STYLE, tuple(PlotPoint(x, exact(y), note) for x in ends))
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:
@@ -125,16 +136,12 @@ def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:
     for curve in curves.curves:
         if (reference := curve.point_at(curves.train_length)) is None:
             continue
-        reference_loss = dict(zip(reference.seeds, reference.values, strict=True))
-        points = []
-        for point in curve.points:
-            pairs = zip(point.seeds, point.values, strict=True)
-            changes = [
-                loss - reference_loss[seed] for seed, loss in pairs if seed in reference_loss
-            ]
-            if changes:
-                points.append(PlotPoint(point.x, band(changes)).transformed(exp))
-        lines.append(Line(curve.label, styles[curve.label], tuple(points)))
+        points = tuple(
+            PlotPoint(point.x, band(changes)).transformed(exp)
+            for point in curve.points
+            if (changes := point.differences(reference))
+        )
+        lines.append(Line(curve.label, styles[curve.label], points))
     return lines
 
 

@@ -19,15 +19,11 @@ def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
     return measurements.pop() if len(measurements) == 1 else ""
 
 
-def select_first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
-    """Return the curve sets of the first measurement, which comes from the training corpus."""
-    return [c for c in curve_sets if c.measurement == curve_sets[0].measurement]
-
-
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
     """Return the training length, and the measurement if `curve_sets` have several."""
     title = f"trained at L = {curves.train_length}"
-    title += f", evaluated in windows of {curves.window}" if curves.window else ""
+    if curves.window:
+        title += f", evaluated in {curves.num_windows} windows of {curves.window}"
     return title if shared_measurement(curve_sets) else f"{title}\n{curves.measurement}"
 
 

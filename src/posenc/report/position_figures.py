@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from posenc.report.chart import Chart
-from posenc.report.confidence import describe_bands
+from posenc.report.chart import Chart, Line, PlotPoint
+from posenc.report.confidence import band, describe_bands
 from posenc.report.curve_set import CurveSet
 from posenc.report.heat_map import HeatMap, HeatPanel
 from posenc.report.plotted_curves import (
@@ -15,6 +15,7 @@ from posenc.report.plotted_curves import (
     curve_chart,
     curve_lines,
     losses_csv,
+    plotted_points_csv,
     shared_measurement,
     subplot_title,
 )
@@ -22,9 +23,13 @@ from posenc.report.table import records_csv
 
 X_TITLE = "Position in the window (tokens)"
 UNSEEN_POSITIONS = "Positions to the right of the dashed line did not occur in training."
-LINE_CAPTION = (
-    "Lower is better. Each point is the mean loss over neighboring positions in the longest windows"
-    f" that were evaluated. {UNSEEN_POSITIONS}"
+LOSS_CAPTION = (
+    f"Lower is better. Each point is the mean loss over neighboring positions. {UNSEEN_POSITIONS}"
+)
+DIFFERENCE_CAPTION = (
+    "Below zero, an encoding is better than {reference} at the same positions of the same windows."
+    " Each point averages over neighboring positions; differences are paired by seed."
+    f" {UNSEEN_POSITIONS}"
 )
 HEAT_MAP_CAPTION = (
     "The loss of each encoding minus the loss of the best encoding at the same positions: in each"
@@ -33,16 +38,34 @@ HEAT_MAP_CAPTION = (
 
 
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a chart with a subplot for each measurement and training length."""
+    """Return a chart with a subplot for each measurement and training length.
+
+    Losses are relative to nope, or else to the first encoding, because they differ much less
+    between encodings than between positions. Without an encoding that all subplots share with
+    others, the chart has the losses themselves.
+    """
+    reference = _reference_label(curve_sets)
+    if reference is None:
+        return curve_chart(
+            curve_sets,
+            [curve_lines(curves, styles) for curves in curve_sets],
+            file_stem="loss_by_position",
+            title="Loss by position in the window",
+            x_title=X_TITLE,
+            y_title="Loss (nats per token)",
+            caption=LOSS_CAPTION,
+            csv=losses_csv(curve_sets, "position"),
+        )
+    lines = [_difference_lines(curves, reference, styles) for curves in curve_sets]
     return curve_chart(
         curve_sets,
-        [curve_lines(curves, styles) for curves in curve_sets],
+        lines,
         file_stem="loss_by_position",
-        title="Loss by position in the window",
+        title=f"Loss by position, minus the loss of {reference}",
         x_title=X_TITLE,
-        y_title="Loss (nats per token)",
-        caption=LINE_CAPTION,
-        csv=losses_csv(curve_sets, "position"),
+        y_title=f"Loss minus that of {reference} (nats)",
+        caption=DIFFERENCE_CAPTION.format(reference=reference),
+        csv=plotted_points_csv(curve_sets, lines, "encoding", "position", "loss_difference"),
     )
 
 
@@ -65,6 +88,33 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
         csv=_csv(shown_sets, panels),
         subtitle=". ".join(filter(None, (shared_measurement(shown_sets), seeds_note))),
     )
+
+
+def _reference_label(curve_sets: Sequence[CurveSet]) -> str | None:
+    """Return the label of nope, or else the first one, of those that all curve sets have."""
+    if any(len(curves.curves) < 2 for curves in curve_sets):
+        return None
+    shared = [
+        curve
+        for curve in (curve_sets[0].curves if curve_sets else ())
+        if all(curve.label in curves.by_label for curves in curve_sets)
+    ]
+    nope = [curve.label for curve in shared if curve.encoding == "nope"]
+    return next(iter([*nope, *(curve.label for curve in shared)]), None)
+
+
+def _difference_lines(curves: CurveSet, reference: str, styles: Styles) -> list[Line]:
+    """Return a line for each curve; that of the reference is zero."""
+    references = {point.x: point for point in curves.by_label[reference].points}
+    lines = []
+    for curve in curves.curves:
+        points = tuple(
+            PlotPoint(point.x, band(differences), note=f"{point.tokens} tokens scored")
+            for point in curve.points
+            if point.x in references and (differences := point.differences(references[point.x]))
+        )
+        lines.append(Line(curve.label, styles[curve.label], points))
+    return [line for line in lines if line.points]
 
 
 def _panel(curves: CurveSet, title: str) -> HeatPanel:

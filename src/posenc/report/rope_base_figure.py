@@ -8,7 +8,7 @@ from math import exp
 import numpy as np
 
 from posenc.report.chart import Chart, Line, VerticalLine
-from posenc.report.curve_set import CurveSet
+from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.curves import describe_lengths
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.experiment import Experiment
@@ -16,7 +16,6 @@ from posenc.report.plotted_curves import (
     curve_chart,
     plot_point,
     plotted_points_csv,
-    select_first_measurement,
 )
 
 MAX_LINES = 8

@@ -3,7 +3,6 @@
 import io
 import zipfile
 from collections.abc import Mapping
-from itertools import pairwise
 from math import ceil, floor, isclose, log2, sqrt
 from pathlib import Path
 from typing import Any
@@ -98,21 +97,25 @@ def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) ->
 
 
 def bin_positions(
-    sums: np.ndarray, counts: np.ndarray, train_length: int
+    sums: np.ndarray, counts: np.ndarray, train_length: int, min_tokens: int = 0
 ) -> list[tuple[float, float, int]]:
     """Return log-spaced bins of positions as (center, mean loss, tokens).
 
     Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
-    bin ends at the training length, so that no bin extends across it.
+    bin ends at the training length, so that no bin extends across it. Otherwise, a bin with fewer
+    than `min_tokens` tokens is merged with the next one.
     """
     first = floor(-BINS_PER_OCTAVE * log2(train_length))
     last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
     ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
     edges = np.unique(np.clip([0, *ends, len(sums)], 0, len(sums))).tolist()
-    bins = []
-    for start, end in pairwise(edges):
+    bins, start = [], 0
+    for end in edges[1:]:
         tokens = int(counts[start:end].sum())
+        if 0 < tokens < min_tokens and end not in (train_length, len(sums)):
+            continue
         if tokens:
             center = sqrt((start + 1) * end)
             bins.append((center, float(sums[start:end].sum()) / tokens, tokens))
+        start = end
     return bins

@@ -25,6 +25,10 @@ class EvenPairs(Task):
     def symbols(self) -> tuple[str, ...]:
         return alphabet_symbols(2)
 
+    @property
+    def chance(self) -> float:
+        return 1 / 2
+
     def sequence_length(self, size: int) -> int:
         return size + 2
 

@@ -33,6 +33,10 @@ class FlipFlop(Task):
     def symbols(self) -> tuple[str, ...]:
         return ("<begin>", "w", "r", "i", "0", "1")
 
+    @property
+    def chance(self) -> float:
+        return 1 / 2
+
     def sequence_length(self, size: int) -> int:
         return 2 * size + 2
 

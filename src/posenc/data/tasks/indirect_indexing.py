@@ -38,6 +38,11 @@ class IndirectIndexing(Task):
     def symbols(self) -> tuple[str, ...]:
         return alphabet_symbols(self.alphabet_size, *(f"{shift:+d}" for shift in self._shifts()))
 
+    @property
+    def chance(self) -> float:
+        """The answer is never the given letter, which occurs only once."""
+        return 1 / (self.alphabet_size - 1)
+
     def _shifts(self) -> list[int]:
         return [shift for shift in range(-self.shift, self.shift + 1) if shift]
 

@@ -45,6 +45,10 @@ class AssociativeRecall(Task):
         keys, values = range(self.keys), range(self.values)
         return ("<begin>", ".", *(f"k{i}" for i in keys), *(f"v{i}" for i in values))
 
+    @property
+    def chance(self) -> float:
+        return 1 / self.values
+
     def sequence_length(self, size: int) -> int:
         return size * self.pair_tokens
 

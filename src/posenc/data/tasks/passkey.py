@@ -66,6 +66,10 @@ class Passkey(Task):
     def symbols(self) -> tuple[str, ...]:
         return ("<begin>", *map(str, range(self._required_vocab_size())))
 
+    @property
+    def chance(self) -> float | None:
+        return None if self.vocab_size is None else 1 / self.vocab_size
+
     def sequence_length(self, size: int) -> int:
         return size + 2 * (self.marker_length + self.key_length)
 

@@ -35,6 +35,10 @@ class AlphabetTask(Task):
     def symbols(self) -> tuple[str, ...]:
         return alphabet_symbols(self.alphabet_size, *self.extra_symbols)
 
+    @property
+    def chance(self) -> float:
+        return 1 / self.alphabet_size
+
 
 @dataclass(frozen=True, kw_only=True)
 class StringTask(AlphabetTask):

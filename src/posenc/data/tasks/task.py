@@ -76,6 +76,11 @@ class Task(ABC):
     def symbols(self) -> tuple[str, ...]:
         """The vocabulary in the order of ids, starting with the symbol of `BEGIN`."""
 
+    @property
+    def chance(self) -> float | None:
+        """The accuracy of guessing among all symbols that can be the answer; None if unknown."""
+        return None
+
     @abstractmethod
     def sequence_length(self, size: int) -> int:
         """Return the number of tokens in a sequence of `size`; it increases with `size`."""
