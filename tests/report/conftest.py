@@ -243,12 +243,15 @@ class HtmlPage(HTMLParser):
         self.headings: list[str] = []
         self.tables: list[HtmlTable] = []
         self.words: list[str] = []
+        self.ids: set[str] = set()
         self.inside: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
             if name == "href" and tag == "a":
                 self.links.append(value or "")
             elif name in ("src", "href", "srcset", "data", "poster"):
@@ -279,6 +282,9 @@ class HtmlPage(HTMLParser):
             case ["h2"]:
                 self.headings.append(data)
 
+    def table(self, caption: str) -> HtmlTable:
+        return next(table for table in self.tables if table.caption == caption)
+
     @property
     def text(self) -> str:
         return " ".join("".join(self.words).split())
@@ -307,14 +313,14 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """The same folder with its report (folder, index, printed), for tests that only read it."""
     folder = write_experiment(tmp_path_factory.mktemp("reported") / "outputs" / "trial")
     console = Console(file=(printed := io.StringIO()), width=200)
-    index = write_report(folder, console)
+    index = write_report(folder, console, full=True)
     return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())
 
 
 def _report(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
     (folder / "plan.json").write_text(json.dumps(plan))
     console = Console(file=(printed := io.StringIO()), width=200)
-    index = write_report(folder, console)
+    index = write_report(folder, console, full=True)
     return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())
 
 

@@ -162,7 +162,7 @@ def test_different_data_have_tables_of_their_own(
 
 def test_a_narrow_terminal_gets_the_table_in_pieces(folder: Path) -> None:
     narrow = Console(file=io.StringIO(), width=60)
-    write_report(folder, narrow)
+    write_report(folder, narrow, full=True)
     text = printed(narrow)
     assert len(re.findall(r"^─+", text, re.M)) > 2
     assert max(map(len, text.splitlines()[:-1])) <= 60  # the last line is the path, never cut

@@ -70,14 +70,12 @@ def test_a_wrapping_column_is_as_wide_as_the_page_allows() -> None:
     assert max(map(len, lines)) <= 60 and " ".join(lines).count("word") == 40
 
 
-def test_html_is_escaped_and_has_tooltips_links_and_details(read_html: Any) -> None:
-    cell = Cell("one", links=[("config & log", "../a b/config.yaml")])
+def test_html_is_escaped_and_has_tooltips_and_details(read_html: Any) -> None:
     details = Cell(1.5, details=["why: `code`"], style="bad", tooltip="mean 1.5")
-    table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [[cell, details]])
+    table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [["one", details]])
     page = render_block(table) + render_block(TABLE)
     first, second = read_html(page).tables
     assert "<b>C" not in page
-    assert '<a href="../a%20b/config.yaml">config &amp; log</a>' in page
     assert "<small>why: <code>code</code></small>" in page
     failed = first.rows[1][1]
     assert (failed.text, failed.details) == ("✗ 1.5", "why: code")

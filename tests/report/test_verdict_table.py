@@ -87,15 +87,15 @@ def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace)
     folder = tmp_path_factory.mktemp("judged") / "trial"
     write_claims(folder, fabricate, HOLDS, FAILS, BOTH, OPEN)
     console = Console(file=(printed := io.StringIO()), width=100)
-    index = write_report(folder, console)
+    index = write_report(folder, console, full=True)
     files = {file.name: file for file in index.parent.iterdir()}
     return SimpleNamespace(folder=folder, files=files, printed=printed.getvalue())
 
 
 def test_every_form_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
     page = read_html(judged.files["index.html"].read_text())
-    assert page.headings[0] == "Verdicts: 1 holds, 2 fail, 1 not measured"
-    outcomes = [cell.text for cell, *_ in page.tables[0].rows[1:]]
+    assert "Verdicts: 1 holds, 2 fail, 1 not measured" in page.headings
+    outcomes = [cell.text for cell, *_ in page.table("Claims").rows[1:]]
     parts = ["✓ holds", "✗ fails"]
     assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? not measured"]
     assert "1 holds, 2 fail, 1 not measured" in judged.printed.splitlines()[0]
@@ -161,24 +161,26 @@ def gated(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) 
     folder = tmp_path_factory.mktemp("gated") / "trial"
     write_claims(folder, fabricate, HOLDS, BOTH, premises=(TRIGRAM, FAILS))
     console = Console(file=(printed := io.StringIO()), width=100)
-    index = write_report(folder, console)
+    index = write_report(folder, console, full=True)
     files = {file.name: file for file in index.parent.iterdir()}
     return SimpleNamespace(files=files, printed=printed.getvalue())
 
 
 def test_every_form_states_the_premises_first(gated: SimpleNamespace, read_html: Any) -> None:
     page = read_html(gated.files["index.html"].read_text())
-    assert page.headings[:2] == [
+    assert page.headings[1:3] == [
         "Premises: 1 holds, 1 fails",
         "Verdicts: 2 with a premise not met",
     ]
-    premises, claims = ([cell.text for cell, *_ in table.rows[1:]] for table in page.tables[:2])
+    tables = (page.table("Premises"), page.table("Claims"))
+    premises, claims = ([cell.text for cell, *_ in table.rows[1:]] for table in tables)
     assert premises == ["✓ holds", "✗ fails"]
     assert claims == ["? premise not met"] * 4  # two claims, the second with two clauses
     for text in (gated.printed, *(gated.files[f"claims.{kind}"].read_text() for kind in FORMATS)):
         first, second = text.index("alibi is below the trigram"), text.index("alibi falls")
         assert first < second
-    assert gated.printed.startswith("Premises: 1 holds, 1 fails")
+    finding = "1 of 2 premises does not hold: “rope falls” fails. Of 2 claims, 2 with a premise"
+    assert gated.printed.startswith(finding) and finding in page.text
 
 
 FORMATS = ("csv", "md", "tex")
@@ -189,7 +191,7 @@ def test_a_claim_whose_premise_is_not_met_has_its_statement_and_numbers(
 ) -> None:
     """RoPE rises by 0.12 nats: e^0.12 - 1 = 12.75%."""
     page = read_html(gated.files["index.html"].read_text())
-    (alibi_falls,) = [row for row in page.tables[1].rows if row[2].text == "alibi falls"]
+    (alibi_falls,) = [row for row in page.table("Claims").rows if row[2].text == "alibi falls"]
     assert "rope falls" in alibi_falls[2].details and "+12.75%" in alibi_falls[2].details
     printed = " ".join(gated.printed.split())
     assert "rope falls" in printed and "+12.75%" in printed

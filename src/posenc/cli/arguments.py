@@ -12,7 +12,7 @@ FLAGS = {
     "status": ("--json", "--watch"),
     "clean": ("--yes",),
     "plan": ("--json",),
-    "report": ("--strict",),
+    "report": ("--full", "--strict"),
     "dashboard": ("--spec",),
 }
 MULTIRUN_FLAGS = ("-m", "--multirun")

@@ -71,16 +71,16 @@ HELP = {
                                                   may import
     """,
     "report": """
-        usage: posenc report experiment=NAME [size=laptop] | name=NAME [--strict]
+        usage: posenc report experiment=NAME [size=laptop] | name=NAME [--full] [--strict]
 
-        Prints tables and the verdicts on the experiment's premises and claims, and writes
-        index.html, csv, md, tex, png and svg files to outputs/NAME/report/.
+        Prints a table for each training length and a line for each of the experiment's premises
+        and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/.
 
           posenc report experiment=quickstart
-          posenc report experiment=alibi_extrapolation --strict
-          posenc report name=scratch
+          posenc report name=scratch --full
 
         flags
+          --full     print all tables, the numbers of the verdicts, setup and limitations
           --strict   exit with code 1 if a premise does not hold or a claim fails
     """,
     "status": """

@@ -8,5 +8,6 @@ from posenc.report.write_report import write_report
 
 
 def run(arguments: Arguments) -> int:
-    write_report(experiment_folder(arguments), Console(), strict="--strict" in arguments.flags)
+    strict, full = ("--strict" in arguments.flags, "--full" in arguments.flags)
+    write_report(experiment_folder(arguments), Console(), strict=strict, full=full)
     return 0

@@ -7,7 +7,7 @@ from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.result_tables import number_text
+from posenc.report.table_quantity import PERPLEXITY, Quantity, number_text
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -23,7 +23,8 @@ def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[
     lines = _paragraphs(experiment.about.get("conclude"))
     for curves in curve_sets:
         setting = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
-        lines += [f"{setting}: {text}" for text in (_lowest(curves), *_ratios(curves))]
+        best = best_encodings(curves, PERPLEXITY)
+        lines += [f"{setting}: {text}" for text in (best, *_ratios(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines
 
 
@@ -46,6 +47,19 @@ def limitations(
     ]
 
 
+def best_encodings(curves: CurveSet, quantity: Quantity) -> str:
+    """Return the encodings with the best mean at the training length and at the longest length."""
+    choose, word = (min, "lowest") if quantity is PERPLEXITY else (max, "highest")
+    parts = []
+    for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
+        points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
+        if points:
+            label, best = choose(points, key=lambda pair: pair[1].mean)
+            number = quantity.text(quantity.from_mean(best.mean))
+            parts.append(f"{label} at {length} tokens ({number})")
+    return f"{quantity.name} is {word} with {', and with '.join(parts)}."
+
+
 def missing_runs(experiment: Experiment) -> list[str]:
     """Return the number of runs without results, then a line for each; empty if there are none."""
     lines = [
@@ -62,16 +76,6 @@ def missing_runs(experiment: Experiment) -> list[str]:
 def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
     """Return the paragraphs of a text in an experiment's `about`, which may also be a list."""
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
-
-
-def _lowest(curves: CurveSet) -> str:
-    lowest = []
-    for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
-        points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
-        if points:
-            label, best = min(points, key=lambda pair: pair[1].mean)
-            lowest.append(f"{label} at {length} tokens ({number_text(best.perplexity)})")
-    return f"perplexity is lowest with {', and with '.join(lowest)}."
 
 
 def _ratios(curves: CurveSet) -> list[str]:

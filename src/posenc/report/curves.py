@@ -86,7 +86,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         for run, name in lengths[key][length]
         for bin in _position_bins(run, name)
     )
-    sets = _curve_sets(experiment, samples)
+    sets = _curve_sets(experiment, run_points)
     chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
     return [
         replace(curves, window=length, num_windows=count)

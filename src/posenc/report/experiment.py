@@ -29,8 +29,8 @@ class Run:
     """One run: its evaluation `rows` and losses by position, both empty until training is done.
 
     `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `ngrams`
-    the losses of n-gram models of the same training tokens, `files` the names of the run's files,
-    `block_arrays` the arrays of loss_by_block.npz.
+    the losses of n-gram models of the same training tokens, `block_arrays` the arrays of
+    loss_by_block.npz.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Run:
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     ngrams: Sequence[Row] = ()
-    files: Sequence[str] = ()
     block_arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -170,9 +169,6 @@ def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
     status = directory.status()
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
-    files = [directory.config_file, directory.status_file, directory.metrics_file]
-    files += [directory.evaluation_file, directory.positions_file, directory.blocks_file]
-    files += [directory.ngrams_file, directory.log_file]
     return Run(
         name=directory.name,
         label=directory.name,
@@ -184,7 +180,6 @@ def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
         block_arrays=read_arrays(directory.blocks_file) if trained else {},
         metrics={key: value for row in directory.metrics() for key, value in row.items()},
         ngrams=read_rows(directory.ngrams_file),
-        files=[file.name for file in files if file.exists()],
     )
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from posenc.report.axes import TICK_LABEL, token_ticks
 from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
 
-MAX_CELLS = 2_500
+MAX_CELLS = 1_000
 NAMED_ROW_HEIGHT = 26  # pixels
 MIN_IMAGE_PIXELS = 512  # minimum length of the longer side of an image
 CIVIDIS = (  # from low to high; looks the same with and without red-green color blindness

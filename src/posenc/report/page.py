@@ -1,5 +1,7 @@
 """Self-contained HTML pages with tables and interactive figures.
 
+Scripts and data are compressed; a browser without JavaScript, and print, has images of the figures.
+
     sections = [Section("cost", "Time and memory", [Paragraph("One GPU."), table, figure])]
     Page("Benchmark", "How long does a step take?", sections).html()
 
@@ -7,7 +9,9 @@ A block of a section is a `Table`, a `Figure` or one of the classes below. The t
 `templates/` escape every value and show text between backticks as code.
 """
 
+import gzip
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -68,16 +72,20 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, a question and sections; the first line of `notice` introduces the others."""
+    """A title, a question, its answer in a few words, and sections.
+
+    The first line of `notice` introduces the others.
+    """
 
     title: str
     question: str
     sections: Sequence[Section]
     notice: Sequence[str] = ()
+    finding: str = ""
 
     def html(self) -> str:
         has_figures = any(isinstance(b, Figure) for s in self.sections for b in s.blocks)
-        vega = Markup(javascript()) if has_figures else ""
+        vega = _compress(javascript()) if has_figures else ""
         template = ENVIRONMENT.get_template("page.html.j2")
         return template.render(page=self, vega=vega, theme=PAGE_THEME)
 
@@ -93,6 +101,11 @@ def _render_code(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
+def _compress(text: str) -> str:
+    """Return `text` as base64-encoded gzip, which `decompress` in page.js reads."""
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
 ENVIRONMENT = Environment(
     loader=PackageLoader("posenc.report"),
     autoescape=True,
@@ -100,4 +113,9 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"code": _render_code, "path": quote, "html": render_block}
+ENVIRONMENT.filters |= {
+    "code": _render_code,
+    "compress": _compress,
+    "html": render_block,
+    "path": quote,
+}

@@ -13,6 +13,7 @@ from posenc.report.page import (
     Paragraph,
     Section,
 )
+from posenc.report.premises import Verdicts
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
 from posenc.report.verdict_table import premises_table, verdict_table
@@ -27,8 +28,8 @@ NO_POSITIONS_TEXT = (
     " `evaluation.protocols='[nonoverlapping, by_position]'`."
 )
 RUNS_TEXT = (
-    "Each run name links to the run's folder. All numbers in this report were computed from the"
-    " files linked in the last column."
+    "All numbers in this report were computed from the files of the runs, in the folders"
+    " `{name}/<run>/` of the output directory."
 )
 NO_COMMAND_TEXT = "These runs have no plan.json; the settings of each run are in its config.yaml."
 COMMANDS_TEXT = (
@@ -61,37 +62,49 @@ def report_page(results: Results, files: Iterable[str]) -> Page:
         experiment.about.get("question") or QUESTION,
         list(sections),
         results.missing,
+        results.finding,
     )
 
 
 def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
-    verdicts = results.verdicts
+    """Yield the main tables and figures, the verdicts, and then everything else."""
     figures: dict[str, list[Block]] = {}
     for figure in results.figures:
         figures.setdefault(figure.section, []).append(figure)
+    tasks = [*results.accuracy_tables, *figures.get("tasks", [])]
+    yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
+    count = results.num_main_tables
+    perplexity = [*results.perplexity_tables[:count], *figures.get("results", [])]
+    yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
+    yield from _verdict_sections(results.verdicts)
+    items_by_heading = {"Conclusions": results.conclusions, "Limitations": results.limitations}
+    lists = [Bullets(items, heading) for heading, items in items_by_heading.items() if items]
+    heading = "Conclusions and limitations"
+    yield Section("conclusions", heading, lists, "Conclusions", columns=True)
+    heading = "Perplexity relative to the training length"
+    yield Section("relative", heading, figures.get("relative", []), "Relative perplexity")
+    yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
+    others = results.perplexity_tables[count:]
+    yield Section("tables", "Other measurements of perplexity", others, "Other measurements")
+    fallback = [Paragraph(NO_POSITIONS_TEXT)] if results.losses else []
+    positions = figures.get("positions", fallback)
+    yield Section("positions", "Loss by position in the window", positions, "Loss by position")
+    yield Section("setup", "Experimental setup", [Definitions(results.setup)])
+    runs_text = RUNS_TEXT.format(name=results.experiment.name)
+    yield Section("runs", "Runs", [Paragraph(runs_text), runs_table(results.experiment)])
+    yield Section("reproduction", "Reproduction", _reproduction(results))
+    links = Links([(name, name, _describe_file(name, results)) for name in files])
+    yield Section("files", "Files", [links])
+
+
+def _verdict_sections(verdicts: Verdicts) -> Iterator[Section]:
     if verdicts.premises:
         heading = f"Premises: {summary(verdicts.premises)}"
         yield Section("premises", heading, [premises_table(verdicts.premises)], "Premises")
     if verdicts.claims:
         heading = f"Verdicts: {summary(verdicts.claims)}"
-        yield Section("verdicts", heading, [verdict_table(verdicts.claims)], "Verdicts")
-    tasks = [*results.accuracy_tables, *figures.get("tasks", [])]
-    yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
-    perplexity = [*results.perplexity_tables, *figures.get("results", [])]
-    yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
-    yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
-    items_by_heading = {"Conclusions": results.conclusions, "Limitations": results.limitations}
-    lists = [Bullets(items, heading) for heading, items in items_by_heading.items() if items]
-    heading = "Conclusions and limitations"
-    yield Section("conclusions", heading, lists, "Conclusions", columns=True)
-    fallback = [Paragraph(NO_POSITIONS_TEXT)] if results.losses else []
-    positions = figures.get("positions", fallback)
-    yield Section("positions", "Loss by position in the window", positions, "Loss by position")
-    yield Section("setup", "Experimental setup", [Definitions(results.setup)])
-    yield Section("runs", "Runs", [Paragraph(RUNS_TEXT), runs_table(results.experiment)])
-    yield Section("reproduction", "Reproduction", _reproduction(results))
-    links = Links([(name, name, _describe_file(name, results)) for name in files])
-    yield Section("files", "Files", [links])
+        table = verdict_table(verdicts.claims, "Claims")
+        yield Section("verdicts", heading, [table], "Verdicts")
 
 
 def _reproduction(results: Results) -> list[Block]:

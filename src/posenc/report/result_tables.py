@@ -38,6 +38,11 @@ def accuracy_table(curves: CurveSet, rows: Sequence[ResultRow]) -> Table:
     return _table(ACCURACY, curves, rows, [])
 
 
+def table_title(quantity: Quantity, curves: CurveSet) -> str:
+    name = quantity.name.capitalize()
+    return f"{name}, trained at L = {curves.train_length}: {curves.measurement}"
+
+
 def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
     """Return the published perplexities that have a value at any of the lengths, by label."""
     lengths, published = set(curves.x_values), curves.published_in("perplexity").items()
@@ -107,8 +112,7 @@ def _table(
         *([EARLY_NOTE] if early else []),
         *([NGRAM_NOTE] if curves.ngrams else []),
     ]
-    title = f"{quantity.name.capitalize()}, trained at L = {curves.train_length}:"
-    return Table(f"{title} {curves.measurement}", columns, grid, notes, key_columns=2)
+    return Table(table_title(quantity, curves), columns, grid, notes, key_columns=2)
 
 
 def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:

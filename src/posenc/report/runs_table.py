@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from posenc.report.curves import BY_POSITION
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.run_labels import swept_settings
-from posenc.report.table import Cell, Column, Table, records_csv
+from posenc.report.table import Column, Table, records_csv
 from posenc.report.table_quantity import number_text
 
 ROW_KEYS = (
@@ -73,7 +73,7 @@ def blocks_csv(experiment: Experiment) -> str:
 
 
 def runs_table(experiment: Experiment) -> Table:
-    """Return a table of the runs; its links to their files are relative to `report/`."""
+    """Return a table of the runs."""
     columns = [
         Column("run", align="left"),
         Column("encoding", align="left"),
@@ -82,24 +82,20 @@ def runs_table(experiment: Experiment) -> Table:
         Column("seed"),
         Column("tokens", format=","),
         Column("validation loss", format=number_text),
-        Column("files", align="left"),
     ]
-    rows = []
-    for run in experiment.runs:
-        files = [(file.partition(".")[0], f"../{run.name}/{file}") for file in run.files]
-        rows.append(
-            [
-                Cell(run.name, links=[(run.name, f"../{run.name}/")]),
-                run.label,
-                run.state,
-                run.train_length,
-                run.seed,
-                run.status.tokens,
-                run.metrics.get("validation_loss"),
-                Cell(" ".join(name for name, _ in files), links=files),
-            ]
-        )
-    return Table("", columns, rows)
+    rows = [
+        [
+            run.name,
+            run.label,
+            run.state,
+            run.train_length,
+            run.seed,
+            run.status.tokens,
+            run.metrics.get("validation_loss"),
+        ]
+        for run in experiment.runs
+    ]
+    return Table("Runs", columns, rows)
 
 
 def _measurements(run: Run) -> Iterator[Row]:

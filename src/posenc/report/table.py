@@ -69,14 +69,13 @@ class Column:
 class Cell:
     """A value and its formatting; `details` are smaller lines of text below it.
 
-    On a page, `links` (text, URL) replace the value, and `tooltip` is shown on hover.
+    On a page, `tooltip` is shown on hover.
     """
 
     value: Value
     best: bool = False
     style: CellStyle = ""
     details: Sequence[str] = ()
-    links: Sequence[tuple[str, str]] = ()
     tooltip: str = ""
 
     @property
@@ -158,6 +157,10 @@ class Table:
             yield from [Text(), piece] if i else [piece]
         for note in self.notes:
             yield Text(note, "dim")
+
+    def fits(self, console: Console) -> bool:
+        """Whether the table is at most as wide as the console."""
+        return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
         """Split the table into the fewest pieces that fit the width; each has the key columns."""

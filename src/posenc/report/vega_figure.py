@@ -9,12 +9,12 @@ parameter END_LABELS is false on a page, because its legend names the lines.
 """
 
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from textwrap import wrap
 from typing import Any
+from urllib.parse import quote
 
 import altair as alt
 import vl_convert
@@ -26,6 +26,8 @@ WIDTH, HEIGHT = 400, 300
 COLUMNS = 2
 PIXELS_PER_INCH = 120
 CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
+MAX_TITLE = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
+SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # also in HTML attributes
 GRAY = "#767676"  # legible on white and on dark gray
 HIDDEN = "hidden"
 END_LABELS = "end_labels"
@@ -129,7 +131,7 @@ class Figure:
             "description": self.title,
             "title": title,
             "concat": [
-                {**next(iter(panel.chart_specs.values())), "title": panel.title.split("\n")}
+                {**next(iter(panel.chart_specs.values())), "title": _wrap_title(panel.title)}
                 for panel in self.panels
             ],
             "columns": COLUMNS,
@@ -158,15 +160,25 @@ class Figure:
 
     @property
     def data_url(self) -> str:
-        return f"data:image/svg+xml;base64,{b64encode(self.svg.encode()).decode()}"
+        return f"data:image/svg+xml,{quote(self.svg, safe=SAFE_IN_URLS)}"
 
     def page_data(self) -> list[dict[str, Any]]:
         """Return the data of each panel for `page.js`, and its charts in the order of `scales`."""
         shared = {"width": "container", "params": _parameters(end_labels=False)}
         return [
-            {"data": panel.data, "charts": [panel.chart_specs[s] | shared for s in self.scales]}
+            {
+                "data": panel.data,
+                "charts": [
+                    {**panel.chart_specs[scale], **shared, "description": self.describe(panel)}
+                    for scale in self.scales
+                ],
+            }
             for panel in self.panels
         ]
+
+    def describe(self, panel: Panel) -> str:
+        """Return the text of a panel for screen readers."""
+        return ": ".join(filter(None, (self.title, " ".join(panel.title.split()))))
 
     def files(self) -> dict[str, str | bytes]:
         """Return the exported files as a mapping from names to contents."""
@@ -177,6 +189,11 @@ class Figure:
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with floats rounded to six significant digits, which keeps pages small."""
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _wrap_title(title: str) -> list[str]:
+    """Return the lines of a panel's title, which are not wider than the panel."""
+    return [part for line in title.split("\n") for part in wrap(line, MAX_TITLE) or [""]]
 
 
 def _parameters(end_labels: bool) -> list[dict[str, Any]]:

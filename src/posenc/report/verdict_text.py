@@ -1,7 +1,7 @@
 """The texts of verdicts: counts of outcomes, numbers, and the premises that are not met."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from posenc.report.judge import ClauseVerdict, Verdict
@@ -21,6 +21,12 @@ COUNTED: dict[Outcome, tuple[str, str]] = {
 """Outcome -> its text after 1 and after other counts."""
 
 
+def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[Verdict]]]:
+    """Return the outcome of each claim over all its training lengths, with its verdicts."""
+    groups = (list(group) for _, group in groupby(verdicts, key=lambda v: id(v.claim)))
+    return [(combine([verdict.outcome for verdict in group]), group) for group in groups]
+
+
 def summary(verdicts: Sequence[Verdict]) -> str:
     """Return counts of claims such as `3 hold, 2 fail (1 at some training lengths only)`.
 
@@ -30,10 +36,9 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """
     counts: Counter[Outcome] = Counter()
     mixed: Counter[Outcome] = Counter()
-    for _, group in groupby(verdicts, key=lambda verdict: id(verdict.claim)):
-        outcomes = [verdict.outcome for verdict in group]
-        counts[combine(outcomes)] += 1
-        mixed[combine(outcomes)] += len(set(outcomes)) > 1
+    for outcome, group in claim_outcomes(verdicts):
+        counts[outcome] += 1
+        mixed[outcome] += len({verdict.outcome for verdict in group}) > 1
     texts = []
     for outcome, (one, several) in COUNTED.items():
         if count := counts[outcome]:
@@ -64,20 +69,40 @@ def comparison_text(judged: ClauseVerdict | None) -> str:
 
 
 def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
-    """Return why a claim or one of its clauses neither holds nor fails."""
-    unmet = [_premise_text(premise) for premise in verdict.unmet]
-    return [*unmet, *([judged.reason] if judged and judged.reason else [])]
+    """Return why a claim or one of its clauses neither holds nor fails, with all numbers."""
+    return _reasons(verdict, judged, _all_numbers)
 
 
-def _premise_text(premise: Verdict) -> str:
-    """Return a premise that does not hold, with the numbers of its clauses that do not."""
-    where = "" if premise.train_length is None else f" at L = {premise.train_length}"
+def short_reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
+    """Return the same for texts that also show the premises: only one number for each of them."""
+    return _reasons(verdict, judged, _first_difference)
+
+
+def _reasons(
+    verdict: Verdict, judged: ClauseVerdict | None, numbers: Callable[[Verdict], str]
+) -> list[str]:
+    texts = []
+    for premise in verdict.unmet:
+        where = "" if premise.train_length is None else f" at L = {premise.train_length}"
+        texts.append(f"premise “{premise.claim.statement}”{where}: {numbers(premise)}")
+    return [*texts, *([judged.reason] if judged and judged.reason else [])]
+
+
+def _all_numbers(premise: Verdict) -> str:
+    """Return the clauses of a premise that do not hold, with their numbers."""
     parts = (
         f"{judged.clause}: {judged.outcome}, {comparison_text(judged) or judged.reason}"
         for judged in premise.clauses
         if judged.outcome != "holds"
     )
-    return f"premise “{premise.claim.statement}”{where}: {'; '.join(parts)}"
+    return "; ".join(parts)
+
+
+def _first_difference(premise: Verdict) -> str:
+    """Return the outcome of a premise, and the difference in its first clause with this outcome."""
+    judged = next(judged for judged in premise.clauses if judged.outcome == premise.outcome)
+    difference = number_texts(judged)[2].partition(" (")[0]
+    return f"{premise.outcome} ({difference})" if difference else premise.outcome
 
 
 def _value_text(value: float, scale: Scale) -> str:

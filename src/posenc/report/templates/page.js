@@ -1,6 +1,13 @@
 // Draws the charts of each figure; the legend hides and shows lines, the buttons change the scale.
-for (const figure of document.querySelectorAll("figure")) {
-  const panels = JSON.parse(figure.querySelector("script").textContent);
+// Figures keep their images if the browser cannot decompress or draw charts.
+async function decompress(element) {
+  const bytes = Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+async function activate(figure) {
+  const panels = JSON.parse(await decompress(figure.querySelector("script")));
   const containers = [...figure.querySelectorAll(".chart")];
   const entries = [...figure.querySelectorAll(".legend button")];
   const scales = [...figure.querySelectorAll(".scales button")];
@@ -40,5 +47,13 @@ for (const figure of document.querySelectorAll("figure")) {
       draw();
     });
   }
-  draw();
+  figure.classList.add("drawn");
+  await draw();
+}
+
+const vega = document.createElement("script");
+vega.textContent = await decompress(document.getElementById("vega"));
+document.head.append(vega);
+for (const figure of document.querySelectorAll("figure")) {
+  activate(figure).catch((error) => { figure.classList.remove("drawn"); console.error(error); });
 }

@@ -1,0 +1,63 @@
+"""The result of an experiment in a few sentences, with which its report begins."""
+
+from collections.abc import Iterator, Sequence
+
+from posenc.report.conclusions import best_encodings
+from posenc.report.curve_set import CurveSet, select_first_measurement
+from posenc.report.judge import Verdict
+from posenc.report.outcome import Outcome
+from posenc.report.premises import Verdicts
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY
+from posenc.report.verdict_text import claim_outcomes, summary
+
+PREDICATES: dict[Outcome, str] = {
+    "holds": "holds",
+    "fails": "fails",
+    "undecided": "is undecided",
+    "not measured": "was not measured",
+    "too few seeds": "has too few seeds",
+    "not comparable": "is not comparable",
+}
+
+
+def finding(verdicts: Verdicts, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> str:
+    """Return how many premises and claims hold, premises that do not hold first.
+
+    Without claims, return which encodings are best at the training length and at the longest one.
+    """
+    sentences = [*_premise_sentences(verdicts.premises), *_claim_sentences(verdicts.claims)]
+    if not verdicts.claims:
+        sentences += _best_sentences(losses, accuracies)
+    return " ".join(sentences)
+
+
+def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
+    outcomes = claim_outcomes(premises)
+    unmet = [
+        f"“{group[0].claim.statement}” {PREDICATES[outcome]}"
+        for outcome, group in outcomes
+        if outcome != "holds"
+    ]
+    if unmet:
+        verb = "does" if len(unmet) == 1 else "do"
+        count = f"{len(unmet)} of {_count(len(outcomes), 'premise')}"
+        yield f"{count} {verb} not hold: {'; '.join(unmet)}."
+    elif outcomes:
+        yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
+
+
+def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
+    if claims:
+        yield f"Of {_count(len(claim_outcomes(claims)), 'claim')}, {summary(claims)}."
+
+
+def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> Iterator[str]:
+    for curves in accuracies:
+        task = curves.measurement.data_name
+        yield f"{task}, L = {curves.train_length}: {best_encodings(curves, ACCURACY)}"
+    for curves in select_first_measurement(losses):
+        yield f"L = {curves.train_length}: {best_encodings(curves, PERPLEXITY)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,151 @@
+"""Prints a report: its main results on one screen, or all of its tables and texts."""
+
+from collections.abc import Iterator, Sequence
+from math import exp
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from posenc.report.curve_set import CurveSet
+from posenc.report.curves import describe_lengths
+from posenc.report.judge import Verdict
+from posenc.report.outcome import Outcome
+from posenc.report.report_results import Results
+from posenc.report.result_rows import ResultRow
+from posenc.report.result_tables import table_title
+from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY, Quantity, number_text
+from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
+from posenc.report.verdict_text import claim_outcomes, summary
+
+PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
+OUTCOME_WIDTH = 15  # characters of the longest outcome
+NOTE = (
+    "*: cannot be told apart from the best of its column. Intervals, reasons, other tables and"
+    " limitations: --full, or the page below."
+)
+
+
+def print_report(console: Console, results: Results, index: Path, *, full: bool) -> None:
+    """Print the finding, tables and verdicts; the last line is the path of index.html."""
+    console.print(Text(results.finding, "bold"))
+    console.print()
+    if full:
+        _print_everything(console, results)
+    else:
+        _print_main_results(console, results)
+    path = index.resolve()
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else index
+    console.print(Text(str(path)), soft_wrap=True)
+
+
+def _print_main_results(console: Console, results: Results) -> None:
+    """Print a short table for each training length, and a line for each verdict."""
+    for table in _short_tables(results, console):
+        console.print(table)
+        console.print()
+    for heading, verdicts in _verdicts_by_heading(results).items():
+        console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
+        for line in (_verdict_line(*outcome) for outcome in claim_outcomes(verdicts)):
+            if console.is_terminal:
+                console.print(line, no_wrap=True, overflow="ellipsis")
+            else:
+                console.print(line, soft_wrap=True)
+        console.print()
+    for line in results.missing[:1]:
+        console.print(f"{line} posenc status name={results.experiment.name}")
+    console.print(Text(NOTE, "dim"))
+
+
+def _print_everything(console: Console, results: Results) -> None:
+    for heading, verdicts in _verdicts_by_heading(results).items():
+        console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
+        console.print(terminal_table(verdicts))
+        console.print()
+    for table in [*results.accuracy_tables, *results.perplexity_tables]:
+        console.print(table)
+        console.print()
+    _print_list(console, "".join(results.missing[:1]), results.missing[1:])
+    setup = [f"{term}: {value}" for term, value in results.setup if term in PRINTED_TERMS]
+    _print_list(console, "Setup", setup)
+    _print_list(console, "Conclusions", results.conclusions)
+    _print_list(console, "Limitations", results.limitations)
+
+
+def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
+    by_heading = {"Premises": results.verdicts.premises, "Claims": results.verdicts.claims}
+    return {heading: verdicts for heading, verdicts in by_heading.items() if verdicts}
+
+
+def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
+    """Return the outcome of a claim, and the training lengths if it is not the same at all."""
+    style = OUTCOME_STYLES.get(outcome, "undecided")
+    symbol = STYLE_SYMBOLS[style]
+    lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
+    where = f"at L = {', '.join(lengths)}: " if len(lengths) < len(verdicts) else ""
+    text = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
+    return Text.assemble(text, f"{where}{verdicts[0].claim.statement}")
+
+
+def _short_tables(results: Results, console: Console) -> Iterator[Table]:
+    for curves, rows in results.accuracies:
+        yield _short_table(ACCURACY, curves, rows, console)
+    for curves, rows in results.losses[: results.num_main_tables]:
+        yield _short_table(PERPLEXITY, curves, rows, console)
+
+
+def _short_table(
+    quantity: Quantity, curves: CurveSet, rows: Sequence[ResultRow], console: Console
+) -> Table:
+    """Return a table without intervals and notes, with as many lengths as the console has room for.
+
+    The lengths are spread evenly from the shortest to the longest.
+    """
+    last = len(curves.x_values) - 1
+    for count in range(last + 1, 0, -1):
+        indices = np.linspace(0, last, count).round().astype(int)
+        table = _table_at_lengths(quantity, curves, rows, [curves.x_values[i] for i in indices])
+        if table.fits(console):
+            break
+    return table
+
+
+def _table_at_lengths(
+    quantity: Quantity, curves: CurveSet, rows: Sequence[ResultRow], lengths: Sequence[float]
+) -> Table:
+    names = describe_lengths(lengths, curves.train_length)
+    columns = [
+        Column("encoding", align="left"),
+        *(Column(f"{x:.0f}", detail=name) for x, name in zip(lengths, names, strict=True)),
+    ]
+    grid = []
+    for row in rows:
+        values = [row.values.get(x) for x in lengths]
+        cells = [
+            Cell(quantity.text(quantity.from_mean(value.point.mean)), best=value.best)
+            if value
+            else Cell(None)
+            for value in values
+        ]
+        grid.append([row.curve.label, *cells])
+    if curves.ngrams:
+        order = min(curves.ngrams, key=curves.ngrams.__getitem__)
+        text = Cell(number_text(exp(curves.ngrams[order])), style="dim")
+        grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
+    return Table(table_title(quantity, curves), columns, grid)
+
+
+def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    console.print(Text(heading, "bold"))
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths are not cut off
+    for line in lines:
+        grid.add_row(" -", Text(line))
+    console.print(grid)
+    console.print()
