@@ -100,7 +100,10 @@ BASE = "encoding.spectrum.base"
         ({**CHANGE, "fraction_of_published": [19, 19]}, "[19, 19] must be two different numbers"),
         ({**CHANGE, "fraction_of_published": [0, 19]}, "[0, 19] must be two different numbers"),
         ({**CHANGE, "fraction_of_published": 0.9}, "0.9 must be two different numbers above 0"),
-        ({**CHANGE, "trend": "length"}, "trend and change_from exclude each other"),
+        (
+            {**CHANGE, "trend": "length", "fraction_of_published": [1.0, 2.0]},
+            "trend and fraction_of_published exclude each other",
+        ),
         ({**perplexity("2L"), "trend": "length"}, "'length' must be length or a parameter"),
         ({**perplexity(["L"]), "trend": "length"}, "a list of two or more different values"),
         ({**perplexity(["L", "L"]), "trend": "length"}, "a list of two or more different values"),

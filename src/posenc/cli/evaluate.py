@@ -35,6 +35,7 @@ COLUMNS = {
     "protocol": Column("protocol", align="left"),
     "stride": Column("stride"),
     "swap": Column("swap", align="left"),
+    "at_tokens": Column("training tokens", format=","),
     "length": Column("length"),
     "count": Column("tokens", format=","),
     "coverage": Column("coverage", format=lambda fraction: f"{100 * fraction:.3g} %"),

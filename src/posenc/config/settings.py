@@ -43,6 +43,7 @@ TYPES: dict[str, Any] = {
     "evaluation.stride": int | None,
     "evaluation.k": int | None,
     "evaluation.targets": int | None,
+    "evaluation.at_tokens": list[int],
     "evaluation.swap": dict | None,
     "evaluation.swaps": list[str] | dict | None,
     "evaluation.budget_seconds": float | None,

@@ -1,6 +1,7 @@
 """How a token budget is divided into optimizer steps, micro-batches and devices."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from omegaconf import DictConfig
 
@@ -48,8 +49,38 @@ def training_steps(
             f" {per_device * config.train_length} tokens that each of {devices} devices processes"
             f" per step"
         )
-    total = max(1, round(config.tokens / config.batch_tokens))
+    total = _num_steps(config.tokens, config)
     return TrainingSteps(total, sequences, micro_sequences, devices)
+
+
+def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
+    """Map the training budgets at which a run is evaluated to numbers of optimizer steps.
+
+    The budgets are those of `evaluation.at_tokens`, in tokens, and None for the end of training. A
+    budget that ends with the last step is left out because None covers it. Raises ConfigError if a
+    budget is not positive or exceeds the run's, or if two budgets are not at least a step apart.
+    """
+    budgets, limit = list(config.evaluation.at_tokens), config.tokens
+    for tokens in budgets:
+        if not 0 < tokens <= limit:
+            raise ConfigError(
+                f"evaluation.at_tokens={tokens} must be from 1 to tokens={limit}; remove it or"
+                f" train for more tokens"
+            )
+    steps = [_num_steps(tokens, config) for tokens in budgets]
+    for (a, b), (step, next_step) in zip(pairwise(budgets), pairwise(steps), strict=True):
+        if step >= next_step:
+            raise ConfigError(
+                f"evaluation.at_tokens={a},{b}: the values must increase by at least one optimizer"
+                f" step of batch_tokens={config.batch_tokens}; sort them or remove one"
+            )
+    total = _num_steps(limit, config)
+    intermediate = {n: step for n, step in zip(budgets, steps, strict=True) if step < total}
+    return {**intermediate, None: total}
+
+
+def _num_steps(tokens: int, config: DictConfig) -> int:
+    return max(1, round(tokens / config.batch_tokens))
 
 
 def sequences_per_step(

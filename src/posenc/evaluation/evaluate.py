@@ -1,7 +1,9 @@
-"""Evaluates the last checkpoint of a run and adds the rows to its `evaluation.json`."""
+"""Evaluates the weights of a run and adds the rows to its `evaluation.json`."""
 
 import math
 from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.config.steps import training_steps
+from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols import PROTOCOLS
@@ -23,7 +25,7 @@ from posenc.runs.block_sums import block_arrays
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.evaluation_rows import merge_arrays, merge_rows, positions_name
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.checkpoint import latest_checkpoint
+from posenc.training.checkpoint import Checkpoint, find_weights, latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 
 
@@ -39,35 +41,39 @@ def evaluate(
 
     `on_progress` is called with the fraction of the work that is done and the speed in tokens per
     second. If it returns False, the evaluation stops and the rows completed so far are returned.
+    Raises RunError if weights are missing, before anything is measured.
     """
-    model = load_model(run, config, data.vocab_size, device)
-    trained_encoding = model.encoding
     requests = measurement_requests(config, data, keys)
+    budgets = dict.fromkeys(request.at_tokens for request in requests)  # in the order of all ranks
+    checkpoints = {at_tokens: _find_checkpoint(run, config, at_tokens) for at_tokens in budgets}
     total_tokens = sum(request.tokens for request in requests)
     rows: list[dict[str, Any]] = []
     completed = 0
-    for request in requests:
+    for at_tokens, group in groupby(requests, attrgetter("at_tokens")):
+        model = _load(checkpoints[at_tokens], config, data.vocab_size, device)
+        trained_encoding = model.encoding
+        for request in group:
 
-        def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
-            return on_progress((completed + tokens) / total_tokens, tokens / seconds)
+            def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
+                return on_progress((completed + tokens) / total_tokens, tokens / seconds)
 
-        encoding, swap = trained_encoding, evaluation_swaps(config)[request.swap]
-        if request.swap is not None and swap is not None:
-            encoding = swap_encoding(encoding, config, request.swap, swap, request.length)
-        model.encoding = encoding.to(device)
-        result = measure(
-            model,
-            request.windows,
-            batch_tokens=config.evaluation.batch_tokens,
-            precision=config.precision,
-            on_batch=on_batch,
-            accuracy=request.protocol.accuracy,
-            budget=Budget.from_config(config),
-        )
-        if result is None:
-            break
-        rows += _save_rows(run, data, request, result)
-        completed += request.tokens
+            encoding, swap = trained_encoding, evaluation_swaps(config)[request.swap]
+            if request.swap is not None and swap is not None:
+                encoding = swap_encoding(encoding, config, request.swap, swap, request.length)
+            model.encoding = encoding.to(device)
+            result = measure(
+                model,
+                request.windows,
+                batch_tokens=config.evaluation.batch_tokens,
+                precision=config.precision,
+                on_batch=on_batch,
+                accuracy=request.protocol.accuracy,
+                budget=Budget.from_config(config),
+            )
+            if result is None:
+                return rows
+            rows += _save_rows(run, data, request, result)
+            completed += request.tokens
     return rows
 
 
@@ -78,6 +84,24 @@ def load_model(
 
     Raises RunError if there is no intact checkpoint of the last step.
     """
+    return _load(_find_checkpoint(run, config, None), config, vocab_size, device)
+
+
+def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:
+    """Return the weights after `at_tokens` training tokens, by default the final ones.
+
+    Raises RunError if there are none that are intact.
+    """
+    if at_tokens is not None:
+        step = evaluated_steps(config)[at_tokens]
+        checkpoint = broadcast_from_rank0(lambda: find_weights(run.checkpoints, step))
+        if checkpoint is None:
+            raise RunError(
+                f"{run.name} has no weights of step {step} for evaluation.at_tokens={at_tokens}:"
+                " they are kept only if its training was started with this value; train it again"
+                " under another name=..., or leave the value out"
+            )
+        return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     step, total = checkpoint.step if checkpoint else 0, training_steps(config).total
     if checkpoint is None or step < total:
@@ -86,6 +110,12 @@ def load_model(
             f" {total}; finish its training first, with the command that"
             f" `posenc status name={run.path.parent.name}` prints"
         )
+    return checkpoint
+
+
+def _load(
+    checkpoint: Checkpoint, config: DictConfig, vocab_size: int, device: torch.device
+) -> Decoder:
     model, weights = build_model(config, vocab_size), checkpoint.weights()
     try:
         model.load_state_dict(weights, strict=True)

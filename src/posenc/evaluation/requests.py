@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from posenc.config.settings import evaluation_lengths
+from posenc.config.steps import evaluated_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols import PROTOCOLS, Protocol
@@ -19,7 +20,7 @@ from posenc.runs.evaluation_rows import row_key
 
 @dataclass(frozen=True)
 class Request:
-    """One measurement, at one length and with at most one swap, and the keys of its rows.
+    """One measurement of one set of weights, at one length, and the keys of its rows.
 
     `tokens` is how many tokens go through the model, unless the time budget ends it early.
     """
@@ -37,6 +38,11 @@ class Request:
     def swap(self) -> str | None:
         return self.keys[0]["swap"]
 
+    @property
+    def at_tokens(self) -> int | None:
+        """The training tokens of the weights; None for the weights at the end of training."""
+        return self.keys[0]["at_tokens"]
+
 
 def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
     """Return the keys of all rows that `config` requests on the data with this fingerprint.
@@ -47,8 +53,9 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
     length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
+    budgets, swaps = evaluated_steps(config), evaluation_swaps(config)
     keys = []
-    for swap, length, name in product(evaluation_swaps(config), lengths, evaluation.protocols):
+    for at_tokens, swap, length, name in product(budgets, swaps, lengths, evaluation.protocols):
         protocol = PROTOCOLS[name]
         keys.append(
             {
@@ -58,6 +65,7 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
                 "length": length,
                 "stride": evaluation[protocol.parameter] if protocol.parameter else None,
                 "swap": swap,
+                "at_tokens": at_tokens,
                 "longest": lengths[-1] if protocol.needs_longest_length else None,
                 "budget_seconds": evaluation.budget_seconds,
                 "budget_tokens": evaluation.budget_tokens,
@@ -84,7 +92,8 @@ def measurement_requests(
     groups: dict[Any, list[dict[str, Any]]] = {}
     for key in keys:
         protocol = PROTOCOLS[key["protocol"]]
-        measurement = key["swap"], key["length"], protocol.spans, protocol.accuracy
+        model = key["at_tokens"], key["swap"]
+        measurement = *model, key["length"], protocol.spans, protocol.accuracy
         groups.setdefault(measurement, []).append(key)
     requests = []
     for group in groups.values():

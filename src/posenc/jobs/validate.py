@@ -11,7 +11,7 @@ from posenc.attention.precision import attention_dtype
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
-from posenc.config.steps import training_steps
+from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
@@ -63,8 +63,9 @@ def validate_device_count(device: torch.device, devices: int) -> None:
 
 
 def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
-    """Raise ConfigError if the run does not support a requested protocol, length or swap."""
+    """Raise ConfigError if the run does not support a protocol, length, swap or budget."""
     check_protocols(config)
+    evaluated_steps(config)
     modules, lengths = list(config.modules), evaluation_lengths(config)
     for name, swap in evaluation_swaps(config).items():
         if name is None or swap is None:

@@ -135,30 +135,42 @@ class Change:
 
 @dataclass(frozen=True)
 class Trend:
-    """The least-squares slope of values over log2 of the length or log10 of a parameter.
+    """The least-squares slope of values or changes over log2 of the length or log10 of a parameter.
 
-    `key` is "length" or the key of the parameter, whose value for each of `values` is in
+    `key` is "length" or the key of the parameter, whose value for each of `points` is in
     `parameters`. For ratios, it is the slope of the logarithm.
     """
 
     key: str
-    values: tuple[Value, ...]
+    points: tuple[Value, ...] | tuple[Change, ...]
     parameters: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        first, log = self.values[0], "log " if self.quantity.scale.is_relative else ""
+        first = self.points[0]
         if self.parameters:
-            settings = {key: item for key, item in first.selector.items() if key != self.key}
-            axis, points = f"log10 {_last_part(self.key)}", [f"{x:g}" for x in self.parameters]
-            subject = replace(first, selector=settings)
+            axis, numbers = f"log10 {_last_part(self.key)}", [f"{x:g}" for x in self.parameters]
         else:
-            axis, points = "log2 length", [str(value.length) for value in self.values]
-            subject = replace(first, length=None)
-        return f"slope of {log}{subject} over {axis} ({', '.join(points)})"
+            axis, numbers = "log2 length", [str(point.values[0].length) for point in self.points]
+        texts = [str(self._without_key(value)) for value in first.values]
+        subject = (" / " if self.quantity.scale.is_relative else " - ").join(texts)
+        subject = f"({subject})" if len(texts) > 1 else subject
+        log = "log " if self.quantity.scale.is_relative else ""
+        return f"slope of {log}{subject} over {axis} ({', '.join(numbers)})"
+
+    def _without_key(self, value: Value) -> Value:
+        """Return a value without the selector that the trend varies."""
+        if self.parameters:
+            settings = {key: item for key, item in value.selector.items() if key != self.key}
+            return replace(value, selector=settings)
+        return replace(value, length=None) if value is self.points[0].values[0] else value
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return tuple(value for point in self.points for value in point.values)
 
     @property
     def quantity(self) -> Quantity:
-        return self.values[0].quantity
+        return self.points[0].quantity
 
     @property
     def scale(self) -> Scale:
@@ -168,10 +180,16 @@ class Trend:
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
         """Return the slope; raises Obstacle if all lengths are the same number of tokens."""
-        tokens = [length for length in lengths if length is not None]
+        size = len(self.points[0].values)
+        starts = range(0, len(numbers), size)
+        ys = [
+            point.combine(numbers[i : i + size], lengths[i : i + size])
+            for i, point in zip(starts, self.points, strict=True)
+        ]
+        tokens = [length for i in starts if (length := lengths[i]) is not None]
         xs = [log10(x) for x in self.parameters] or [log2(n) for n in tokens]
         try:
-            return linear_regression(xs, numbers).slope
+            return linear_regression(xs, ys).slope
         except StatisticsError:
             raise Obstacle(
                 "not comparable", f"{self}: all lengths are {tokens[0]} tokens; use different ones"

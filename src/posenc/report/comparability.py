@@ -31,10 +31,17 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
 
-    Raises Obstacle if the run has no such n-gram model or if it was scored on another text. An
-    n-gram model scores every token, so its count must equal that of non-overlapping windows.
+    Raises Obstacle if the run has no such n-gram model, if it was scored on another text, or if the
+    sample is from before the end of training. An n-gram model scores every token, so its count must
+    equal that of non-overlapping windows.
     """
     run, row = sample.run, sample.row or {}
+    if row.get("at_tokens") is not None:
+        raise Obstacle(
+            "not comparable",
+            f"{ngram} was trained on all {run.config['tokens']} training tokens of {run.name}, not"
+            f" on the first {row['at_tokens']}; compare it at the end of training",
+        )
     rows = [r for r in run.ngrams if ngram.order in (None, r["order"])]
     if not rows:
         orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"

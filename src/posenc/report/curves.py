@@ -56,14 +56,14 @@ def loss_curves(experiment: Experiment) -> list[CurveSet]:
         and not point.measurement.data_name.startswith(TASK_DATA_PREFIX)
     ]
     by_length = [point for point in run_points if point.measurement.protocol != BY_POSITION]
-    return _curve_sets(experiment, by_length or run_points)
+    return curve_sets(experiment, by_length or run_points)
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
     """Return accuracy by evaluation length, one curve set for each task and training length."""
     run_points = _run_points(experiment, "accuracy")
     tasks = (point for point in run_points if point.measurement.protocol == TASKS)
-    sets = map(_without_shared_settings, _curve_sets(experiment, tasks))
+    sets = map(_without_shared_settings, curve_sets(experiment, tasks))
     return [replace(curves, chance=_chance(experiment, curves.measurement.data)) for curves in sets]
 
 
@@ -77,7 +77,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     for run, row in _rows(experiment):
         name = positions_name(row)
         if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
-            by_length = lengths.setdefault((_evaluation_key(row), run.train_length), {})
+            by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
     run_points = (
@@ -86,7 +86,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         for run, name in lengths[key][length]
         for bin in _position_bins(run, name)
     )
-    sets = _curve_sets(experiment, run_points)
+    sets = curve_sets(experiment, run_points)
     chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
     return [
         replace(curves, window=length, num_windows=count)
@@ -121,10 +121,11 @@ def _position_bins(run: Run, name: str) -> list[tuple[float, float, int]]:
 
 
 def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
-    return ((run, row) for run in experiment.evaluated for row in run.rows)
+    """Yield the rows of the weights at the end of training."""
+    return ((run, row) for run in experiment.evaluated for row in run.final_rows)
 
 
-def _evaluation_key(row: Row) -> EvaluationKey:
+def evaluation_key(row: Row) -> EvaluationKey:
     names = ("data", "data_name", "split", "protocol", "stride", "swap")
     return EvaluationKey(**{name: row[name] for name in names})
 
@@ -133,14 +134,14 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each evaluation row that has a value for `quantity`."""
     for run, row in _rows(experiment):
         if row.get(quantity) is not None:
-            point = RunPoint(run, _evaluation_key(row), row["length"], row[quantity], row["count"])
+            point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
             if quantity == "loss":
                 end_loss = end_of_window_loss(row, run.positions)
                 point = point._replace(blocks=run.blocks(row), end_loss=end_loss)
             yield point
 
 
-def _curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
+def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main measurement first.
 
     It is measured on the training corpus without a swap, in non-overlapping windows if there are

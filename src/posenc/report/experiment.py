@@ -63,27 +63,52 @@ class Run:
         return f"{self.status.state}: {error}" if error else self.status.state
 
     def matches(self, selector: Mapping[str, Any]) -> bool:
-        """Whether the configuration has all values in `selector`."""
+        """Whether the configuration has all values in `selector`.
+
+        `tokens` may also be one of the training budgets at which the run was evaluated.
+        """
         return all(self._has(key, value) for key, value in selector.items())
 
-    def select_rows(self, row_keys: Mapping[str, Any]) -> list[Row]:
+    @property
+    def final_rows(self) -> list[Row]:
+        """The rows of the weights at the end of training."""
+        return [row for row in self.rows if row.get("at_tokens") is None]
+
+    def at_tokens(self, selector: Mapping[str, Any]) -> int | None:
+        """Return the field `at_tokens` of the rows at the selected training tokens."""
+        tokens = selector.get("tokens")
+        return None if tokens is None or tokens == self.config["tokens"] else tokens
+
+    def training_tokens(self, row: Row) -> int:
+        """Return the number of tokens that the weights of a row were trained on."""
+        return row.get("at_tokens") or self.config["tokens"]
+
+    def select_rows(self, row_keys: Mapping[str, Any], at_tokens: int | None = None) -> list[Row]:
         """Return the rows, at all lengths, that have the values in `row_keys`.
 
         The default corpus is the run's own data; the default split is the one that the run's
-        evaluation was configured for.
+        evaluation was configured for. `at_tokens` is None for the weights at the end of training.
         """
-        keys = {"split": self.config["evaluation"]["split"], **row_keys}
+        keys = {"split": self.config["evaluation"]["split"], "at_tokens": at_tokens, **row_keys}
         corpus = keys.pop("corpus", None)
         keys |= {"data_name": corpus} if corpus else {"data": self.config["frozen"]["fingerprint"]}
-        return [row for row in self.rows if all(row[key] == keys[key] for key in keys)]
+        return [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
 
     def blocks(self, row: Row) -> BlockSums | None:
         """Return the sums of a row in each block of the text; None if they were not saved."""
         return row_blocks(row, self.block_arrays)
 
+    @property
+    def _evaluated_budgets(self) -> set[int]:
+        """The training tokens, before the end of training, at which the run is evaluated."""
+        measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
+        return measured | set(self.config["evaluation"].get("at_tokens") or [])
+
     def _has(self, key: str, value: Any) -> bool:
         if key in self.config["choices"]:
             return self.config["choices"][key] == value
+        if key == "tokens" and value in self._evaluated_budgets:
+            return True
         node: Any = self.config
         for part in key.split("."):
             if not isinstance(node, Mapping) or part not in node:

@@ -83,6 +83,8 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     yield Section("conclusions", heading, lists, "Conclusions", columns=True)
     heading = "Perplexity relative to the training length"
     yield Section("relative", heading, figures.get("relative", []), "Relative perplexity")
+    training = figures.get("training", [])
+    yield Section("training", "Perplexity beyond L by training tokens", training, "Training tokens")
     yield Section("bases", "Perplexity by RoPE base", figures.get("bases", []), "RoPE base")
     others = results.perplexity_tables[count:]
     yield Section("tables", "Other measurements of perplexity", others, "Other measurements")

@@ -24,6 +24,8 @@ from posenc.report.result_rows import ResultRow, result_rows
 from posenc.report.result_tables import accuracy_table, perplexity_tables
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.table import Table
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY
+from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
 
 ResultSet = tuple[CurveSet, Sequence[ResultRow]]
@@ -88,6 +90,7 @@ def _figures(
         ("tasks", accuracy_by_length(accuracies, styles)),
         ("results", perplexity_by_length(losses, styles)),
         ("relative", relative_perplexity(losses, styles)),
+        ("training", relative_perplexity_by_tokens(experiment, styles)),
         ("bases", perplexity_by_base(losses, experiment)),
         ("positions", loss_by_position(positions, styles)),
     ]

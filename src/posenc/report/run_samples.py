@@ -54,7 +54,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
 def longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
     """Return the longest length at which all evaluated runs of all values were evaluated."""
     lengths = [
-        {row["length"] for row in run.select_rows(value.row_keys)}
+        {row["length"] for row in run.select_rows(value.row_keys, run.at_tokens(value.selector))}
         for value, by_seed in sides
         for run in by_seed.values()
         if run.rows and value.quantity.source != "timing"
@@ -76,9 +76,11 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
         raise Obstacle("not measured", f"{run.name} is not finished: `{experiment.command}`")
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
-    rows = [row for row in run.select_rows(value.row_keys) if length in (None, row["length"])]
+    at_tokens = run.at_tokens(value.selector)
+    rows = run.select_rows(value.row_keys, at_tokens)
+    rows = [row for row in rows if length in (None, row["length"])]
     if not rows:
-        command = evaluate_command(f"{experiment.folder}/{run.name}", value, length)
+        command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
         raise Obstacle(
             "not measured",
             f"{run.name} has no such evaluation: run `{command}` for it and for the other seeds",
@@ -100,7 +102,7 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
     return shlex.join([*kept, *(f"{key}={value}" for key, value in settings.items())])
 
 
-def evaluate_command(run: str, value: Value, length: int | None) -> str:
+def evaluate_command(run: str, value: Value, length: int | None, at_tokens: int | None) -> str:
     """Return the command that evaluates the run directory `run` as a value requires."""
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
     settings = {
@@ -110,6 +112,7 @@ def evaluate_command(run: str, value: Value, length: int | None) -> str:
         f"evaluation.{PROTOCOLS[protocol].parameter}": value.row_keys.get("stride"),
         "evaluation.split": value.row_keys.get("split"),
         "evaluation.swaps": swap and f"['{swap}']",
+        "evaluation.at_tokens": at_tokens and f"[{at_tokens}]",
     }
     overrides = [f"{key}={setting}" for key, setting in settings.items() if setting is not None]
     return shlex.join(["posenc", "evaluate", *overrides])

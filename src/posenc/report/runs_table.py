@@ -30,7 +30,7 @@ def runs_csv(experiment: Experiment) -> str:
                 "encoding": run.label,
                 "train_length": run.train_length,
                 "seed": run.seed,
-                "tokens": run.config["tokens"],
+                "tokens": run.training_tokens(row),
                 "model": run.config["choices"].get("model"),
                 **{name: row.get(name) for name in ROW_KEYS},
                 **settings,
@@ -59,6 +59,7 @@ def blocks_csv(experiment: Experiment) -> str:
         [
             {
                 "run": run.name,
+                "tokens": run.training_tokens(row),
                 **{name: row.get(name) for name in names},
                 "block": index,
                 "sum": float(total),
@@ -103,12 +104,10 @@ def _measurements(run: Run) -> Iterator[Row]:
 
     The two protocols score the same windows, so that their rows come from one measurement.
     """
-    identity = ("data", "split", "length", "swap", "count", "loss")
+    identity = ("data", "split", "length", "swap", "at_tokens", "count", "loss")
     others = {
-        tuple(row[key] for key in identity)
-        for row in run.rows
-        if row["protocol"] == "nonoverlapping"
+        tuple(map(row.get, identity)) for row in run.rows if row["protocol"] == "nonoverlapping"
     }
     for row in run.rows:
-        if row["protocol"] != BY_POSITION or tuple(row[key] for key in identity) not in others:
+        if row["protocol"] != BY_POSITION or tuple(map(row.get, identity)) not in others:
             yield row

@@ -113,9 +113,11 @@ def _side(item: Any, where: Mapping[str, Any], name: str) -> tuple[Side, float]:
         )
     quantity, selector = QUANTITIES[key], {**where, **require_mapping(node[key], f"{name}.{key}")}
     if "trend" in options:
-        if extra := sorted({"change_from", "fraction_of_published"} & options.keys()):
-            raise ConfigError(f"{name}: trend and {extra[0]} exclude each other; remove one")
-        return _trend(options["trend"], quantity, selector, name), times
+        if "fraction_of_published" in options:
+            raise ConfigError(
+                f"{name}: trend and fraction_of_published exclude each other; remove one"
+            )
+        return _trend(options, quantity, selector, name), times
     value = parse_value(quantity, selector, f"{name}.{key}")
     if "change_from" in options:
         return _change(options, value, selector, name), times
@@ -148,8 +150,14 @@ def _change(
     return Change(value, baseline, (float(pair[0]), float(pair[1])))
 
 
-def _trend(key: Any, quantity: Quantity, selector: Mapping[str, Any], name: str) -> Trend:
-    """Return the trend over `key`, for which the selector has a list of at least two values."""
+def _trend(
+    options: Mapping[str, Any], quantity: Quantity, selector: Mapping[str, Any], name: str
+) -> Trend:
+    """Return a trend over a key for which the selector has a list of at least two values.
+
+    With the option `change_from`, it is the trend of the change at each of them.
+    """
+    key = options["trend"]
     points = selector.get(key) if isinstance(key, str) else None
     distinct = {str(point) for point in canonical(points)} if isinstance(points, list) else ()
     if not isinstance(points, list) or not 2 <= len(points) == len(distinct):
@@ -157,18 +165,20 @@ def _trend(key: Any, quantity: Quantity, selector: Mapping[str, Any], name: str)
             f"{name}.trend: {key!r} must be length or a parameter whose selector is a list of two"
             f" or more different values, such as `length: [L, 2L, 4L]` (here: {points!r})"
         )
-    values = tuple(
-        parse_value(quantity, {**selector, key: point}, f"{name}.{quantity.name}")
-        for point in points
-    )
+    selectors = [{**selector, key: point} for point in points]
+    values = tuple(parse_value(quantity, s, f"{name}.{quantity.name}") for s in selectors)
+    sides: tuple[Value, ...] | tuple[Change, ...] = values
+    if "change_from" in options:
+        pairs = zip(values, selectors, strict=True)
+        sides = tuple(_change(options, value, s, name) for value, s in pairs)
     if key == "length":
-        return Trend(key, values)
+        return Trend(key, sides)
     if key not in values[0].selector or not matches_type(points, list[float]) or min(points) <= 0:
         raise ConfigError(
             f"{name}.trend: {key}={points!r} must be numbers above 0 of a parameter of the runs,"
             " because the slope is over their logarithm"
         )
-    return Trend(key, values, tuple(map(float, points)))
+    return Trend(key, sides, tuple(map(float, points)))
 
 
 def _length(quantity: Quantity, selector: Mapping[str, Any], name: str) -> Any:

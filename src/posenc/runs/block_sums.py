@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.runs.evaluation_rows import row_key, sums_and_counts
+from posenc.runs.evaluation_rows import budget_suffix, row_key, sums_and_counts
 
 BLOCK_TOKENS = 4096
 
@@ -39,5 +39,9 @@ def row_blocks(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BlockSu
 
 
 def _array_name(row: dict[str, Any]) -> str:
-    """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null."""
-    return ".".join("-" if part is None else str(part) for part in row_key(row))
+    """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null.
+
+    It ends in `.at_tokens=<n>` if this is not null.
+    """
+    *parts, _ = row_key(row)
+    return ".".join("-" if part is None else str(part) for part in parts) + budget_suffix(row)

@@ -14,12 +14,15 @@ from posenc.runs.files import corrupt_file, read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
-KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap")
+KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 
 
 def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the values that identify a measurement; rows with the same key replace each other."""
-    return tuple(row[name] for name in KEY_FIELDS)
+    """Return the values that identify a measurement; rows with the same key replace each other.
+
+    Rows written before `evaluation.at_tokens` existed have no `at_tokens`, which means null.
+    """
+    return tuple(row.get(name) for name in KEY_FIELDS)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -45,7 +48,13 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 def positions_name(row: dict[str, Any]) -> str:
     """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
     swap = "" if row["swap"] is None else f".{row['swap']}"
-    return f"{row['data']}.{row['split']}.{row['length']}{swap}"
+    return f"{row['data']}.{row['split']}.{row['length']}{swap}{budget_suffix(row)}"
+
+
+def budget_suffix(row: dict[str, Any]) -> str:
+    """Return the end of the names of a row's arrays: `.at_tokens=<n>`, or nothing if it is null."""
+    at_tokens = row.get("at_tokens")
+    return "" if at_tokens is None else f".at_tokens={at_tokens}"
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import evaluation_lengths
+from posenc.config.steps import evaluated_steps
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
@@ -25,7 +26,7 @@ from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.launcher import PlannedRun
-from posenc.training.checkpoint import list_checkpoints
+from posenc.training.checkpoint import list_checkpoints, list_weights
 
 PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan instead of its runs."""
@@ -162,6 +163,29 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to another configuration (hash {digest}, not"
             f" {job.config.frozen.hash}); delete it, move it elsewhere or use another name=..."
         )
+    if lost := _lost_budgets(job):
+        raise ConfigError(
+            f"evaluation.at_tokens={lost}: {path} has been trained past this without keeping its"
+            f" weights; use another name=..., or delete the run with `posenc clean run={path}`"
+        )
+
+
+def _lost_budgets(job: Job) -> list[int]:
+    """Return the budgets to evaluate whose weights the run's training has not kept."""
+    trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
+    kept = {weights.step for weights in list_weights(job.run.checkpoints)}
+    missing = {key["at_tokens"] for key in _missing_rows(job)} - {None}
+    steps = {at_tokens: evaluated_steps(job.config)[at_tokens] for at_tokens in missing}
+    return sorted(at for at, step in steps.items() if step <= trained and step not in kept)
+
+
+def _missing_rows(job: Job) -> list[dict[str, Any]]:
+    """Return the requested evaluation rows that a run lacks; all if its rows cannot be read."""
+    try:
+        rows = job.run.rows()
+    except RunError:  # the run's own process reports it, and other runs go on
+        rows = []
+    return missing_rows(requested_rows(job.config, job.data.fingerprint), rows)
 
 
 def _write_run(job: Job) -> None:
@@ -180,17 +204,8 @@ def _write_run(job: Job) -> None:
     write_atomic(run.config_file, OmegaConf.to_yaml(config))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
-    if not run.status_file.exists() or (status.state == "finished" and _is_incomplete(job)):
+    if not run.status_file.exists() or (status.state == "finished" and _missing_rows(job)):
         status.replace(state="pending", work_done=0.0).write(run.status_file)
-
-
-def _is_incomplete(job: Job) -> bool:
-    """Whether a run lacks requested evaluation rows, or its rows cannot be read."""
-    try:
-        rows = job.run.rows()
-    except RunError:  # the run's own process reports it, and other runs go on
-        return True
-    return bool(missing_rows(requested_rows(job.config, job.data.fingerprint), rows))
 
 
 def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:

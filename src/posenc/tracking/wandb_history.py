@@ -55,8 +55,9 @@ def evaluation_history(
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
-    The corpus and split, if not the defaults, and the swap precede the protocol; the stride
-    follows it: `extrapolation/test/yarn/sliding-64/perplexity`.
+    The corpus and split, if not the defaults, the swap and the training tokens, if not all, precede
+    the protocol; the stride follows it: `extrapolation/test/yarn/sliding-64/perplexity`,
+    `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
     stride = "" if row["stride"] is None else f"-{row['stride']}"
     protocol = f"{row['protocol']}{stride}"
@@ -82,8 +83,9 @@ def loss_by_position(
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """Return the row's corpus, split and swap, omitting values that equal the run's defaults."""
+    """Return the row's corpus, split, swap and training tokens, omitting the run's defaults."""
     other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")
-    return tuple(part for part in (other_corpus, other_split, swap) if part)
+    at_tokens = row.get("at_tokens") and f"at-tokens-{row['at_tokens']}"
+    return tuple(part for part in (other_corpus, other_split, swap, at_tokens) if part)

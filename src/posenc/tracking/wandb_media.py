@@ -20,7 +20,7 @@ Curves = dict[tuple[str, str, str, int], list[tuple[float, float, int]]]
 
 
 def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return a table and an image for `run.log` with all losses by position."""
+    """Return a table and an image for `run.log` with the final losses by position."""
     import wandb
     from PIL import Image
 
@@ -28,6 +28,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     curves: Curves = {
         (row["data_name"], row["split"], row["swap"] or "", row["length"]): bins
         for row, bins in loss_by_position(directory.rows(), arrays, config.train_length)
+        if row.get("at_tokens") is None
     }
     data: list[Any] = [[*key, *values] for key, bins in curves.items() for values in bins]
     image = Image.open(io.BytesIO(_png(curves, directory.name, config)))

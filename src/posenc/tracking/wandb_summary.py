@@ -37,13 +37,15 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
-    the longest length divided by the perplexity at the training length.
+    the longest length divided by the perplexity at the training length. Both are those of the
+    final weights.
     """
     validation_key = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
         row["length"]: row["perplexity"]
         for row in rows
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
+        and row.get("at_tokens") is None
     }
     train_length = config.train_length
     summary = {

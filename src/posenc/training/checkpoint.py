@@ -1,4 +1,8 @@
-"""Checkpoints named by step and digest, so that a partial or corrupt file is never used."""
+"""Checkpoints named by step and digest, so that a partial or corrupt file is never used.
+
+A run resumes from `step-<optimizer steps>-<digest>.ckpt`. `weights-<optimizer steps>-<digest>.ckpt`
+has only the weights, for the evaluation of a model before the end of its training.
+"""
 
 import hashlib
 import logging
@@ -16,7 +20,7 @@ from posenc.config.errors import RunError, first_line
 from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
-CHECKPOINT_NAME = re.compile(r"step-(\d+)-([0-9a-f]{16})\.ckpt")
+CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
 LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
 """What torch raises for a file that is not a checkpoint or contains other Python objects."""
@@ -24,7 +28,7 @@ LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file `step-<optimizer steps>-<digest>.ckpt`."""
+    """A file of weights after `step` optimizer steps; `digest` is that of its contents."""
 
     path: Path
     step: int
@@ -60,19 +64,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     `write` fills a temporary file, which is renamed once it is on disk. Checkpoints of later steps
     are removed too: the run could not resume from them, because they or the metrics were damaged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("writing-*.ckpt"):  # left by a process that was killed
-        leftover.unlink()
-    temporary = folder / f"writing-{os.getpid()}.ckpt"
-    try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        digest = _digest(temporary)
-        checkpoint = Checkpoint(folder / f"step-{step:09d}-{digest}.ckpt", step, digest)
-        os.replace(temporary, checkpoint.path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    checkpoint = _write_file(folder, "step", step, write)
     checkpoints = list_checkpoints(folder)
     kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step][:NUM_KEPT]
     for old in checkpoints:
@@ -81,11 +73,23 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     return checkpoint
 
 
+def save_weights(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
+    """Save the weights of a step atomically, in place of any that were saved for it before."""
+    weights = _write_file(folder, "weights", step, write)
+    for other in list_weights(folder):
+        if other.step == step and other != weights:
+            other.path.unlink(missing_ok=True)
+    return weights
+
+
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """Return the checkpoints in a folder, newest first, without reading them."""
-    matches = [(path, CHECKPOINT_NAME.fullmatch(path.name)) for path in folder.glob("step-*.ckpt")]
-    checkpoints = [Checkpoint(p, int(m[1]), m[2]) for p, m in matches if m]
-    return sorted(checkpoints, key=lambda c: (c.step, c.path.stat().st_mtime_ns), reverse=True)
+    return _list_files(folder, "step")
+
+
+def list_weights(folder: Path) -> list[Checkpoint]:
+    """Return the files of weights in a folder, newest first, without reading them."""
+    return _list_files(folder, "weights")
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
@@ -128,6 +132,35 @@ def _intact_checkpoints(folder: Path) -> Iterator[Checkpoint]:
             yield checkpoint
         else:
             log.warning("checkpoint %s is corrupt and is not used", checkpoint.path.name)
+
+
+def find_weights(folder: Path, step: int) -> Checkpoint | None:
+    """Return intact weights of a step that `save_weights` saved."""
+    return next((w for w in list_weights(folder) if w.step == step and w.is_intact()), None)
+
+
+def _write_file(folder: Path, prefix: str, step: int, write: Callable[[Path], None]) -> Checkpoint:
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("writing-*.ckpt"):  # left by a process that was killed
+        leftover.unlink()
+    temporary = folder / f"writing-{os.getpid()}.ckpt"
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        digest = _digest(temporary)
+        checkpoint = Checkpoint(folder / f"{prefix}-{step:09d}-{digest}.ckpt", step, digest)
+        os.replace(temporary, checkpoint.path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return checkpoint
+
+
+def _list_files(folder: Path, prefix: str) -> list[Checkpoint]:
+    paths = folder.glob(f"{prefix}-*.ckpt")
+    matches = [(path, CHECKPOINT_NAME.fullmatch(path.name)) for path in paths]
+    files = [Checkpoint(path, int(match[1]), match[2]) for path, match in matches if match]
+    return sorted(files, key=lambda c: (c.step, c.path.stat().st_mtime_ns), reverse=True)
 
 
 def _digest(path: Path) -> str:

@@ -11,16 +11,24 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from posenc.config.errors import RunError
-from posenc.config.steps import TrainingSteps
+from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import append_jsonl, flush_to_disk
-from posenc.training.checkpoint import list_checkpoints, save_checkpoint
+from posenc.training.checkpoint import (
+    Checkpoint,
+    list_checkpoints,
+    save_checkpoint,
+    save_weights,
+)
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
 
 
 class Recorder(pl.Callback):
-    """Writes a row of metrics per optimizer step, and checkpoints at intervals and at the end."""
+    """Writes a row of metrics per optimizer step, and checkpoints at intervals and at the end.
+
+    The weights at `evaluation.at_tokens` are kept.
+    """
 
     def __init__(
         self,
@@ -35,6 +43,7 @@ class Recorder(pl.Callback):
         self.batch_tokens: int = config.batch_tokens
         every_tokens = config.validation.every_tokens or 0
         self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
+        self.kept_steps = {step for at, step in evaluated_steps(config).items() if at is not None}
         self._losses: list[Tensor] = []
         self._unsent: list[dict[str, Any]] = []
 
@@ -62,8 +71,13 @@ class Recorder(pl.Callback):
         step = trainer.global_step
         loss, stop, save = self._synchronize()
         self._record_metrics(step, loss)
+        if step in self.kept_steps:  # before a checkpoint, after which they would be skipped
+            self._save(trainer, step, save_weights, weights_only=True)
         if save or stop or step == self.steps.total:
-            self._save_checkpoint(trainer, step)
+            self._save(trainer, step, save_checkpoint, weights_only=False)
+            self._saved_at = time.monotonic()
+            self.session.log_metrics(self._unsent)
+            self._unsent = []
         if stop:
             trainer.should_stop = True
         work_done = self.training_fraction * step / self.steps.total
@@ -126,15 +140,14 @@ class Recorder(pl.Callback):
         self.session.progress.update(tokens_per_second=rate)
         self._timed_at, self._timed_step = now, step
 
-    def _save_checkpoint(self, trainer: pl.Trainer, step: int) -> None:
+    def _save(
+        self, trainer: pl.Trainer, step: int, save: Callable[..., Checkpoint], *, weights_only: bool
+    ) -> None:
         def write(path: Path) -> None:
-            trainer.save_checkpoint(path, weights_only=False)
+            trainer.save_checkpoint(path, weights_only=weights_only)
 
         if rank() == 0:
             flush_to_disk(self.session.run.metrics_file)  # a checkpoint needs the rows of its steps
-            save_checkpoint(self.session.run.checkpoints, step, write)
+            save(self.session.run.checkpoints, step, write)
         else:  # takes part in gathering sharded weights, but writes no file
             write(self.session.run.checkpoints)
-        self._saved_at = time.monotonic()
-        self.session.log_metrics(self._unsent)
-        self._unsent = []

@@ -1,0 +1,189 @@
+"""`evaluation.at_tokens`: one run is evaluated after several numbers of training tokens."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from posenc.cli.main import main as posenc
+from posenc.config.errors import ConfigError
+from posenc.config.steps import evaluated_steps
+from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
+from posenc.jobs.job import main as job
+from posenc.runs.evaluation_rows import read_arrays, row_key
+from posenc.runs.run_directory import RunDirectory
+from posenc.sweeps.plan import plan
+from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, list_weights
+
+Plan = Callable[..., RunDirectory]
+MEASURED = ("sum", "count", "tokens_hash")
+BUDGETS = "evaluation.at_tokens=[960,1920]"
+"""After 5 and 10 of 20 steps."""
+DROPOUT = ("encoding=t5", "model.dropout=0.2", BUDGETS)
+"""The weights of such a run depend on every random draw of its training."""
+
+
+@pytest.fixture(scope="module")
+def planned(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Plans runs of 20 steps in one folder, so that they share the prepared text."""
+    folder = tmp_path_factory.mktemp("budgets")
+    for split, size in (("train", 20_000), ("validation", 397)):
+        (folder / f"{split}.txt").write_bytes((corpus / f"{split}.txt").read_bytes()[:size])
+    model = {"width": 32, "layers": 1, "heads": 4, "feed_forward": 32}
+    small = [
+        *(f"model.{name}={value}" for name, value in model.items()),
+        *("train_length=24", "tokens=3840", "batch_tokens=192", "evaluation.factors=[1,2]"),
+        *(
+            "data=text",
+            *(f"data.{split}={folder}/{split}.txt" for split in ("train", "validation")),
+        ),
+        *("tokenizer=byte", "ngram_order=null", "validation.every_tokens=null", "trainer=cpu"),
+        *("logger=none", f"outputs_dir={folder}/outputs"),
+    ]
+    return lambda *overrides: plan([[*small, *overrides]], [], "test", lambda message: None)[0].run
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(planned: Plan) -> RunDirectory:
+    return finished(planned(*DROPOUT, "name=uninterrupted"))
+
+
+def finished(run: RunDirectory) -> RunDirectory:
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    return run
+
+
+def stop_after(run: RunDirectory, questions: int) -> None:
+    """Run the job until it has asked this often whether to stop: once per step or batch."""
+    calls = count()
+    assert job([str(run.path)], lambda: next(calls) < questions) == INTERRUPTED
+
+
+def measured(run: RunDirectory) -> dict[tuple[Any, ...], list[Any]]:
+    """The sums of each row, whose keys must all differ."""
+    rows = run.rows()
+    by_key = {row_key(row): [row[name] for name in MEASURED] for row in rows}
+    assert len(by_key) == len(rows)
+    return by_key
+
+
+def test_training_is_unchanged(planned: Plan, uninterrupted: RunDirectory) -> None:
+    plain = finished(planned(*DROPOUT, "evaluation.at_tokens=[]", "name=plain"))
+    checkpoints = [latest_checkpoint(run.checkpoints) for run in (uninterrupted, plain)]
+    with_budgets, without = (checkpoint.weights() for checkpoint in checkpoints if checkpoint)
+    assert with_budgets.keys() == without.keys()
+    assert all(torch.equal(with_budgets[name], without[name]) for name in without)
+    assert uninterrupted.metrics_file.read_text() == plain.metrics_file.read_text()
+    final = {key: sums for key, sums in measured(uninterrupted).items() if key[-1] is None}
+    assert final == measured(plain)
+    assert uninterrupted.name == plain.name
+
+
+def test_rows_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
+    """Without a schedule, the first 10 of 20 steps are those of a run of 10 steps."""
+    constant = ("encoding=rope", "schedule=constant", "schedule.warmup_fraction=0")
+    swaps = "evaluation.swaps=[none,window,log_n]"
+    run = finished(planned(*constant, BUDGETS, swaps, "name=long"))
+    at_960 = "evaluation.at_tokens=[960]"
+    short = finished(planned(*constant, "tokens=1920", at_960, swaps, "name=short"))
+    rows = {key: sums for key, sums in measured(run).items() if key[-1] is not None}
+    assert {(key[5], key[6]) for key in rows} == {
+        (swap, at_tokens) for swap in (None, "window", "log_n") for at_tokens in (960, 1920)
+    }
+    assert rows == {(*key[:-1], key[-1] or 1920): n for key, n in measured(short).items()}
+
+
+def test_losses_by_position_and_block_are_kept_for_each_budget(uninterrupted: RunDirectory) -> None:
+    positions = read_arrays(uninterrupted.positions_file)
+    blocks = read_arrays(uninterrupted.blocks_file)
+    for row in uninterrupted.rows():
+        suffix = "" if row["at_tokens"] is None else f".at_tokens={row['at_tokens']}"
+        text = f"{row['data']}.validation"
+        by_position = positions[f"{text}.{row['length']}{suffix}.sum"]
+        assert by_position.sum() == pytest.approx(row["sum"], rel=1e-12)
+        by_block = blocks[f"{text}.{row['protocol']}.{row['length']}.-.-{suffix}.sum"]
+        assert by_block.sum() == pytest.approx(row["sum"], rel=1e-12)
+
+
+def test_an_interrupted_run_has_the_same_rows_once(
+    planned: Plan, uninterrupted: RunDirectory
+) -> None:
+    """It is stopped between the two budgets, and again when it has evaluated the first."""
+    run = planned(*DROPOUT, "name=stopped")
+    stop_after(run, 9)
+    assert [weights.step for weights in list_weights(run.checkpoints)] == [5]
+    stop_after(run, 17)
+    before = {row_key(row): row for row in run.rows()}
+    assert {key[-1] for key in before} == {960}
+    finished(run)
+    assert measured(run) == measured(uninterrupted)
+    after = {row_key(row): row for row in run.rows()}
+    assert all(after[key] == row for key, row in before.items())  # not measured again
+
+
+def test_a_run_that_lost_its_checkpoints_replaces_the_weights_that_it_kept(
+    planned: Plan, uninterrupted: RunDirectory
+) -> None:
+    run = planned(*DROPOUT, "name=lost")
+    stop_after(run, 9)
+    for checkpoint in list_checkpoints(run.checkpoints):
+        checkpoint.path.unlink()
+    finished(run)
+    assert [weights.step for weights in list_weights(run.checkpoints)] == [10, 5]
+    assert measured(run) == measured(uninterrupted)
+
+
+def test_kept_weights_can_be_evaluated_later(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished(planned(*DROPOUT, "name=later"))
+    lengths = ["evaluation.lengths=[36]", "evaluation.protocols=[nonoverlapping]"]
+    command = ["evaluate", f"run={run.path}", *lengths]
+    assert posenc([*command, "evaluation.at_tokens=[960]"]) == 0
+    added = [row["at_tokens"] for row in run.rows() if row["length"] == 36]
+    assert sorted(added, key=str) == [960, None]
+    assert posenc([*command, "evaluation.at_tokens=[576]"]) == 1
+    assert "576" in capsys.readouterr().err
+
+
+def test_budgets_that_a_trained_run_has_passed_are_rejected(
+    planned: Plan, uninterrupted: RunDirectory
+) -> None:
+    with pytest.raises(ConfigError, match="576"):
+        planned(*DROPOUT, "evaluation.at_tokens=[576,960]", "name=uninterrupted")
+    assert uninterrupted.status().state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("budgets", "named"),
+    [
+        ("[0]", "at_tokens=0"),
+        ("[-5]", "at_tokens=-5"),
+        ("[960,4000]", "at_tokens=4000"),
+        ("[960,192]", "960,192"),
+        ("[960,970]", "960,970"),
+    ],
+)
+def test_invalid_budgets_are_rejected(
+    configured: Callable[..., DictConfig], budgets: str, named: str
+) -> None:
+    config = configured("tokens=3840", "batch_tokens=192", f"evaluation.at_tokens={budgets}")
+    with pytest.raises(ConfigError, match=named):
+        evaluated_steps(config)
+
+
+def test_budgets_are_rounded_to_steps(configured: Callable[..., DictConfig]) -> None:
+    config = configured("tokens=3840", "batch_tokens=192", "evaluation.at_tokens=[1,1000,3800]")
+    assert evaluated_steps(config) == {1: 1, 1000: 5, None: 20}
+
+
+def test_the_command_line_rejects_budgets_that_are_not_integers(
+    small_job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert posenc(["train", *small_job, "evaluation.at_tokens=[0.5]"]) == 2
+    assert "evaluation.at_tokens" in capsys.readouterr().err
+    assert not list(tmp_path.glob("outputs/scratch/*"))
