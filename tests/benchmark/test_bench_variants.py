@@ -39,7 +39,7 @@ def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: V
     selected = variants(
         *("experiment=rope_base", "train_length=512", "batch_tokens=512", "passes=[forward]")
     )
-    bases = ("100", "1000", "10000", "100000", "500000", "5000000")
+    bases = ("100", "1000", "10000", "500000")
     assert [v.label for v in selected] == [
         *(f"rope spectrum.base={b}" for b in bases),
         "nope",

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key
@@ -26,9 +26,9 @@ def run(arguments: Arguments) -> int:
     config_dirs, overrides = arguments.config_dirs, arguments.overrides
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
-    defaults = compose("train", [], config_dirs)
+    composer = Composer("train", config_dirs)
     for job in jobs:
-        validate(compose_job(job, config_dirs, defaults))
+        validate(compose_job(job, config_dirs, composer))
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = build(config.logger, name="logger")

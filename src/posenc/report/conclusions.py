@@ -7,7 +7,7 @@ from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.table_quantity import PERPLEXITY, Quantity, number_text
+from posenc.report.table_quantity import PERPLEXITY, TableQuantity, number_text
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -47,7 +47,7 @@ def limitations(
     ]
 
 
-def best_encodings(curves: CurveSet, quantity: Quantity) -> str:
+def best_encodings(curves: CurveSet, quantity: TableQuantity) -> str:
     """Return the encodings with the best mean at the training length and at the longest length."""
     choose, word = (min, "lowest") if quantity is PERPLEXITY else (max, "highest")
     parts = []

@@ -77,9 +77,9 @@ class CurveSet:
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is another quantity, such as a position, and
-    `num_windows` the number of windows. `ngrams` maps orders to the mean losses over seeds of n-gram models of the training
-    tokens, scored on the same text. `chance` is the accuracy of guessing, if the curves are
-    accuracies on a task for which it is known.
+    `num_windows` the number of windows. `ngrams` maps orders to the mean losses over seeds of
+    n-gram models of the training tokens, scored on the same text. `chance` is the accuracy of
+    guessing, if the curves are accuracies on a task for which it is known.
     """
 
     measurement: EvaluationKey

@@ -24,7 +24,6 @@ from posenc.report.result_rows import ResultRow, result_rows
 from posenc.report.result_tables import accuracy_table, perplexity_tables
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.table import Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
 

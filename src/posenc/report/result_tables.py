@@ -38,7 +38,7 @@ def accuracy_table(curves: CurveSet, rows: Sequence[ResultRow]) -> Table:
     return _table(ACCURACY, curves, rows, [])
 
 
-def table_title(quantity: Quantity, curves: CurveSet) -> str:
+def table_title(quantity: TableQuantity, curves: CurveSet) -> str:
     name = quantity.name.capitalize()
     return f"{name}, trained at L = {curves.train_length}: {curves.measurement}"
 

@@ -17,7 +17,7 @@ from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow
 from posenc.report.result_tables import table_title
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, Quantity, number_text
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, number_text
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
 from posenc.report.verdict_text import claim_outcomes, summary
 
@@ -98,7 +98,7 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
 
 
 def _short_table(
-    quantity: Quantity, curves: CurveSet, rows: Sequence[ResultRow], console: Console
+    quantity: TableQuantity, curves: CurveSet, rows: Sequence[ResultRow], console: Console
 ) -> Table:
     """Return a table without intervals and notes, with as many lengths as the console has room for.
 
@@ -114,7 +114,7 @@ def _short_table(
 
 
 def _table_at_lengths(
-    quantity: Quantity, curves: CurveSet, rows: Sequence[ResultRow], lengths: Sequence[float]
+    quantity: TableQuantity, curves: CurveSet, rows: Sequence[ResultRow], lengths: Sequence[float]
 ) -> Table:
     names = describe_lengths(lengths, curves.train_length)
     columns = [

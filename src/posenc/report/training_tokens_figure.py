@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import exp
+from operator import itemgetter
 
 from posenc.report.chart import Chart, Line
 from posenc.report.curve_set import CurveSet
-from posenc.report.curves import Sample, curve_sets, evaluation_key
+from posenc.report.curves import RunPoint, curve_sets, evaluation_key
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import Styles, curve_chart, curve_lines
 from posenc.report.table import records_csv
@@ -45,16 +46,16 @@ def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Cha
 
 def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
     """Return the log ratios to L by training tokens; `window` is the evaluation length."""
-    samples = sorted(_ratios(experiment), key=lambda sample: sample[0])
+    run_points = sorted(_ratios(experiment), key=itemgetter(0))
     sets = [
         replace(curves, window=length)
-        for length, group in groupby(samples, key=lambda sample: sample[0])
-        for curves in curve_sets(experiment, [sample for _, sample in group])
+        for length, group in groupby(run_points, key=itemgetter(0))
+        for curves in curve_sets(experiment, [point for _, point in group])
     ]
     return sorted(sets, key=lambda curves: (str(curves.measurement), curves.train_length))
 
 
-def _ratios(experiment: Experiment) -> Iterator[tuple[int, Sample]]:
+def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:
     """Yield the evaluation length and the log ratio to L of each row beyond L."""
     for run in experiment.evaluated:
         rows = [row for row in run.rows if row["protocol"] == PROTOCOL]
@@ -67,8 +68,8 @@ def _ratios(experiment: Experiment) -> Iterator[tuple[int, Sample]]:
             reference = at_train_length.get((evaluation_key(row), row.get("at_tokens")))
             if row["length"] > run.train_length and reference is not None:
                 ratio, tokens = row["loss"] - reference, run.training_tokens(row)
-                sample = Sample(run, evaluation_key(row), tokens, ratio, row["count"])
-                yield row["length"], sample
+                point = RunPoint(run, evaluation_key(row), tokens, ratio, row["count"])
+                yield row["length"], point
 
 
 def _csv(sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]]) -> str:
