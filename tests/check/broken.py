@@ -44,7 +44,7 @@ class RepeatsModelHyperparameters(Encoding):
         return -torch.tensor(self.slopes, dtype=distance.dtype)[head] * distance
 
 
-class UnknownLimitation(Encoding):
+class UnknownLimitation(Correct):
     limitations: Mapping[str, str] = {"shfit": "a typing error"}
 
 
@@ -60,6 +60,11 @@ class ReturnsFloat64(Encoding):
         return (q.double(), k.double()) if q.dtype == torch.bfloat16 else (q, k)
 
 
+class MisspeltHook(Encoding):
+    def biass(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance
+
+
 class NotCausal(Encoding):
     """Every query sees all keys of its block."""
 
@@ -69,7 +74,7 @@ class NotCausal(Encoding):
         return k.to(distance.dtype).mean(dim=(-2, -1), keepdim=True) * distance
 
 
-class NeedlessLimitation(Encoding):
+class NeedlessLimitation(Correct):
     """Declares a limitation that it does not have."""
 
     limitations: Mapping[str, str] = {"causal": "declared unnecessarily"}
@@ -144,7 +149,7 @@ class LimitInParameterNames(FiniteTable):
         self.register_buffer(f"length_{geometry.train_length}", torch.ones(1))
 
 
-class LengthInState(Encoding):
+class LengthInState(Correct):
     """A buffer whose size needlessly depends on the training length."""
 
     def __init__(self, geometry: Geometry) -> None:
@@ -188,7 +193,7 @@ class SharesItsParameter(Encoding):
         return -self.rate * distance
 
 
-class UnusedParameter(Encoding):
+class UnusedParameter(Correct):
     """A learnable parameter that is not used."""
 
     def __init__(self, geometry: Geometry) -> None:

@@ -69,9 +69,9 @@ def check(tmp_path: Path) -> Check:
 
 def rows(result: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
     """Return the printed result and the first line of the evidence for each property."""
-    pattern = r"^(.+?)  +(pass|known limitation|fail) +(.*?) *$"
+    pattern = r"^(pass|known limitation|hint|fail)  +(.+?): (.*?) *$"
     matches = re.findall(pattern, result.stdout, re.M)
-    return {name: (status, evidence) for name, status, evidence in matches}
+    return {name: (status, evidence) for status, name, evidence in matches}
 
 
 def test_the_example_of_the_readme_passes(check: Check) -> None:
@@ -102,9 +102,10 @@ def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> Non
     assert "Traceback" not in result.stdout + result.stderr
     table = rows(result)
     assert len(table) == len(PROPERTIES)
-    status, evidence = table["no token depends on later ones"]
+    status, evidence = table["shapes and dtypes are correct"]
     assert status == "fail"
-    assert "AttributeError: 'Raising' object has no attribute 'rate' (line 16 of wrong)" in evidence
+    assert evidence.startswith("wrong.py, line 15: Raising.bias raised AttributeError")
+    assert result.stdout.count("object has no attribute 'rate' (wrong.py, line 16)") == 1
     assert table["weights load at any training length"][0] == "pass"
 
 

@@ -66,13 +66,7 @@ def score_bias(
     if not (encoding.overrides("bias") or encoding.overrides("content_bias")):
         return None
     dtype = score_dtype(q.dtype)
-    head = torch.arange(q.shape[1], device=q.device)[:, None, None]
-    row_pos = positions_at(pos, rows)
-    distance = pairwise_distances(row_pos, positions_at(pos, keys), dtype)
-    if pos.ndim == 1:
-        pos_q = row_pos[:, None]
-    else:  # the distance of the query's coordinates from the origin
-        pos_q = row_pos.double().norm(dim=-1)[:, None, :, None].to(dtype)
+    head, distance, pos_q = bias_arguments(q.shape[1], pos, rows, keys, dtype)
     positional = encoding.bias(head, distance, pos_q)
     if positional is not None:
         batch = 1 if pos.ndim == 1 else len(pos)
@@ -81,6 +75,22 @@ def score_bias(
     if content is None or positional is None:
         return positional if content is None else content.to(dtype)
     return content.to(dtype) + positional
+
+
+def bias_arguments(
+    heads: int, pos: Tensor, rows: slice, keys: slice, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the head [H, 1, 1], distance and query position that `Encoding.bias` is called with.
+
+    For positions [T], distance is [R, K] and query position [R, 1]; for coordinates [B, T, axes],
+    [B, 1, R, K] and [B, 1, R, 1], the distance of the query from the origin.
+    """
+    head = torch.arange(heads, device=pos.device)[:, None, None]
+    row_pos = positions_at(pos, rows)
+    distance = pairwise_distances(row_pos, positions_at(pos, keys), dtype)
+    if pos.ndim == 1:
+        return head, distance, row_pos[:, None]
+    return head, distance, row_pos.double().norm(dim=-1)[:, None, :, None].to(dtype)
 
 
 def score_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -50,13 +50,14 @@ class Estimate:
         return self.flops / (self.flops_per_second * self.devices)
 
 
-def estimate(config: DictConfig, machine: Machine) -> Estimate:
+def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = None) -> Estimate:
     """Return the estimate of a run without training, downloading or preparing anything.
 
     Evaluation is included only if the data has been prepared, because its cost depends on the
-    size of the data. Raises ConfigError if the configuration cannot run.
+    size of the data. `verified` is that of `validate`. Raises ConfigError if the configuration
+    cannot run.
     """
-    encoding = validate(config)
+    encoding = validate(config, verified)
     vocab_size, data = vocab_size_and_data(config)
     steps = training_steps(config)
     model = build_meta_model(config, vocab_size, encoding)

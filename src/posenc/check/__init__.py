@@ -1,12 +1,17 @@
-"""The properties that every encoding must have, used by `posenc check` and the tests."""
+"""The properties that every encoding must have, used by planning, `posenc check` and the tests."""
 
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 
+import torch
+
 from posenc.check import definition, numerics, parameters, sequences
+from posenc.check.causality import verify_causality
+from posenc.check.hook_definitions import verify_definitions
+from posenc.check.hook_values import verify_values
 from posenc.check.under_test import EncodingUnderTest, Result, failed
-from posenc.config.errors import ConfigError, one_line
+from posenc.config.errors import ConfigError, describe_error, one_line
+from posenc.config.user_code import error_location
+from posenc.encodings.base import Encoding
 
 Property = Callable[[EncodingUnderTest], Result]
 
@@ -15,6 +20,7 @@ PROPERTIES: tuple[Property, ...] = (
     definition.has_description,
     definition.omits_model_hyperparameters,
     definition.declares_limitations,
+    definition.hooks_are_overridden,
     definition.shapes_are_correct,
     sequences.is_causal,
     sequences.is_prefix_consistent,
@@ -30,33 +36,51 @@ PROPERTIES: tuple[Property, ...] = (
 )
 
 
+def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
+    """Raise ConfigError for the first mistake that calling the hooks on a tiny input reveals.
+
+    `dtype` is that of queries, keys and values. Planning calls this for every distinct encoding
+    before training; the properties test more, but take seconds.
+    """
+    verify_definitions(encoding)
+    verify_values(encoding, [(torch.float32, dtype)])
+    verify_causality(encoding)
+
+
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
-    """Yield the result of every property; only the first if the encoding cannot be built."""
+    """Yield the result of every property; only the first if the encoding cannot be built.
+
+    The message of an exception is in the first result only.
+    """
+    reported: set[str] = set()
     for prop in PROPERTIES:
-        result = check_property(prop, under_test)
+        result = check_property(prop, under_test, reported)
         yield prop, result
         if prop is definition.builds and result.status == "fail":
             return
 
 
-def check_property(prop: Property, under_test: EncodingUnderTest) -> Result:
-    """Return a property's result; any exception is a failure, with its message on one line."""
+def check_property(
+    prop: Property, under_test: EncodingUnderTest, reported: set[str] | None = None
+) -> Result:
+    """Return a property's result; any exception is a failure, with its message on one line.
+
+    `reported` holds the exceptions of earlier properties, to which this one is added.
+    """
+    reported = set() if reported is None else reported
     try:
         return prop(under_test)
     except Exception as error:  # a user's encoding may raise anything
-        kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        return failed(f"{kind}{one_line(error)}{_location(error, under_test)}")
+        cause = describe_error(error.__cause__ or error)
+        if cause in reported:
+            return failed("the same error as above")
+        reported.add(cause)
+        if isinstance(error, ConfigError):
+            return failed(one_line(error))
+        location = error_location(error, [type(under_test.configured_model.encoding)])
+        return failed(f"{cause}{f' ({location})' if location else ''}")
 
 
 def description(prop: Property) -> str:
     """Return the description of a property that `posenc check` prints."""
     return str(prop.__doc__)
-
-
-def _location(error: Exception, under_test: EncodingUnderTest) -> str:
-    """Return the line of the encoding's module in which an error was raised, or an empty string."""
-    module = sys.modules.get(str(under_test.config.encoding._target_).rpartition(".")[0])
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if module is not None and frame.filename == module.__file__:
-            return f" (line {frame.lineno} of {module.__name__})"
-    return ""

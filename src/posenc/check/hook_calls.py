@@ -20,14 +20,17 @@ NUM_QUERIES = 2
 """The number of queries, at the end of the sequence, for which biases are computed."""
 
 
-def random_inputs(encoding: Encoding, length: int) -> AttentionInputs:
-    """Return inputs of one random sequence in float64, exactly representable in bfloat16."""
+def random_inputs(
+    encoding: Encoding, length: int, *, batch: int = 1, seed: int = 0
+) -> AttentionInputs:
+    """Return inputs of random sequences in float64, exactly representable in bfloat16."""
     geometry = encoding.geometry
-    shape = (1, geometry.heads, length, geometry.head_width)
-    q, k, v = (_random(seed, *shape) for seed in (1, 2, 3))
+    shape = (batch, geometry.heads, length, geometry.head_width)
+    q, k, v = (_random(10 * seed + number, *shape) for number in (1, 2, 3))
     torch.manual_seed(SEED)
     pos = encoding.positions(length, torch.device("cpu"))
-    return AttentionInputs(_random(0, 1, length, geometry.width), q, k, v, pos)
+    x = _random(10 * seed, batch, length, geometry.width)
+    return AttentionInputs(x, q, k, v, pos)
 
 
 def convert(

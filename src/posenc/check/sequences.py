@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from posenc.check.causality import dependence_location
 from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
 from posenc.check.under_test import (
     EXACT_TOLERANCE,
@@ -45,6 +46,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
             evidence = (
                 f"the output at token {_first_difference(a, b)} changes by {difference:.1e} when"
                 f" tokens {prefix_length} onward are replaced ({kernel})"
+                f"{dependence_location(model.encoding, 'causal')}"
             )
             return compare_with_declaration(False, evidence, limitation)
     evidence = f"{prefix_length} tokens with {' and '.join(KERNELS)}"
@@ -67,7 +69,9 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
         f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
         f" {prefix} as a prefix of {length}"
     )
-    return compare_with_declaration(difference <= EXACT_TOLERANCE, evidence, limitation)
+    if (holds := difference <= EXACT_TOLERANCE) is False:
+        evidence += dependence_location(model.encoding, "prefix")
+    return compare_with_declaration(holds, evidence, limitation)
 
 
 @torch.no_grad()

@@ -41,14 +41,18 @@ Changes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Result:
-    """Whether an encoding has a property, with one line of evidence."""
+    """Whether an encoding has a property, with one line of evidence; a `hint` is not a failure."""
 
-    status: Literal["pass", "known limitation", "fail"]
+    status: Literal["pass", "known limitation", "hint", "fail"]
     evidence: str
 
 
 def passed(evidence: str) -> Result:
     return Result("pass", evidence)
+
+
+def hint(evidence: str) -> Result:
+    return Result("hint", evidence)
 
 
 def failed(evidence: str) -> Result:

@@ -18,7 +18,7 @@ from posenc.config.overrides import override_key, parse
 from posenc.config.paths import options
 from posenc.jobs.job_config import compose_job
 
-STYLES = {"pass": "green", "known limitation": "yellow", "fail": "bold red"}
+STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
@@ -55,14 +55,15 @@ def _encoding_under_test(
 def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
     """Print a table of the result of every property; return 1 if any property fails, else 0."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for name in ("property", "result", "evidence"):
-        table.add_column(name, no_wrap=name != "evidence", overflow="fold")
+    table.add_column("result", no_wrap=True)
+    table.add_column("property: evidence", overflow="fold")
     results: list[Result] = []
     with console.status("checking"):
         for property, result in check(encoding):
             results.append(result)
             status = Text(result.status, STYLES[result.status])
-            table.add_row(Text(description(property)), status, Text(result.evidence))
+            line = Text(f"{description(property)}: ").append(result.evidence, "dim")
+            table.add_row(status, line)
     console.print(Text(f"encoding={encoding.config.choices.encoding}", "bold"))
     console.print(table)
     console.print(_counts(results))
@@ -72,18 +73,18 @@ def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
 def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
-    """Print one line for an encoding and one per failure, and return whether all tests passed."""
+    """Print one line for an encoding and one per failure or hint; return whether none failed."""
     try:
         results = dict(check(_encoding_under_test(overrides, config_dirs)))
     except ConfigError as error:
         console.print(Text(f"{name:18}").append(f" fail {error}", STYLES["fail"]), soft_wrap=True)
         return False
     console.print(Text(f"{name:18} ").append(_counts(list(results.values()))))
-    failed = {property: result for property, result in results.items() if result.status == "fail"}
-    for property, result in failed.items():
-        line = f"  {description(property)}: {result.evidence}"
-        console.print(Text(line, STYLES["fail"]), soft_wrap=True)
-    return not failed
+    for property, result in results.items():
+        if result.status in ("hint", "fail"):
+            line = f"  {description(property)}: {result.evidence}"
+            console.print(Text(line, STYLES[result.status]), soft_wrap=True)
+    return not any(result.status == "fail" for result in results.values())
 
 
 def _counts(results: Sequence[Result]) -> Text:

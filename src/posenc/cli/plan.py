@@ -22,7 +22,9 @@ def run(arguments: Arguments) -> int:
     machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
     with console.status("estimating"):
         jobs, composer = sweep_jobs("train", overrides, folders), Composer("train", folders)
-        estimates = [estimate(compose_job(job, folders, composer), machine) for job in jobs]
+        verified: set[str] = set()
+        configs = [compose_job(job, folders, composer) for job in jobs]
+        estimates = [estimate(config, machine, verified) for config in configs]
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))
     else:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.attention.choice import layer_choices
 from posenc.attention.precision import attention_dtype
+from posenc.check import verify_encoding
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
@@ -22,12 +23,16 @@ from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, select_device
 
 STRATEGIES = ("ddp", "fsdp")
+VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
+"""The settings that determine an encoding and its dtypes."""
 
 
-def validate(config: DictConfig) -> Encoding:
+def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    Raises ConfigError if a component cannot be built or the components cannot be used together.
+    The hooks of the encoding are called once on a tiny input, unless `verified` has the settings of
+    the encoding, which are added to it. Raises ConfigError if a component cannot be built or the
+    components cannot be used together.
     """
     modules = list(config.modules)
     for name, num_args in NUM_POSITIONAL_ARGS.items():
@@ -40,6 +45,11 @@ def validate(config: DictConfig) -> Encoding:
     _as_config_error("schedule", lambda: schedule(0, 1))
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
+    if verified is None or settings not in verified:
+        verify_encoding(encoding, attention_dtype(config.precision))
+    if verified is not None:
+        verified.add(settings)
     _validate_kernel(config, encoding)
     _validate_strategy(config, encoding)
     validate_evaluation(config, encoding)

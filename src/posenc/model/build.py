@@ -1,11 +1,17 @@
 """Builds the encoding and the model that a configuration describes."""
 
+import inspect
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
 import torch
 from omegaconf import DictConfig
 
 from posenc.attention.choice import get_kernel
-from posenc.config.components import build, check
+from posenc.config.components import build, check, import_target
 from posenc.config.errors import ConfigError
+from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
 from posenc.model.transformer import Decoder, initialise, seed_of
 
@@ -56,11 +62,49 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
         )
     except ValueError as error:
         raise ConfigError(f"model: {error}") from None
+    check(config.encoding, name="encoding", modules=modules, num_args=1)
+    definition = import_target(config.encoding, "encoding")
+    _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config.seed, "encoding"))
-        encoding = build(config.encoding, geometry, name="encoding", modules=modules)
+        try:
+            encoding = build(config.encoding, geometry, name="encoding", modules=modules)
+        except ConfigError as error:
+            raise _at_line(error, definition) from None
     if not isinstance(encoding, Encoding):
         raise ConfigError(
-            f"encoding: {type(encoding).__name__} is not a posenc.encodings.base.Encoding"
+            f"{definition_location(definition)}: {definition.__name__} returned a"
+            f" {type(encoding).__name__}, but must return a posenc.encodings.base.Encoding"
         )
     return encoding
+
+
+def _check_constructor(definition: Callable[..., Any]) -> None:
+    """Raise ConfigError unless a target is a function, or an Encoding that takes a Geometry."""
+    if not inspect.isclass(definition):
+        return
+    name = definition.__name__
+    if not issubclass(definition, Encoding):
+        raise ConfigError(
+            f"{definition_location(definition)}: {name} is not an encoding; write"
+            f" class {name}(Encoding), with Encoding from posenc.encodings.base"
+        )
+    first = next(iter(inspect.signature(definition).parameters.values()), None)
+    if first is None or first.kind is Parameter.KEYWORD_ONLY:
+        raise ConfigError(
+            f"{definition_location(definition.__init__)}: {name}.__init__ takes"
+            f" {inspect.signature(definition.__init__)}, but must take the geometry first:"
+            f" def __init__(self, geometry, *, ...), which calls super().__init__(geometry)"
+        )
+
+
+def _at_line(error: ConfigError, definition: Callable[..., Any]) -> ConfigError:
+    """Return an error of a constructor with the line in the user's file that raised it.
+
+    A ValueError is the encoding's own message about its parameters, which needs no line.
+    """
+    cause = error.__cause__ and (error.__cause__.__cause__ or error.__cause__)
+    if cause is None or isinstance(cause, ConfigError | ValueError):
+        return error
+    location = error_location(cause, [definition])
+    return ConfigError(f"{location}: {error}") if location else error

@@ -93,10 +93,11 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
     """
     keys = [_key_without_seed(config) for config in configs]
     encodings: dict[str, Encoding] = {}
+    verified: set[str] = set()
     problems: dict[str, None] = {}
     for key, config in dict(zip(keys, configs, strict=True)).items():
         try:
-            encodings[key] = validate(config)
+            encodings[key] = validate(config, verified)
             if local:
                 validate_devices(config, config.devices)
         except ConfigError as error:

@@ -1,0 +1,119 @@
+"""Verifies on a tiny input that no token of a layer depends on later tokens or on their number."""
+
+import copy
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from posenc.attention import reference
+from posenc.attention.reference import AttentionInputs, bias_arguments
+from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_definitions import hook_error
+from posenc.check.hook_values import tiny_length
+from posenc.check.under_test import (
+    SEED,
+    max_difference,
+    perturb_zero_parameters,
+)
+from posenc.config.user_code import definition_location
+from posenc.encodings.base import Encoding
+
+TOLERANCE = 1e-4  # in float32
+PROBLEMS = {
+    "causal": "lets tokens depend on later ones, which the model is trained to predict",
+    "prefix": "lets tokens depend on how many tokens follow",
+}
+
+
+def verify_causality(encoding: Encoding) -> None:
+    """Raise ConfigError if the first tokens' outputs depend on later tokens or on their number.
+
+    Properties that the encoding declares in `limitations` are not verified.
+    """
+    for limitation, problem in PROBLEMS.items():
+        hook = dependent_hook(encoding, limitation)
+        if hook is not None and limitation not in encoding.limitations:
+            remedy = f"if that is intended, give the reason in limitations[{limitation!r}]"
+            raise hook_error(encoding, hook, f"{problem}; {remedy}")
+
+
+def dependence_location(encoding: Encoding, limitation: str) -> str:
+    """Return the hook that `dependent_hook` finds, as ` through Shift.rotate (mine.py, line 7)`."""
+    hook = dependent_hook(encoding, limitation)
+    if hook is None:
+        return ""
+    location = definition_location(getattr(type(encoding), hook))
+    return f" through {type(encoding).__name__}.{hook} ({location})"
+
+
+@torch.no_grad()
+def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
+    """Return the hook through which the first tokens depend on later ones, or None.
+
+    For `causal`, later tokens are replaced; for `prefix`, they are removed.
+    """
+    tested = copy.deepcopy(encoding).float().eval()
+    perturb_zero_parameters(tested)
+    length = tiny_length(tested)
+    first = (length + 1) // 2
+    with torch.random.fork_rng(devices=[]):
+        inputs = _float32(random_inputs(tested, length))
+        if limitation == "causal":
+            others = _float32(random_inputs(tested, length, seed=SEED + 1))
+            x, q, k, v = map(partial(_join, first), inputs[:4], others)
+            changed = AttentionInputs(x, q, k, v, inputs.pos)
+        else:
+            alone = random_inputs(tested, first)
+            x, q, k, v = (tensor[..., :first, :] for tensor in inputs[:4])
+            changed = AttentionInputs(x, q, k, v, alone.pos)
+        for layer in distinct_layers(tested):
+            before = _first_outputs(tested, layer, inputs, first)
+            after = _first_outputs(tested, layer, changed, first)
+            differ = [hook for hook in before if _differ(before[hook], after[hook])]
+            if "embed" in differ or "attention" in differ:
+                if differ[0] != "attention":
+                    return differ[0]
+                return "value_bias" if tested.at_layer(layer).overrides("value_bias") else "window"
+    return None
+
+
+def _first_outputs(
+    encoding: Encoding, layer: int, inputs: AttentionInputs, first: int
+) -> dict[str, Tensor | None]:
+    """Return what each hook contributes to the first tokens, in the order of the hooks.
+
+    `attention` is the output of the layer's attention, which decides: a hook may add a constant to
+    all scores of a query without any effect.
+    """
+    torch.manual_seed(SEED)
+    x, q, k, v, pos = inputs
+    outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :first]}
+    at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
+    q, k = at_layer.rotate(x, q, k, pos)
+    outputs["rotate"] = torch.cat([q, k])[:, :, :first]
+    arguments = bias_arguments(q.shape[1], pos, tokens, tokens, q.dtype)
+    biases = {
+        "bias": at_layer.bias(*arguments),
+        "content_bias": at_layer.content_bias(x, q, k, *arguments[1:]),
+    }
+    scores_shape = (*q.shape[:3], q.shape[2])
+    for hook, bias in biases.items():
+        outputs[hook] = None if bias is None else bias.expand(scores_shape)[..., :first, :first]
+    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :first]
+    return {**outputs, "attention": attention}
+
+
+def _float32(inputs: AttentionInputs) -> AttentionInputs:
+    return convert(inputs, torch.float32, torch.float32)
+
+
+def _join(first: int, a: Tensor, b: Tensor) -> Tensor:
+    """Return the first tokens of a and the other tokens of b [..., T, channels]."""
+    return torch.cat([a[..., :first, :], b[..., first:, :]], dim=-2)
+
+
+def _differ(a: Tensor | None, b: Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is not b
+    return max_difference(a, b) > TOLERANCE * max(1.0, a.abs().max().item())

@@ -1,0 +1,101 @@
+"""Mistakes that an encoding's class shows before any hook is called: names and signatures."""
+
+import inspect
+from difflib import get_close_matches
+from typing import Any
+
+from posenc.config.errors import ConfigError, describe_error
+from posenc.config.user_code import definition_location, error_location
+from posenc.encodings.base import Encoding
+from posenc.encodings.nope import NoPE
+from posenc.encodings.wrapper import equals_nope
+
+HOOKS = tuple(
+    name
+    for name, value in vars(Encoding).items()
+    if inspect.isfunction(value) and not name.startswith("_") and name != "overrides"
+)
+SIMILAR = 0.75
+"""The lowest `difflib` ratio at which a method's name is taken for a misspelt hook."""
+
+
+def verify_definitions(encoding: Encoding) -> None:
+    """Raise ConfigError for a misspelt hook, a wrong signature or a class without any hook."""
+    for part in parts(encoding):
+        definition = type(part)
+        _verify_names(definition)
+        for hook in HOOKS:
+            _verify_signature(definition, hook)
+            if hook in vars(part):
+                raise ConfigError(
+                    f"{definition_location(definition)}: {definition.__name__} sets self.{hook},"
+                    f" which hides the hook of that name; rename the attribute"
+                )
+    if equals_nope(encoding) and type(encoding) not in (Encoding, NoPE):
+        raise ConfigError(
+            f"{definition_location(type(encoding))}: {type(encoding).__name__} overrides no hook"
+            f" that encodes positions, so it equals encoding=nope; override embed, rotate, bias,"
+            f" content_bias, value_bias or window"
+        )
+
+
+def parts(encoding: Encoding) -> list[Encoding]:
+    """Return the encoding and those that it contains, from the inside out."""
+    return [part for part in encoding.modules() if isinstance(part, Encoding)][::-1]
+
+
+def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
+    """Return an error that names the file, the line and the signature of a hook."""
+    location = definition_location(getattr(type(encoding), hook))
+    return ConfigError(
+        f"{location}: {type(encoding).__name__}.{hook} {problem}. Signature: {_signature(hook)}"
+    )
+
+
+def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
+    """Call a hook; an exception becomes a ConfigError that names the line that raised it."""
+    try:
+        return getattr(encoding, hook)(*arguments)
+    except Exception as error:  # a user's code may raise anything
+        location = error_location(error, [type(part) for part in parts(encoding)])
+        raised = f"raised {describe_error(error)}" + (f" ({location})" if location else "")
+        raise hook_error(encoding, hook, raised) from error
+
+
+def _verify_names(definition: type[Encoding]) -> None:
+    """Raise ConfigError if a public method has almost the name of a hook that is not overridden."""
+    not_overridden = [
+        hook for hook in HOOKS if getattr(definition, hook) is getattr(Encoding, hook)
+    ]
+    for owner in definition.__mro__:
+        if owner.__module__.startswith("posenc.") or not issubclass(owner, Encoding):
+            continue
+        for name, method in vars(owner).items():
+            if not inspect.isfunction(method) or name.startswith("_") or hasattr(Encoding, name):
+                continue
+            if nearest := get_close_matches(name, not_overridden, n=1, cutoff=SIMILAR):
+                raise ConfigError(
+                    f"{definition_location(method)}: {owner.__name__}.{name} is not a hook, so"
+                    f" posenc never calls it; rename it to {nearest[0]}, or to _{name} if it is a"
+                    f" helper. Signature: {_signature(nearest[0])}"
+                )
+
+
+def _verify_signature(definition: type[Encoding], hook: str) -> None:
+    """Raise ConfigError if a hook cannot be called with the arguments that posenc passes."""
+    method = getattr(definition, hook)
+    arguments = inspect.signature(getattr(Encoding, hook)).parameters
+    try:
+        inspect.signature(method).bind(*arguments)
+    except TypeError:
+        raise ConfigError(
+            f"{definition_location(method)}: {definition.__name__}.{hook} takes"
+            f" {inspect.signature(method)}, but must take ({', '.join(arguments)})."
+            f" Signature: {_signature(hook)}"
+        ) from None
+
+
+def _signature(hook: str) -> str:
+    """Return the signature of a hook as `Encoding` declares it."""
+    text = str(inspect.signature(getattr(Encoding, hook)))
+    return f"{hook}{text}".replace("torch.Tensor", "Tensor")

@@ -1,0 +1,144 @@
+"""Calls every hook of an encoding once on a tiny input and verifies what it returns."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.attention.reference import AttentionInputs, bias_arguments, score_dtype
+from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_definitions import call, hook_error, parts
+from posenc.check.under_test import SEED
+from posenc.config.errors import ConfigError
+from posenc.encodings.base import Encoding
+
+BATCH = 2
+TINY_LENGTH = 7
+NUM_ROWS = 3  # differs from TINY_LENGTH, so that queries and keys cannot be confused
+Dtypes = tuple[torch.dtype, torch.dtype]
+"""The dtype of the hidden states, and that of queries, keys and values."""
+AXES = {
+    "embed": "[B, T, D]",
+    "rotate": "[B, H, T, d']",
+    "bias": "[H, R, K]",
+    "content_bias": "[B, H, R, K]",
+    "value_bias": "[B, H, R, d]",
+}
+"""The names of the axes of a hook's output, as in `posenc.encodings.base`."""
+
+
+@torch.no_grad()
+def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
+    """Raise ConfigError for the first hook that raises or returns a wrong shape, dtype or NaN.
+
+    The encoding is tested with each of `dtypes`. If it contains an encoding of the user, that one
+    is tested first and by itself, so that the message names it.
+    """
+    for part in parts(encoding):
+        if part is not encoding and type(part).__module__.startswith("posenc."):
+            continue
+        with torch.random.fork_rng(devices=[]):
+            for hidden_dtype, head_dtype in dtypes:
+                converted = copy.deepcopy(part).to(hidden_dtype)
+                for training in (False, True):
+                    torch.manual_seed(SEED)
+                    _verify_model(converted.train(training), hidden_dtype, head_dtype)
+
+
+def tiny_length(encoding: Encoding) -> int:
+    """Return the length of the tiny input, which the encoding supports."""
+    limit = call(encoding, "max_length")
+    return min(TINY_LENGTH, encoding.geometry.train_length, limit or TINY_LENGTH)
+
+
+def _verify_model(encoding: Encoding, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> None:
+    """Verify the hooks that a model calls once, then those of every distinct layer."""
+    for hook in ("max_length", "window"):
+        limit = call(encoding, hook)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise _wrong(encoding, hook, limit, "a positive integer or None")
+    length = tiny_length(encoding)
+    pos = call(encoding, "positions", length, torch.device("cpu"))
+    token_axis = {1: 0, 3: 1}.get(pos.ndim) if isinstance(pos, Tensor) else None
+    if token_axis is None or pos.shape[token_axis] != length:
+        raise _wrong(encoding, "positions", pos, f"a tensor [{length}] or [1, {length}, axes]")
+    inputs = convert(random_inputs(encoding, length, batch=BATCH), hidden_dtype, head_dtype)
+    x = inputs.x
+    _verify_tensor(encoding, "embed", call(encoding, "embed", x, pos), x.dtype, x.shape)
+    for layer in distinct_layers(encoding):
+        _verify_layer(encoding.at_layer(layer), inputs)
+
+
+def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
+    x, q, k, _, pos = inputs
+    batch, heads, length, width = q.shape
+    rotated = call(encoding, "rotate", x, q, k, pos)
+    if not isinstance(rotated, tuple) or len(rotated) != 2:
+        raise _wrong(encoding, "rotate", rotated, "two tensors: queries and keys")
+    widths = [tensor.shape[-1] for tensor in rotated if isinstance(tensor, Tensor) and tensor.ndim]
+    for tensor in rotated:
+        shape = (batch, heads, length, max([width, *widths]))
+        _verify_tensor(encoding, "rotate", tensor, q.dtype, shape)
+    q, k = rotated
+    rows, keys = slice(max(0, length - NUM_ROWS), length), slice(0, length)
+    scores_shape = (batch, heads, rows.stop - rows.start, length)
+    dtype = score_dtype(q.dtype)
+    head, distance, pos_q = bias_arguments(heads, pos, rows, keys, dtype)
+    bias = call(encoding, "bias", head, distance, pos_q)
+    _verify_bias(encoding, bias, dtype, scores_shape)
+    content = call(encoding, "content_bias", x, q[:, :, rows], k, distance, pos_q)
+    if content is not None:
+        _verify_tensor(encoding, "content_bias", content, dtype, scores_shape)
+    weights = torch.full(scores_shape, 1 / length, dtype=dtype)
+    added = call(encoding, "value_bias", weights, distance)
+    if added is not None:
+        _verify_tensor(encoding, "value_bias", added, dtype, (*scores_shape[:3], width))
+
+
+def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Sequence[int]) -> None:
+    """Verify a bias, which only has to broadcast to [B, H, R, K]."""
+    if bias is None:
+        return
+    if not isinstance(bias, Tensor) or bias.dtype != dtype or not _broadcasts(bias, shape):
+        expected = f"{_name(dtype)} that broadcasts to {AXES['bias']} = {list(shape[1:])}, or None"
+        raise _wrong(encoding, "bias", bias, expected)
+    if not bias.isfinite().all():
+        expected = "finite numbers, also at negative distances (keys after the query)"
+        raise _wrong(encoding, "bias", bias, expected)
+
+
+def _verify_tensor(
+    encoding: Encoding, hook: str, output: Any, dtype: torch.dtype, shape: Sequence[int]
+) -> None:
+    if not isinstance(output, Tensor) or output.dtype != dtype or output.shape != tuple(shape):
+        raise _wrong(encoding, hook, output, f"{_name(dtype)} {AXES[hook]} = {list(shape)}")
+    if not output.isfinite().all():
+        raise _wrong(encoding, hook, output, "finite numbers")
+
+
+def _broadcasts(tensor: Tensor, shape: Sequence[int]) -> bool:
+    try:
+        return torch.broadcast_shapes(tensor.shape, tuple(shape)) == tuple(shape)
+    except RuntimeError:
+        return False
+
+
+def _wrong(encoding: Encoding, hook: str, output: Any, expected: str) -> ConfigError:
+    actual = describe_value(output)
+    return hook_error(encoding, hook, f"returned {actual}, but must return {expected}")
+
+
+def describe_value(value: Any) -> str:
+    """Return the dtype and shape of a tensor and whether it is finite, or another value's type."""
+    if not isinstance(value, Tensor):
+        return "None" if value is None else f"{type(value).__name__} {value!r:.40}"
+    text = f"{_name(value.dtype)} {list(value.shape)}"
+    if value.is_floating_point() and not value.isfinite().all():
+        text += " with NaN" if value.isnan().any() else " with infinity"
+    return text
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

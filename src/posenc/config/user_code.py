@@ -1,0 +1,39 @@
+"""Locations in a user's source files, for messages about their code."""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def definition_location(definition: Callable[..., Any]) -> str:
+    """Return where a class or function is defined, as `mine.py, line 7`."""
+    definition = inspect.unwrap(definition)
+    try:
+        file, (_, line) = inspect.getfile(definition), inspect.getsourcelines(definition)
+    except (OSError, TypeError):  # it was not read from a file
+        return f"{definition.__module__}"
+    return _format(file, max(line, 1))
+
+
+def error_location(error: BaseException, definitions: Iterable[Callable[..., Any]]) -> str | None:
+    """Return the innermost line that an exception passed through in the files of `definitions`.
+
+    Returns None if there is no such line.
+    """
+    files = set()
+    for definition in definitions:
+        with suppress(OSError, TypeError):  # it was not read from a file
+            files.add(inspect.getfile(definition))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in files:
+            return _format(frame.filename, frame.lineno or 1)
+    return None
+
+
+def _format(file: str, line: int) -> str:
+    path, folder = Path(file).resolve(), Path.cwd()
+    shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+    return f"{shown}, line {line}"
