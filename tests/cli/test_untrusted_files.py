@@ -75,6 +75,22 @@ def test_a_malicious_config_runs_no_code(
     assert finished.evaluation_file.read_text() == before
 
 
+def test_the_message_for_an_encoding_of_the_current_folder_has_the_command_that_trusts_it(
+    finished: RunDirectory,
+    evaluation_error: EvaluationError,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.load(finished.config_file)
+    OmegaConf.update(config, "encoding._target_", "mine.Mine", merge=False)
+    finished.config_file.write_text(OmegaConf.to_yaml(config))
+    assert "posenc evaluate" not in evaluation_error(finished).partition(":")[2]
+    (tmp_path / "mine.py").write_text("raise SystemExit('code was run')\n")
+    message = evaluation_error(finished)
+    assert f"posenc evaluate run={finished.path}" in message and "modules=[mine]" in message
+
+
 def test_a_malicious_config_is_imported_neither_by_a_job_nor_by_a_plan(
     small_run: SmallRun,
     small_job: list[str],

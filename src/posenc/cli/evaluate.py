@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import run_directory, training_data
+from posenc.cli.targets import run_config, run_directory, training_data
 from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
@@ -56,7 +56,10 @@ def run(arguments: Arguments) -> int:
     requests = [OmegaConf.create(compose_resolved(composer, job)) for job in jobs]
     runs = [run_directory(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
-    configs = list(map(_evaluation_config, runs, requests, set_keys))
+    configs = [
+        _evaluation_config(run_config(run, list(request.modules), arguments), request, keys)
+        for run, request, keys in zip(runs, requests, set_keys, strict=True)
+    ]
     for directory, config, request, keys in zip(runs, configs, requests, set_keys, strict=True):
         with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
             if not acquired:
@@ -66,9 +69,8 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str]) -> DictConfig:
-    """Return the run's configuration with the requested evaluation settings."""
-    config = run.config()
+def _evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[str]) -> DictConfig:
+    """Return a run's configuration with the requested evaluation settings."""
     if "tokenizer" in set_keys:
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
@@ -79,7 +81,6 @@ def _evaluation_config(run: RunDirectory, request: DictConfig, set_keys: set[str
     if "tasks" in config.evaluation.protocols and not set_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
-    config.modules = request.modules
     check_settings(config)
     validate_evaluation(config, build_encoding(config, list(config.modules)))
     return config

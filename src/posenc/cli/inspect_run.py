@@ -7,7 +7,7 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import run_directory, training_data
+from posenc.cli.targets import run_config, run_directory, training_data
 from posenc.config.components import build
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
@@ -24,8 +24,8 @@ from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
 from posenc.runs.run_directory import RunDirectory
+from posenc.tracking import wandb_config
 from posenc.tracking.tracker import Tracker
-from posenc.tracking.wandb_config import run_config
 
 SETTINGS = {
     "lengths": list[int] | None,
@@ -43,8 +43,8 @@ def inspect_run(arguments: Arguments) -> int:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
     directory = run_directory(request.run)
-    config = directory.config()
-    config.modules, config.logger = request.modules, request.logger
+    config = run_config(directory, list(request.modules), arguments)
+    config.logger = request.logger
     tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
@@ -57,7 +57,9 @@ def inspect_run(arguments: Arguments) -> int:
     folder = directory.path / "inspect"
     index = write_inspection(folder, results, arguments.command_line())
     tracked_run = RunDirectory(directory.path.with_name(f"{directory.name}-inspect"))
-    track_inspection(tracker, tracked_run, folder, results, run_config(directory, config))
+    track_inspection(
+        tracker, tracked_run, folder, results, wandb_config.run_config(directory, config)
+    )
     print_inspection(Console(), results, index)
     return 0
 

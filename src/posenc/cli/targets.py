@@ -1,12 +1,14 @@
 """Selection of an experiment's folder, a run directory or a run's training data."""
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import Arguments
+from posenc.config.components import trusted_modules
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
@@ -45,6 +47,29 @@ def run_directory(path: Any) -> RunDirectory:
     if not run.config_file.is_file():
         raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
     return run
+
+
+def run_config(run: RunDirectory, modules: Sequence[str], arguments: Arguments) -> DictConfig:
+    """Return the configuration of a run, with `modules` as the modules outside posenc it may use.
+
+    They are not taken from `config.yaml`, because a run directory may come from someone else, and
+    importing a module runs its code. Raises ConfigError with the complete command if the run's
+    encoding needs another module of the current folder.
+    """
+    config = run.config()
+    config.modules = list(modules)
+    plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
+    for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
+        if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):
+            continue  # the check of the targets names what is missing
+        words = [word for word in arguments.argv if override_key(word) != "modules"]
+        value = f"modules=[{','.join([*modules, module])}]"
+        command = shlex.join(["posenc", arguments.command, *words, value])
+        raise ConfigError(
+            f"{run.name} has an encoding of the module {module}, which is outside posenc, and a run"
+            f" directory imports no code by itself; if you trust {module} here: {command}"
+        )
+    return config
 
 
 def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Any:
