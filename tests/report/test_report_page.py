@@ -65,9 +65,10 @@ PAGES = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/index.ht
 @pytest.mark.parametrize("index", PAGES, ids=lambda index: index.parent.name)
 def test_every_link_of_a_page_in_docs_resolves(index: Path, read_html: Any) -> None:
     text = index.read_text()
-    if "posenc 0.1" in text:
-        pytest.skip("made by posenc 0.1, whose pages linked to the folders of the runs")
-    assert broken_links(index, read_html(text)) == []
+    broken = broken_links(index, read_html(text))
+    if "posenc 0.1" in text:  # linked to the folders of the runs, which are not in docs
+        broken = [link for link in broken if not link.startswith("../")]
+    assert broken == []
 
 
 def broken_links(index: Path, page: Any) -> list[str]:

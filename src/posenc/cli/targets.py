@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import Arguments
-from posenc.config.components import trusted_modules
+from posenc.config.component_types import trusted_modules
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key

@@ -9,7 +9,8 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.attention.choice import get_kernel
-from posenc.config.components import build, check, import_target
+from posenc.config.component_types import import_target
+from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
@@ -63,7 +64,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     except ValueError as error:
         raise ConfigError(f"model: {error}") from None
     check(config.encoding, name="encoding", modules=modules, num_args=1)
-    definition = import_target(config.encoding, "encoding")
+    definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config.seed, "encoding"))
