@@ -196,6 +196,7 @@ def test_the_figure_of_bases_shows_the_bounds(bases: SimpleNamespace) -> None:
     svg = bases.index.with_name("perplexity_by_base.svg").read_text()
     for name, length in (("L", 16), ("2L", 32)):
         assert f"bound for {name}: {smallest_base(32, length):,.0f}" in svg
+    assert "2 L / pi: 10" in svg
 
 
 def test_there_is_no_figure_of_bases_where_another_setting_differs_too(

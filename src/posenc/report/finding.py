@@ -21,13 +21,16 @@ PREDICATES: dict[Outcome, str] = {
 
 
 def finding(verdicts: Verdicts, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> str:
-    """Return how many premises and claims hold, premises that do not hold first.
+    """Return how many premises and claims hold, and which encodings are best.
 
-    Without claims, return which encodings are best at the training length and at the longest one.
+    Premises that do not hold come first. Encodings are compared at the training length and at the
+    longest one.
     """
-    sentences = [*_premise_sentences(verdicts.premises), *_claim_sentences(verdicts.claims)]
-    if not verdicts.claims:
-        sentences += _best_sentences(losses, accuracies)
+    sentences = [
+        *_premise_sentences(verdicts.premises),
+        *_claim_sentences(verdicts.claims),
+        *_best_sentences(losses, accuracies),
+    ]
     return " ".join(sentences)
 
 

@@ -1,9 +1,9 @@
-"""Perplexity by RoPE base, with the lower bounds on the base by Men et al. (2024)."""
+"""Perplexity by RoPE base, with the bases that Men et al. (2024) and Liu et al. (2023) derive."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import exp
+from math import exp, pi
 
 import numpy as np
 
@@ -24,7 +24,8 @@ CAPTION = (
     "Lower is better; one line for each evaluation length. Dotted lines: the smallest base for this"
     " head dimension at which a key equal to the query is favored at every distance up to L or 2L"
     " (Men et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot"
-    " support that length."
+    " support that length. Below 2 L / pi, every channel pair turns by about a quarter of a circle"
+    " or more in L tokens, and models extrapolate better (Liu et al. 2023, arXiv:2310.05209)."
 )
 
 
@@ -78,7 +79,7 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
 
 
 def _bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalLine, ...]:
-    """Return lines at the smallest bases for L and 2L, skipping lengths that no base supports."""
+    """Return lines at the smallest bases for L and 2L, if any supports them, and at 2 L / pi."""
     from posenc.encodings.spectra.base_bound import smallest_base  # imports torch
 
     lines = []
@@ -86,4 +87,6 @@ def _bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalLine, 
         with suppress(ValueError):  # no base supports such a long context
             base = smallest_base(model["width"] // model["heads"], length)
             lines.append(VerticalLine(base, f"bound for {name}: {base:,.0f}", dotted=True, row=row))
+    base = 2 * train_length / pi
+    lines.append(VerticalLine(base, f"2 L / pi: {base:,.0f}", dotted=True, row=2))
     return tuple(lines)
