@@ -22,11 +22,21 @@ SIZES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: size[0])
-def test_memory_equals_that_of_a_process(corpus: Path, tmp_path: Path, size: list[str]) -> None:
-    """Within 10%, with validation and a checkpoint after every step."""
+@pytest.mark.parametrize(
+    ("size", "optimizer", "tolerance"),
+    [*((size, "adamw", 0.10) for size in SIZES), (SIZES[-1], "muon", 0.20)],
+    ids=lambda value: value[0] if isinstance(value, list) else str(value),
+)
+def test_memory_equals_that_of_a_process(
+    corpus: Path, tmp_path: Path, size: list[str], optimizer: str, tolerance: float
+) -> None:
+    """With validation and a checkpoint after every step.
+
+    The tolerance is larger for Muon, whose temporary matrices fragment the heap.
+    """
     overrides = [
         *size,
+        f"optimizer={optimizer}",
         f"tokens={4 * int(size[-1].partition('=')[2])}",
         "data=text",
         *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
@@ -45,4 +55,4 @@ def test_memory_equals_that_of_a_process(corpus: Path, tmp_path: Path, size: lis
     JobProcess(PlannedRun(run), threads=1).wait()
     measured = read_jsonl(run.timing_file)[-1]["memory_mb"]
     print(f"{size[0]}: {estimated:.0f} MB estimated, {measured:.0f} MB measured")
-    assert estimated == pytest.approx(measured, rel=0.10)
+    assert estimated == pytest.approx(measured, rel=tolerance)

@@ -77,6 +77,24 @@ class DependsOnLength(Encoding):
         return q * len(pos), k
 
 
+class ComputedTensor(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.rate = torch.nn.Parameter(torch.ones(1))
+        self.slope = self.rate.exp()
+
+    def bias(self, head, distance, pos_q):
+        return -self.slope * distance
+
+
+class BrokenLayer(Encoding):
+    def at_layer(self, layer):
+        return self.layers[layer]
+
+    def bias(self, head, distance, pos_q):
+        return -distance
+
+
 class NothingOverridden(Encoding):
     def slopes(self):
         return torch.zeros(1)
@@ -99,6 +117,8 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("HiddenHook", 0, ["self.window", "rename"]),
     ("OneOutput", 1, ["rotate returned float32", "queries and keys"]),
     ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix']"]),
+    ("ComputedTensor", 0, ["RuntimeError", "deepcopy"]),
+    ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
     ("NothingOverridden", 0, ["encoding=nope"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""

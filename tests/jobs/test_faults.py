@@ -17,7 +17,7 @@ from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.frozen_code import PACKAGE
 from posenc.jobs.job import main as job
 from posenc.jobs.run_job import FAILED
-from posenc.runs.files import write_atomic
+from posenc.runs.files import append_jsonl, write_atomic
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.training import checkpoint
 
@@ -45,9 +45,9 @@ class Diverging(NoPE):
     def embed(self, x, pos):
         return x * self.factor
 
-class Broken(NoPE):
+class Broken(NoPE):  # but not with the 7 tokens of planning
     def embed(self, x, pos):
-        return x * (1 // len([]))
+        return x if len(pos) <= 7 else x * (1 // len([]))
 '''
 
 
@@ -123,7 +123,8 @@ def test_an_exception_in_an_encoding_is_reported_with_its_file_and_line(
     run = small_run("encoding=nope", "encoding._target_=user_faults.Broken")
     run.lock_file.write_text("4194304\n")  # a stale lock of a process that has ended
     assert job([str(run.path), "--module", "user_faults"]) == FAILED
-    line = FAULTY_ENCODINGS.splitlines().index("        return x * (1 // len([]))") + 1
+    code = "        return x if len(pos) <= 7 else x * (1 // len([]))"
+    line = FAULTY_ENCODINGS.splitlines().index(code) + 1
     error = run.status().error
     assert error is not None and f"(user_faults.py, line {line}, embed)" in error
 
@@ -238,6 +239,8 @@ def test_a_malicious_checkpoint_runs_no_code(
     run = small_run()
     payload = {"state_dict": {"model.x": Malicious()}, "global_step": 7}
     checkpoint.save_checkpoint(run.checkpoints, 7, lambda path: torch.save(payload, path))
+    for step in range(1, 8):
+        append_jsonl(run.metrics_file, {"step": step, "loss": 1.0})
     assert job([str(run.path)]) == FAILED
     assert "is not a checkpoint of this run" in str(run.status().error)
     for path in run.checkpoints.iterdir():

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,22 @@ def test_chance_is_drawn_over_the_task_it_belongs_to(
         fabricate.run(tmp_path / name, config, [fabricate.row(64 * n, 1.0, **row) for n in (1, 2)])
         figure = write_report(tmp_path / name, console).with_name("accuracy_by_length.svg")
         assert ("chance (0.0625)" in figure.read_text()) == (name == "known")
+
+
+def test_a_report_builds_nothing_but_the_task(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A saved configuration may come from someone else, so nothing that it names is imported."""
+    (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code = {"_target_": "malicious.run"}
+    task = {"_target_": "posenc.data.tasks.copy.Copy", "examples": 500, "alphabet_size": code}
+    row = {"data": "c0ffee", "data_name": "copy", "protocol": "tasks", "accuracy": 0.5}
+    config = fabricate.config("rope", 64, 1, data=task)
+    config["frozen"]["fingerprint"] = "c0ffee"
+    fabricate.run(tmp_path / "sweep", config, [fabricate.row(64, 1.0, **row)])
+    write_report(tmp_path / "sweep", console)
+    assert "malicious" not in sys.modules
 
 
 def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:

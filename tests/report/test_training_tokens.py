@@ -80,6 +80,8 @@ def test_the_figure_has_the_ratio_to_the_same_seed_at_every_budget(folder: Path)
     styles = line_styles({"rope": "rope"})
     chart = relative_perplexity_by_tokens(read_experiment(folder), styles)
     assert chart is not None
+    for subplot in chart.subplots:
+        assert "evaluated in windows of 128" in subplot.title
     points = records(chart.csv)
     unswapped = {int(point["tokens"]): point for point in points if point["swap"] == "-"}
     assert list(unswapped) == list(TOKENS)

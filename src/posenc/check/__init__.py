@@ -6,11 +6,11 @@ import torch
 
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
-from posenc.check.hook_definitions import verify_definitions
+from posenc.check.hook_definitions import parts, verify_definitions
 from posenc.check.hook_values import verify_values
 from posenc.check.under_test import EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, describe_error, one_line
-from posenc.config.user_code import error_location
+from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding
 
 Property = Callable[[EncodingUnderTest], Result]
@@ -42,9 +42,18 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     `dtype` is that of queries, keys and values. Planning calls this for every distinct encoding
     before training; the properties test more, but take seconds.
     """
-    verify_definitions(encoding)
-    verify_values(encoding, [(torch.float32, dtype)])
-    verify_causality(encoding)
+    try:
+        verify_definitions(encoding)
+        verify_values(encoding, [(torch.float32, dtype)])
+        verify_causality(encoding)
+    except ConfigError:
+        raise
+    except Exception as error:  # a user's encoding may raise anything
+        classes = [type(part) for part in parts(encoding)]
+        location = error_location(error, classes) or definition_location(type(encoding))
+        raise ConfigError(
+            f"{location}: {type(encoding).__name__}: {describe_error(error)}"
+        ) from error
 
 
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import hook_error
+from posenc.check.hook_definitions import call, hook_error, user_parts
 from posenc.check.hook_values import tiny_length
 from posenc.check.under_test import (
     SEED,
@@ -29,13 +29,15 @@ PROBLEMS = {
 def verify_causality(encoding: Encoding) -> None:
     """Raise ConfigError if the first tokens' outputs depend on later tokens or on their number.
 
-    Properties that the encoding declares in `limitations` are not verified.
+    The user's encodings inside a composite encoding are verified first, so that the message names
+    them. Properties that an encoding declares in `limitations` are not verified.
     """
-    for limitation, problem in PROBLEMS.items():
-        hook = dependent_hook(encoding, limitation)
-        if hook is not None and limitation not in encoding.limitations:
-            remedy = f"if that is intended, give the reason in limitations[{limitation!r}]"
-            raise hook_error(encoding, hook, f"{problem}; {remedy}")
+    for part in user_parts(encoding):
+        for limitation, problem in PROBLEMS.items():
+            hook = dependent_hook(part, limitation)
+            if hook is not None and limitation not in part.limitations:
+                remedy = f"if that is intended, give the reason in limitations[{limitation!r}]"
+                raise hook_error(part, hook, f"{problem}; {remedy}")
 
 
 def dependence_location(encoding: Encoding, limitation: str) -> str:
@@ -55,6 +57,7 @@ def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
     """
     tested = copy.deepcopy(encoding).float().eval()
     perturb_zero_parameters(tested)
+    call(tested, "set_training_progress", 0.0)
     length = tiny_length(tested)
     first = (length + 1) // 2
     with torch.random.fork_rng(devices=[]):

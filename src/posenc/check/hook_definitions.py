@@ -44,6 +44,12 @@ def parts(encoding: Encoding) -> list[Encoding]:
     return [part for part in encoding.modules() if isinstance(part, Encoding)][::-1]
 
 
+def user_parts(encoding: Encoding) -> list[Encoding]:
+    """Return the user's encodings inside an encoding, from the inside out, and then itself."""
+    inner = [part for part in parts(encoding) if part is not encoding]
+    return [*(p for p in inner if not type(p).__module__.startswith("posenc.")), encoding]
+
+
 def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
     """Return an error that names the file, the line and the signature of a hook."""
     location = definition_location(getattr(type(encoding), hook))

@@ -1,4 +1,4 @@
-"""Calls every hook of an encoding once on a tiny input and verifies what it returns."""
+"""Calls the hooks that define an encoding on a tiny input and verifies what they return."""
 
 import copy
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc.attention.reference import AttentionInputs, bias_arguments, score_dtype
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call, hook_error, parts
+from posenc.check.hook_definitions import call, hook_error, user_parts
 from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
@@ -36,9 +36,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     The encoding is tested with each of `dtypes`. If it contains an encoding of the user, that one
     is tested first and by itself, so that the message names it.
     """
-    for part in parts(encoding):
-        if part is not encoding and type(part).__module__.startswith("posenc."):
-            continue
+    for part in user_parts(encoding):
         with torch.random.fork_rng(devices=[]):
             for hidden_dtype, head_dtype in dtypes:
                 converted = copy.deepcopy(part).to(hidden_dtype)
@@ -55,6 +53,7 @@ def tiny_length(encoding: Encoding) -> int:
 
 def _verify_model(encoding: Encoding, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> None:
     """Verify the hooks that a model calls once, then those of every distinct layer."""
+    call(encoding, "set_training_progress", 0.0)
     for hook in ("max_length", "window"):
         limit = call(encoding, hook)
         if limit is not None and (type(limit) is not int or limit < 1):

@@ -27,8 +27,9 @@ def run(arguments: Arguments) -> int:
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)
+    verified: set[str] = set()
     for job in jobs:
-        validate(compose_job(job, config_dirs, composer))
+        validate(compose_job(job, config_dirs, composer), verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = build(config.logger, name="logger")

@@ -105,7 +105,8 @@ def check_trusted(values: Any, name: str, modules: Sequence[str]) -> None:
         module = path.rpartition(".")[0]
         if not any(f"{module}.".startswith(f"{package}.") for package in allowed):
             root = module.split(".")[0]
-            remedy = f"set modules='[{root}]'" if root else "write it as module.Class"
+            trusted = ",".join([*modules, root])
+            remedy = f"set modules='[{trusted}]'" if root else "write it as module.Class"
             raise ConfigError(
                 f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
                 f" {remedy}"
@@ -129,17 +130,18 @@ def _targets(node: Any) -> list[str]:
 
 
 def _result_type(target: Callable[..., Any]) -> Any:
-    return target if inspect.isclass(target) else _hints(target).get("return")
+    return target if inspect.isclass(target) else type_hints(target).get("return")
 
 
 def _accepts(target: Callable[..., Any], argument_types: Sequence[Any]) -> bool:
     """Whether the first parameters of `target` are annotated with the argument types."""
-    hints = _hints(target.__init__ if inspect.isclass(target) else target)
+    hints = type_hints(target.__init__ if inspect.isclass(target) else target)
     parameters = list(inspect.signature(target).parameters)[: len(argument_types)]
     return [hints.get(name) for name in parameters] == list(argument_types)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the resolved annotations of a function; none if one cannot be resolved."""
     try:
         return get_type_hints(function)
     except NameError:  # an annotation that is imported for type checkers only

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -13,6 +13,7 @@ from posenc.config.component_types import (
     group_type,
     import_target,
     is_allowed,
+    type_hints,
 )
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.values import matches_type, walk
@@ -99,7 +100,12 @@ def _check_node(
         else:
             _check_value(child, value, parameters[key].annotation)
     supplied = values.keys() | set(kwargs)
-    required = [key for key in configurable if parameters[key].default is Parameter.empty]
+    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    required = [
+        key
+        for key in configurable
+        if parameters[key].default is Parameter.empty and parameters[key].kind not in variadic
+    ]
     missing = [key for key in required if key not in supplied]
     if missing and not partial:
         raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
@@ -107,7 +113,7 @@ def _check_node(
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a target with their annotations resolved."""
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints = type_hints(target.__init__ if inspect.isclass(target) else target)
     return {
         key: parameter.replace(annotation=hints.get(key, Any))
         for key, parameter in inspect.signature(target).parameters.items()

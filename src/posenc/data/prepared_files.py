@@ -1,4 +1,4 @@
-"""Detects damaged files of a prepared corpus, which would train to other numbers without an error.
+"""Detects damaged files of a prepared corpus, which would silently change the results.
 
 `meta.json` has the SHA-256 of every other file. Reading a large corpus takes time, so the contents
 are verified once per machine, and again when the size or modification time of a file has changed;
@@ -35,7 +35,9 @@ def read_meta(folder: Path) -> dict[str, Any]:
     try:
         meta = json.loads((folder / "meta.json").read_text())
         reason = _damage(folder, meta)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except FileNotFoundError:
+        reason = "meta.json is missing"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"meta.json has other contents than expected ({describe_error(error)})"
     if reason:
         raise RunError(

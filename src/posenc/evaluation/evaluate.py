@@ -97,9 +97,9 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         checkpoint = broadcast_from_rank0(lambda: find_weights(run.checkpoints, step))
         if checkpoint is None:
             raise RunError(
-                f"{run.name} has no weights of step {step} for evaluation.at_tokens={at_tokens}:"
-                " they are kept only if its training was started with this value; train it again"
-                " under another name=..., or leave the value out"
+                f"{run.name} has no intact weights of step {step} for evaluation.at_tokens="
+                f"{at_tokens}: they are kept only if its training was started with this value;"
+                " train it again under another name=..., or leave the value out"
             )
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))

@@ -9,8 +9,11 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
+from posenc.config.components import build
+from posenc.config.errors import ConfigError
+from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
@@ -223,10 +226,12 @@ def _ngrams(
 def _chance(experiment: Experiment, data: str) -> float | None:
     """Return the accuracy of guessing on a task that runs were trained on; None if unknown."""
     configs = (run.config for run in experiment.runs)
-    task = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), {})
-    if not task.get("_target_", "").startswith("posenc.data.tasks."):
+    node = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), None)
+    try:
+        task = build(OmegaConf.create(node or {}), name="data")
+    except ConfigError:  # a task outside posenc, or with parameters of another version
         return None
-    return instantiate(task).chance
+    return task.chance if isinstance(task, Task) else None
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:

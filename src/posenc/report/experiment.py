@@ -154,8 +154,9 @@ def read_experiment(folder: Path) -> Experiment:
     plan = read_json(plan_file) if plan_file.exists() else {}
     order = {name: i for i, name in enumerate(plan.get("runs") or [])}
     runs, damaged = _read_runs(directories)
+    missing = "config.yaml is missing; rerun the command, which writes it again"
     damaged |= {
-        name: str(RunDirectory(folder / name).status().error)
+        name: RunDirectory(folder / name).status().error or missing
         for name in order
         if (folder / name).is_dir() and not (folder / name / "config.yaml").exists()
     }

@@ -23,7 +23,8 @@ def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
     """Return the training length, and the measurement if `curve_sets` have several."""
     title = f"trained at L = {curves.train_length}"
     if curves.window:
-        title += f", evaluated in {curves.num_windows} windows of {curves.window}"
+        count = "" if curves.num_windows is None else f"{curves.num_windows} "
+        title += f", evaluated in {count}windows of {curves.window}"
     return title if shared_measurement(curve_sets) else f"{title}\n{curves.measurement}"
 
 

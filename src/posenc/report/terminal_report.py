@@ -57,6 +57,8 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print()
     for line in results.missing[:1]:
         console.print(f"{line} posenc status name={results.experiment.name}")
+    for name, reason in results.experiment.damaged.items():
+        console.print(f"{name}: {reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(Text(NOTE, "dim"))
 
 
