@@ -35,7 +35,7 @@ class FakePlan:
         self.behaviours: dict[str, str] = {}
         self.planned: list[RunDirectory] = []
 
-    def __call__(self, jobs: list[list[str]], *args: object, local: bool) -> list[PlannedRun]:
+    def __call__(self, jobs: list[list[str]], *args: object, **kwargs: object) -> list[PlannedRun]:
         self.calls.append(jobs)
         names = [
             ",".join(o.rpartition("=")[2] for o in job if not o.startswith("retry")) for job in jobs

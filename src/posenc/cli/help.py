@@ -41,7 +41,7 @@ HELP = {
           precision, kernel, compile, gradient_clip    numerics
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
-          retry                                        true: rerun failed runs
+          retry; reuse             true: rerun failed runs; experiments to copy finished runs of
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml

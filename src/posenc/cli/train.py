@@ -6,7 +6,7 @@ The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.benchmark.bench_settings import BENCH_KEYS
@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
             print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs, composer)))
         return 0
 
-    planned_runs = _plan(jobs, arguments, launcher, console)
+    planned_runs = _plan(jobs, sweep, arguments, local=launcher.local, console=console)
     before = {planned.name: planned.run.status() for planned in planned_runs}
     skipped_states = {"finished"} if sweep.retry else {"finished", "failed"}
     to_launch = [p for p in planned_runs if before[p.name].state not in skipped_states]
@@ -71,14 +71,22 @@ def _check_hydra_overrides(overrides: Sequence[str]) -> None:
 
 
 def _plan(
-    jobs: Sequence[Sequence[str]], arguments: Arguments, launcher: Launcher, console: Console
+    jobs: Sequence[Sequence[str]],
+    sweep: DictConfig,
+    arguments: Arguments,
+    *,
+    local: bool,
+    console: Console,
 ) -> list[PlannedRun]:
     from posenc.sweeps.plan import plan
+    from posenc.sweeps.reuse import reused_experiments
 
-    command = arguments.command_line()
+    command, reuse = arguments.command_line(), reused_experiments(sweep)
     with console.status("validating configurations and preparing data") as status:
         try:
-            return plan(jobs, arguments.config_dirs, command, status.update, local=launcher.local)
+            return plan(
+                jobs, arguments.config_dirs, command, status.update, reuse=reuse, local=local
+            )
         except OSError as error:
             if is_disk_full(error):
                 raise

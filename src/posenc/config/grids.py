@@ -12,7 +12,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.overrides import Axis, command_line_axes, grid_axes, parse
 
 DEFAULT_SIZE = "laptop"
-SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "name", "outputs_dir")
+SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "reuse", "name", "outputs_dir")
 """Keys that have a single value for the whole sweep."""
 
 Grids = Sequence[Mapping[str, Any]]

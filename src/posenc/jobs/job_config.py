@@ -25,7 +25,7 @@ NUM_POSITIONAL_ARGS = {
 }
 """The number of positional arguments that each config group's target is called with."""
 
-SWEEP_ONLY_KEYS = ("grids", "sizes", "retry")
+SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
 
 
 def compose_job(

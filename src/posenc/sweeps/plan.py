@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,23 @@ from posenc.runs.files import read_json, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.launcher import PlannedRun
+from posenc.sweeps.reuse import copy_run, finished_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
 
 PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan instead of its runs."""
 
-UPDATED_ON_RESUME = ("evaluation", "logger", "about", "devices", "trainer", "modules")
-"""Keys that a resumed run takes from the new command."""
+UPDATED_ON_RESUME = (
+    "name",
+    "choices",
+    "evaluation",
+    "logger",
+    "about",
+    "devices",
+    "trainer",
+    "modules",
+)
+"""Keys that a resumed or copied run takes from the new command."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +60,14 @@ def plan(
     command: str,
     on_progress: Callable[[str], None],
     *,
+    reuse: Sequence[str] = (),
     local: bool = True,
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job. Raises ConfigError before anything is written.
 
     `command` is the user's command line, which `posenc status` prints as the way to finish the
-    sweep. If `local`, the runs must fit the devices of this machine.
+    sweep. New runs that an experiment in `reuse` has finished are copied from it. If `local`, the
+    runs must fit the devices of this machine.
     """
     composer = Composer("train", config_dirs)
     configs = [compose_job(overrides, config_dirs, composer) for overrides in jobs]
@@ -75,9 +87,12 @@ def plan(
             parameter_counts[model_key] = model.parameter_count()
         all_jobs.append(_build_job(config, data, parameter_counts[model_key]))
     unique_jobs = _without_duplicates(all_jobs)
+    sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}
     for job in unique_jobs:
-        _check_directory(job)
+        _check_directory(replace(job, run=sources[job.run] or job.run))
     for job in unique_jobs:
+        if source := sources[job.run]:
+            copy_run(source, job.run)
         _write_run(job)
     _write_plan(unique_jobs, shared_values[0], command)
     return [

@@ -1,0 +1,54 @@
+"""Reuse of finished runs: a run that another experiment has finished is copied, not trained again.
+
+Runs with the same name have the same identity, whichever experiment they belong to.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.errors import ConfigError
+from posenc.config.settings import NAME_PATTERN
+from posenc.config.values import matches_type
+from posenc.runs.run_directory import RunDirectory
+from posenc.training.checkpoint import list_checkpoints
+
+
+def reused_experiments(sweep: DictConfig) -> list[str]:
+    """Return the names of the experiments in `reuse`. Raises ConfigError if it has other values."""
+    value: Any = OmegaConf.to_container(OmegaConf.masked_copy(sweep, ["reuse"]), resolve=True)
+    names = value["reuse"]
+    if not matches_type(names, list[str]) or not all(map(NAME_PATTERN.fullmatch, names)):
+        raise ConfigError(f"reuse={names!r} must be a list of experiments' names")
+    return names
+
+
+def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory | None:
+    """Return the first finished run of `experiments` that `run`, which does not exist, can copy."""
+    if run.path.exists():
+        return None
+    copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]
+    finished = [copy for copy in copies if copy.status().state == "finished"]
+    return next((copy for copy in finished if list_checkpoints(copy.checkpoints)), None)
+
+
+def copy_run(source: RunDirectory, run: RunDirectory) -> None:
+    """Copy a run's results, logs and checkpoints, but not the record of what W&B has."""
+    run.path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = RunDirectory(Path(mkdtemp(prefix=".copy-", dir=run.path.parent)))
+    try:
+        shutil.copytree(source.checkpoints, temporary.checkpoints)
+        files = [source.status_file, source.metrics_file, source.timing_file, source.log_file]
+        files += [source.evaluation_file, source.positions_file, source.blocks_file]
+        for file in [*files, source.ngrams_file, source.config_file]:
+            if file.exists():
+                shutil.copy2(file, temporary.path)
+        temporary.path.chmod(source.path.stat().st_mode)
+        temporary.path.rename(run.path)
+    except BaseException:
+        shutil.rmtree(temporary.path, ignore_errors=True)
+        raise

@@ -1,0 +1,77 @@
+"""A sweep copies the finished runs of other experiments instead of training them again."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from posenc.config.errors import ConfigError
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.plan import plan
+from posenc.training.checkpoint import list_checkpoints
+
+
+def planned(small_job: list[str], *overrides: str, reuse: tuple[str, ...] = ()) -> RunDirectory:
+    return plan([[*small_job, *overrides]], [], "test", print, reuse=reuse)[0].run
+
+
+def finish(run: RunDirectory) -> None:
+    assert main([str(run.path), "--threads", "1"]) == FINISHED, run.status().error
+
+
+def contents(run: RunDirectory) -> dict[str, bytes]:
+    files = [file for file in run.path.rglob("*") if file.is_file()]
+    return {str(file): file.read_bytes() for file in files}
+
+
+def test_a_copied_run_is_only_evaluated_at_new_lengths(small_job: list[str]) -> None:
+    at_l = [o.replace("[1,4]", "[1]") for o in small_job]
+    first = planned(at_l, "name=first")
+    finish(first)
+    before = contents(first)
+    second = planned(small_job, "name=second", reuse=("first",))
+    assert second.status().state == "pending" and second.config().name == "second"
+    finish(second)
+    assert second.name == first.name and contents(first) == before
+    assert second.metrics() == first.metrics()
+    checkpoints = [list_checkpoints(run.checkpoints)[-1].path for run in (first, second)]
+    assert checkpoints[0].read_bytes() == checkpoints[1].read_bytes()
+    assert {row["length"] for row in second.rows()} == {24, 96}
+    assert [row for row in second.rows() if row["length"] == 24] == first.rows()
+
+
+def test_a_run_with_all_results_is_finished_at_once(small_job: list[str]) -> None:
+    finish(planned(small_job, "name=first"))
+    second = planned(small_job, "name=second", reuse=("other", "first"))
+    assert second.status().state == "finished"
+
+
+@pytest.mark.parametrize("state", ["pending", "interrupted", "failed"])
+def test_an_unfinished_run_is_not_copied(small_job: list[str], state: str) -> None:
+    first = planned(small_job, "name=first")
+    Status(state=state).write(first.status_file)  # type: ignore[arg-type]
+    second = planned(small_job, "name=second", reuse=("first",))
+    assert second.status() == Status()
+
+
+def test_a_run_that_exists_is_kept(small_job: list[str]) -> None:
+    first, second = planned(small_job, "name=first"), planned(small_job, "name=second")
+    Status(state="finished", step=4).write(first.status_file)
+    planned(small_job, "name=second", reuse=("first",))
+    assert second.status() == Status()
+
+
+def test_a_run_of_another_configuration_is_an_error_and_nothing_is_written(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    first = planned(small_job, "name=first")
+    finish(first)
+    config = first.config()
+    config.gradient_clip = 2.0
+    OmegaConf.save(config, first.config_file)
+    with pytest.raises(ConfigError, match=str(first.path)):
+        planned(small_job, "name=second", reuse=("first",))
+    assert not (tmp_path / "outputs" / "second").exists()
