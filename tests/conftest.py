@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from compositions import composed
 from omegaconf import DictConfig
 
-from posenc.config.compose import compose
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
@@ -46,7 +46,7 @@ def configured() -> Callable[..., DictConfig]:
     """Composes a training configuration with a very small model."""
 
     def make(*overrides: str) -> DictConfig:
-        config = compose("train", [*SMALL, *overrides])
+        config = composed(*SMALL, *overrides)
         config.modules = []
         return config
 

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -73,39 +72,6 @@ def test_files_and_functions_stay_small(file: Path) -> None:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
             assert node.end_lineno - node.lineno < 48, f"{file.name}: {node.name}"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["--help"],
-        ["train", "--help"],
-        ["evaluate", "--help"],
-        ["report", "--help"],
-        ["check", "--help"],
-        ["bench", "--help"],
-        ["inspect", "--help"],
-        ["plan", "--help"],
-        ["sync", "--help"],
-        ["dashboard", "--help"],
-        ["wandb-sweep", "--help"],
-        ["clean", "--help"],
-        ["list"],
-    ],
-)
-def test_help_and_list_import_no_torch(command: list[str]) -> None:
-    code = (
-        "import sys; from posenc.cli import main; main(sys.argv[1:]);"
-        "sys.exit(any(m in sys.modules for m in ('torch', 'pytorch_lightning', 'wandb', 'hydra')))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "posenc" in done.stdout or "encoding" in done.stdout
-
-
-def test_planning_imports_no_lightning() -> None:
-    code = "import sys; import posenc.sweeps.plan; sys.exit('pytorch_lightning' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_the_architecture_page_names_existing_files_and_functions() -> None:

@@ -1,13 +1,13 @@
 """Which settings change the hash that names a run."""
 
 import pytest
+from compositions import composed
 
-from posenc.config.compose import compose
 from posenc.config.identity import identity, run_hash
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
-    config = compose("train", ["encoding=rope", *overrides])
+    config = composed("encoding=rope", *overrides)
     return run_hash(identity(config, fingerprint))
 
 

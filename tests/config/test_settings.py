@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from compositions import composed
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.config.steps import TrainingSteps, training_steps
@@ -13,7 +13,7 @@ from posenc.config.values import canonical
 
 
 def config(*overrides: str) -> DictConfig:
-    return compose("train", list(overrides))
+    return composed(*overrides)
 
 
 def test_the_defaults_are_valid() -> None:

@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 import torch
+from compositions import composed
 
 from posenc.check import (
     PROPERTIES,
@@ -14,7 +15,6 @@ from posenc.check import (
 )
 from posenc.check.sequences import is_prefix_consistent
 from posenc.check.under_test import SMALL_MODEL
-from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.base import Geometry
 
@@ -24,7 +24,7 @@ NAMES = options("encoding")
 @cache
 def encoding_under_test(name: str) -> EncodingUnderTest:
     """Cached, so that all properties share the models that they build."""
-    config = compose("train", [*SMALL_MODEL, f"encoding={name}"])
+    config = composed(*SMALL_MODEL, f"encoding={name}")
     config.modules = []
     return EncodingUnderTest(config, NAMES[name])
 
@@ -44,7 +44,7 @@ def test_every_encoding_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("spectrum", sorted(options("encoding/spectrum")))
 @pytest.mark.parametrize("name", ["rope", "sinusoidal", "pope", "xpos"])
 def test_length_dependent_spectra_declare_their_limitation(name: str, spectrum: str) -> None:
-    config = compose("train", [*SMALL_MODEL, f"encoding={name}", f"encoding/spectrum={spectrum}"])
+    config = composed(*SMALL_MODEL, f"encoding={name}", f"encoding/spectrum={spectrum}")
     config.modules = []
     result = check_property(is_prefix_consistent, EncodingUnderTest(config, NAMES[name]))
     length_dependent = spectrum in {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 import torch
+from compositions import composed
 from torch import Tensor
 
 from posenc.config.components import build
-from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.spectra import (
     Spectrum,
@@ -40,7 +40,7 @@ def frequencies(spectrum: Spectrum, width: int = 64, length: int = 512) -> Tenso
 
 
 def configured_spectrum(name: str, *overrides: str) -> Spectrum:
-    config = compose("train", ["encoding=rope", f"encoding/spectrum={name}", *overrides])
+    config = composed("encoding=rope", f"encoding/spectrum={name}", *overrides)
     return build(config.encoding.spectrum, name="encoding.spectrum")
 
 
@@ -54,7 +54,7 @@ def test_every_yaml_gives_finite_float64_frequencies(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_numeric_parameter_changes_the_spectrum(name: str) -> None:
-    config = compose("train", ["encoding=rope", f"encoding/spectrum={name}"]).encoding.spectrum
+    config = composed("encoding=rope", f"encoding/spectrum={name}").encoding.spectrum
     before = configured_spectrum(name)(64, 512, 1024)
     for key, value in config.items():
         if type(value) in (int, float):

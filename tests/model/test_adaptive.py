@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from compositions import composed
 from torch import Tensor, nn
 
-from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.model import loss
 from posenc.model.adaptive import AdaptiveEmbedding, AdaptiveHead
@@ -27,7 +27,7 @@ SMALL = [
 
 
 def adaptive(*overrides: str, vocab_size: int = VOCAB_SIZE) -> Decoder:
-    config = compose("train", [*SMALL, *overrides])
+    config = composed(*SMALL, *overrides)
     config.modules = []
     torch.manual_seed(4)  # PyTorch draws biases from it
     return build_model(config, vocab_size)
@@ -116,7 +116,7 @@ def test_a_token_outside_the_vocabulary_is_an_error(token: int) -> None:
 
 
 def test_the_paper_s_model_has_the_paper_s_number_of_parameters() -> None:
-    config = compose("train", ["model=wikitext103_247m", "encoding=sinusoidal"])
+    config = composed("model=wikitext103_247m", "encoding=sinusoidal")
     bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
     block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024

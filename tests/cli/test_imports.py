@@ -1,0 +1,39 @@
+"""Commands import only what they need, so that they start quickly."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["evaluate", "--help"],
+        ["report", "--help"],
+        ["check", "--help"],
+        ["bench", "--help"],
+        ["inspect", "--help"],
+        ["plan", "--help"],
+        ["sync", "--help"],
+        ["dashboard", "--help"],
+        ["wandb-sweep", "--help"],
+        ["clean", "--help"],
+        ["list"],
+    ],
+)
+def test_help_and_list_import_no_torch(command: list[str]) -> None:
+    code = (
+        "import sys; from posenc.cli import main; main(sys.argv[1:]);"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'pytorch_lightning', 'wandb', 'hydra')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "posenc" in done.stdout or "encoding" in done.stdout
+
+
+def test_planning_imports_no_lightning() -> None:
+    code = "import sys; import posenc.sweeps.plan; sys.exit('pytorch_lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
