@@ -106,6 +106,14 @@ def error_of(
         (["+speed=3"], ["unknown key speed (nearest: seed)"]),
         (["+evaluation.length=3"], ["unknown key evaluation.length", "evaluation.lengths"]),
         (["grids=3"], ["grids", "list of mappings"]),
+        (["modules=[no_such_module]"], ["modules", "no_such_module"]),
+        (["optimizer=adamw", "optimizer.learning_rate=0"], ["learning_rate=0 must be positive"]),
+        (["optimizer=nag", "optimizer.learning_rate=-1"], ["learning_rate=-1 must be positive"]),
+        (["optimizer.adamw_learning_rate=0"], ["adamw_learning_rate=0 must be positive"]),
+        (["model.layers=1e9"], ["layers=1000000000 must be at most 512"]),
+        (["model.width=1e9"], ["width=1000000000 must be at most 131,072"]),
+        (["tokenizer=bpe", "tokenizer.vocab_size=1e12"], ["at most 1,048,576"]),
+        (["seed=range(1,1e9)"], ["seed=range(1,1e9)", "10,000 jobs"]),
     ],
 )
 def test_a_mistake_on_the_command_line(
@@ -131,6 +139,8 @@ def test_an_output_folder_that_cannot_be_written(error_of: ErrorOf, tmp_path: Pa
     (tmp_path / "file").write_text("not a folder")
     assert "file" in error_of("outputs_dir=file", "cache_dir=cache")
     assert "file" in error_of("outputs_dir=file")
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop: is not a folder" in error_of("cache_dir=loop")
     if os.getuid() != 0:
         (tmp_path / "locked").mkdir(mode=0o500)
         assert "locked" in error_of("outputs_dir=locked", "cache_dir=cache")
@@ -167,6 +177,14 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["train", "--verbose"], "unknown flag --verbose"),
         (["train", "--config-dir", "nowhere"], "nowhere"),
         (["train", "encoding"], "encoding"),
+        (["status", "name=5"], "name=5 must be a string"),
+        (["check", "encoding=rope", "train_length=1e6"], "must be from 8 to 512"),
+        (["inspect", "encoding=rope", "train_length=1e5"], "must be at most 16,384"),
+        (["clean", "run=glob(*)"], "run=glob(*)"),
+        (["train", f"seed={'9' * 5000}"], "cannot parse"),
+        (["train", "--config-dir", "x" * 5000], "use another path"),
+        (["evaluate", f"run={'x' * 5000}"], "use another path"),
+        (["x" * 5000], "unknown command"),
     ],
 )
 def test_a_mistake_in_any_command(
@@ -180,4 +198,5 @@ def test_a_mistake_in_any_command(
     assert main(words) == 2
     error = capsys.readouterr().err
     assert part in error and "Traceback" not in error
+    assert len(error) < 1000
     assert not list(tmp_path.iterdir())

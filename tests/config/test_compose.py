@@ -63,6 +63,20 @@ def test_config_dirs_are_searched_too(tmp_path: Path) -> None:
     assert options("encoding", [tmp_path])["mine"] == "A new encoding."
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: mine\n", "@package _global_"),
+        ("defaults:\n  - mine\n", "includes the file itself"),
+    ],
+)
+def test_an_experiment_that_cannot_be_composed(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        compose("train", ["experiment=mine"], [tmp_path])
+
+
 def test_every_option_of_every_group_has_a_description() -> None:
     for group in groups():
         for name, description in options(group).items():

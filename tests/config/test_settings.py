@@ -34,6 +34,13 @@ def test_the_defaults_are_valid() -> None:
         ("evaluation.split=dev", "one of train, validation, test"),
         ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of integers or null"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
+        ("outputs_dir=", "outputs_dir must not be empty"),
+        ("cache_dir=' '", "cache_dir must not be empty"),
+        ("about={title: [1]}", "about={'title': [1]} must be a mapping of names to texts"),
+        ("train_length=1e9", "train_length=1000000000 must be at most 1,048,576, because"),
+        ("seed=1e30", "seed=1e+30 must be an integer"),
+        (f"seed={2**63}", "must be at most 9,223,372,036,854,775,807"),
+        (f"name={'x' * 81}", "must be at most 80 letters"),
     ],
 )
 def test_an_invalid_value_is_named_with_its_limit(override: str, message: str) -> None:

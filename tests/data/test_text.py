@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
+from posenc.data import text
 from posenc.data.text import TextCorpus
 
 
@@ -162,3 +163,17 @@ def test_an_invalid_row_is_reported_with_its_line(folder: Path, row: str, messag
     (folder / "rows.jsonl").write_text('{"text": "x"}\n' + row + "\n")
     with pytest.raises(ConfigError, match=message):
         list(TextCorpus(train="rows.jsonl").documents("train"))
+
+
+def test_a_pattern_that_searches_too_many_folders_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to a parent folder adds folders without end."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_text("x")
+    monkeypatch.setattr(text, "_MAX_FOLDERS", 5)
+    TextCorpus(train=str(tmp_path / "**" / "*.txt"))
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="more than 5 folders"):
+        TextCorpus(train=str(tmp_path / "**" / "*.txt"))

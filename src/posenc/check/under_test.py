@@ -30,7 +30,7 @@ because that cancels a value that is the same in every channel.
 """
 
 VOCAB_SIZE = 50
-MIN_TRAIN_LENGTH = 8
+MIN_TRAIN_LENGTH, MAX_TRAIN_LENGTH = 8, 512
 SEED = 0
 EXACT_TOLERANCE = 1e-12
 """Float64 tolerance for values that should be equal."""
@@ -95,9 +95,11 @@ class EncodingUnderTest:
 
     def check_model(self) -> None:
         """Raise ConfigError if the model cannot be built or tested with any encoding."""
-        if self.train_length < MIN_TRAIN_LENGTH:
+        if not MIN_TRAIN_LENGTH <= self.train_length <= MAX_TRAIN_LENGTH:
             raise ConfigError(
-                f"train_length={self.train_length} must be at least {MIN_TRAIN_LENGTH}"
+                f"train_length={self.train_length} must be from {MIN_TRAIN_LENGTH} to"
+                f" {MAX_TRAIN_LENGTH}, because the reference kernel, whose memory grows with the"
+                f" square of the length, is tested at several times this length"
             )
         config = copy.deepcopy(self.config)
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}

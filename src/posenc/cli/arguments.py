@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc.config.errors import ConfigError
+from posenc.config.yaml_files import check_yaml_files
 
 FLAGS = {
     "train": ("--cfg",),
@@ -63,4 +64,5 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
 def _config_dir(name: str) -> Path:
     if not name or not Path(name).is_dir():
         raise ConfigError(f"--config-dir {name} is not a folder; use a folder with YAML files")
+    check_yaml_files(Path(name))
     return Path(name)

@@ -19,7 +19,7 @@ from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 from posenc.inspect.encoding.encoding_page import inspect_encodings
-from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
+from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Tracker
@@ -27,6 +27,7 @@ from posenc.tracking.tracker import Tracker
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
 SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 RUN_KEYS = ("lengths", "windows", "sentence")
+MAX_TRAIN_LENGTH = 2**14
 COMMON_KEYS = ("run", "logger", "modules")
 
 
@@ -89,5 +90,10 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
     values = compose_resolved(composer, job)
     config = OmegaConf.create(values)
     check_settings(config, {key: TYPES[key] for key in SETTINGS})
+    if config.train_length > MAX_TRAIN_LENGTH:
+        raise ConfigError(
+            f"train_length={config.train_length} must be at most {MAX_TRAIN_LENGTH:,}, because all"
+            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens"
+        )
     config.modules = trusted_modules(values)
     return config

@@ -33,6 +33,7 @@ SETTINGS = {
     "sentence": str,
     "modules": list[str],
 }
+MAX_SENTENCE_TOKENS = 4096
 DEFAULT_FACTORS = (2, 4)
 """The default evaluation lengths besides L, as multiples of L."""
 
@@ -108,11 +109,19 @@ def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None)
 
 
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
-    """Return the token ids of the sentence, or the reason why the model cannot process it."""
+    """Return the token ids of the sentence, or the reason why the model cannot process it.
+
+    Raises ConfigError if the sentence is too long to analyze.
+    """
     if isinstance(data.tokenizer, SymbolTokenizer):
         return "The model was trained on the symbols of a task, not on text."
     (ids,) = data.tokenizer.encode([sentence])
     tokens = torch.from_numpy(ids[ids != data.tokenizer.eos_id].astype(np.int64))
+    if len(tokens) > MAX_SENTENCE_TOKENS:
+        raise ConfigError(
+            f"sentence: {len(tokens):,} tokens are more than {MAX_SENTENCE_TOKENS:,}, the limit for"
+            f" keeping the hidden states of all layers in memory; use a shorter sentence"
+        )
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
         return f"The sentence has {len(tokens)} tokens; the encoding has at most {limit} positions."

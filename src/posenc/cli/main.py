@@ -1,5 +1,6 @@
 """The entry point, which runs a command and reports errors as a message and an exit code."""
 
+import errno
 import importlib
 import os
 import sys
@@ -7,11 +8,22 @@ from collections.abc import Sequence
 
 from posenc.cli.arguments import parse
 from posenc.cli.help import COMMANDS, command_help, overview
-from posenc.config.errors import ConfigError, PosencError, did_you_mean
+from posenc.config.errors import (
+    ConfigError,
+    PosencError,
+    abbreviate,
+    did_you_mean,
+    unusable_path,
+)
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 KEYBOARD_INTERRUPT = 130
 """The conventional exit code after Ctrl-C."""
+UNUSABLE_PATH = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+)
+"""Errors of the system that are due to a path that the user gave."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,18 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words[0], words[1:])
     except PosencError as error:
-        print(f"posenc {words[0]}: {error}", file=sys.stderr)
-        return error.exit_code
+        return _report(words[0], str(error), error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except OSError as error:
-        if not is_disk_full(error):
+        if is_disk_full(error):
+            return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
+        if error.errno not in UNUSABLE_PATH or error.filename is None:
             raise
-        print(f"posenc {words[0]}: {DISK_FULL_MESSAGE}", file=sys.stderr)
-        return PosencError.exit_code
+        return _report(words[0], unusable_path(error), ConfigError.exit_code)
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
+
+
+def _report(command: str, message: str, exit_code: int) -> int:
+    print(abbreviate(f"posenc {command}: {message}"), file=sys.stderr)
+    return exit_code
 
 
 def _run(command: str, words: list[str]) -> int:

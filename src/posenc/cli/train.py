@@ -13,7 +13,7 @@ from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, unusable_path
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import override_key
 from posenc.config.paths import options
@@ -91,8 +91,7 @@ def _plan(
             if is_disk_full(error):
                 raise
             raise ConfigError(
-                f"{error.filename or 'a file'}: {error.strerror or error}; use another path"
-                f" (runs go to outputs_dir, prepared data to cache_dir)"
+                f"{unusable_path(error)} (runs go to outputs_dir, prepared data to cache_dir)"
             ) from None
 
 

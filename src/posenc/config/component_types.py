@@ -8,8 +8,10 @@ them.
 
 import importlib
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -89,7 +91,7 @@ def import_target(node: DictConfig, name: str, modules: Sequence[str]) -> Callab
     module, _, attribute = path.rpartition(".")
     try:
         imported = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # importing a user's module may raise anything
+    except (Exception, SystemExit) as error:  # importing a user's module may raise anything
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
         ) from None
@@ -114,7 +116,17 @@ def check_trusted(values: Any, name: str, modules: Sequence[str]) -> None:
 
 
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
-    """Return the modules listed in a composed command and the top-level modules of its targets."""
+    """Return the modules listed in a composed command and the top-level modules of its targets.
+
+    Raises ConfigError if a listed module does not exist. No module is imported.
+    """
+    for module in values["modules"]:
+        root = module.split(".")[0]
+        if not root or (root not in sys.modules and find_spec(root) is None):
+            raise ConfigError(
+                f"modules: {module!r} is neither in the current folder nor installed; correct its"
+                f" name or leave it out"
+            )
     roots = {target.split(".")[0] for target in _targets(values)} - {"posenc", ""}
     return sorted({*values["modules"], *roots})
 

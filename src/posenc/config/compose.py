@@ -46,13 +46,20 @@ def compose(
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
         try:
-            return hydra_compose(command, overrides=all_overrides, return_hydra_config=with_hydra)
+            config = hydra_compose(command, overrides=all_overrides, return_hydra_config=with_hydra)
+            _check_packages(config)
+            return config
         except MissingConfigException as error:
             raise _unknown_option(error) from None
         except ConfigCompositionException as error:
             composition_error = error  # handled below: _unknown_key must leave this context first
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
+        except RecursionError:
+            raise ConfigError(
+                "the defaults list of a YAML file includes the file itself, directly or through"
+                " other files; correct it"
+            ) from None
     raise _unknown_key(composition_error, command, overrides, config_dirs)
 
 
@@ -124,6 +131,16 @@ def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
         raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; set only one")
     resets = [f"{key}=null" for key in LENGTH_KEYS if set_keys and key not in set_keys]
     return [*resets, *overrides]
+
+
+def _check_packages(config: DictConfig) -> None:
+    """Raise ConfigError if an option of a group that sets top-level keys has set its own key."""
+    for group in ("experiment", "size"):
+        if OmegaConf.is_dict(config.get(group)):
+            raise ConfigError(
+                f"{group}: the first line of the option's YAML file must be"
+                f" `# @package _global_`; otherwise its keys have no effect"
+            )
 
 
 def _unknown_option(error: MissingConfigException) -> ConfigError:

@@ -1,5 +1,6 @@
 """Exceptions whose message the command line prints for the user before it exits."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -23,6 +24,23 @@ class RunError(PosencError):
     """A valid request failed, for example because a file of a run is corrupt."""
 
 
+MAX_WORD, MAX_MESSAGE = 500, 4000
+"""The numbers of characters of a word and of a message that the user sees in full."""
+
+
+def abbreviate(message: str) -> str:
+    """Return a message without the middle of very long words and of a very long text.
+
+    A message quotes the user's values, of which the beginning and the end are enough.
+    """
+    words = re.sub(rf"\S{{{MAX_WORD},}}", lambda match: _without_middle(match[0], 100), message)
+    return _without_middle(words, MAX_MESSAGE // 2) if len(words) > MAX_MESSAGE else words
+
+
+def _without_middle(text: str, kept: int) -> str:
+    return f"{text[:kept]} ... ({len(text):,} characters) ... {text[-kept:]}"
+
+
 def one_line(value: object) -> str:
     """Return `value` as a string without line breaks."""
     return " ".join(str(value).split())
@@ -31,6 +49,12 @@ def one_line(value: object) -> str:
 def describe_error(error: BaseException) -> str:
     """Return an exception's type and message on one line."""
     return one_line(f"{type(error).__name__}: {error}")
+
+
+def unusable_path(error: OSError) -> str:
+    """Return the message for a path of the user that the system cannot use."""
+    reason = "is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
+    return f"{error.filename or 'a file'}: {reason}; use another path"
 
 
 def first_line(error: BaseException) -> str:

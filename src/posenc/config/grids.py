@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import LENGTH_KEYS, compose
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import Axis, command_line_axes, grid_axes, parse
+from posenc.config.overrides import (
+    Axis,
+    check_job_count,
+    command_line_axes,
+    grid_axes,
+    parse,
+)
 
 DEFAULT_SIZE = "laptop"
 SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "reuse", "name", "outputs_dir")
@@ -99,6 +106,7 @@ def expand(
         new_axes = [[*new_axes[i], part] for i, part in kept]
     jobs: dict[frozenset[Any], list[str]] = {}
     for axes in ([*old, *new] for old, new in zip(axes_by_grid, new_axes, strict=True)):
+        check_job_count(prod(len(axis.settings) for axis in axes), "the sweep")
         for settings in product(*(axis.settings for axis in axes)):
             job = frozenset((s.override.partition("=")[0], s.value) for s in settings)
             jobs.setdefault(job, [setting.override for setting in settings])

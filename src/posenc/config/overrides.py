@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from posenc.config.values import canonical
 
 RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
 """Words that Hydra does not parse as strings unless they are quoted."""
+
+
+MAX_JOBS = 10_000
 
 
 class Setting(NamedTuple):
@@ -41,6 +45,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             f"cannot parse {error.override!r} ({first_line(error)}); write overrides as key=value,"
             f" in quotes if the shell needs them: 'key=[1,2]'"
         ) from None
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise ConfigError(f"cannot parse an override ({first_line(error)})") from None
 
 
 def override_key(override: str) -> str:
@@ -78,6 +84,15 @@ def grid_axes(grid: Mapping[str, Any], name: str) -> list[Axis]:
     return axes
 
 
+def check_job_count(count: int, source: str) -> None:
+    """Raise ConfigError if the `count` jobs of `source` are too many to plan at once."""
+    if count > MAX_JOBS:
+        raise ConfigError(
+            f"{source}: more than {MAX_JOBS:,} jobs, which take minutes to validate before the"
+            f" first one starts; split the sweep into several commands"
+        )
+
+
 def to_override_value(value: Any, name: str) -> str:
     """Return `value` in override syntax, which Hydra parses back to the same value."""
     if value is None or isinstance(value, bool):
@@ -109,7 +124,8 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
     if isinstance(glob, Glob):
         values = _matching_options(override, glob, config_dirs)
     else:
-        values = list(override.sweep_string_iterator())
+        values = list(islice(override.sweep_string_iterator(), MAX_JOBS + 1))
+        check_job_count(len(values), line)
     if not values:
         raise ConfigError(f"{line} has no values; add at least one")
     single_overrides = parse([f"{key}={value}" for value in values])

@@ -1,5 +1,6 @@
 """Types and limits of the settings outside components, and the evaluation lengths."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -11,7 +12,7 @@ from posenc.config.values import canonical, matches_type
 
 KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
-NAME_PATTERN = re.compile(r"\w[\w.+-]*")
+NAME_PATTERN = re.compile(r"\w[\w.+-]{,79}")
 DEFAULT_FACTORS = [1, 2, 4]
 MISSING: Any = object()
 """Marks a setting that the configuration does not have; null is a valid value."""
@@ -32,7 +33,7 @@ TYPES: dict[str, Any] = {
     "validation.every_tokens": int | None,
     "validation.tokens": int,
     "checkpoint.every_seconds": float,
-    "about": dict | None,
+    "about": dict[str, str | list[str]] | None,
     "outputs_dir": str,
     "cache_dir": str,
     "modules": list[str],
@@ -58,6 +59,7 @@ TYPE_NAMES = {
     str: "a string",
     bool: "true or false",
     dict: "a mapping",
+    dict[str, str | list[str]]: "a mapping of names to texts or lists of texts",
     list[int]: "a list of integers",
     list[float]: "a list of numbers",
     list[str]: "a list of strings",
@@ -65,6 +67,14 @@ TYPE_NAMES = {
 }
 NON_NEGATIVE = ("seed", "checkpoint.every_seconds")
 """Settings that must be non-negative; all other numbers must be positive."""
+
+LIMITS = {
+    "train_length": (2**20, "because the cost of attention grows with the square of the length"),
+    "vocab_size": (2**20, "which is more than any tokenizer in use has"),
+    "windows": (10_000, "which is more text than an average over windows needs"),
+    "seed": (2**63 - 1, "because PyTorch stores seeds in 64 bits"),
+}
+"""Setting -> the largest number that is allowed, and the reason for the limit."""
 
 
 def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
@@ -113,9 +123,15 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
         return f"{key}={value!r} must be {expected}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
-            f"{key}={value!r} must be letters, digits and - _ . +, starting with a letter or digit"
+            f"{key}={value!r} must be at most 80 letters, digits and - _ . +, starting with a"
+            f" letter or digit"
         )
+    if isinstance(value, str) and not value.strip():
+        return f"{key} must not be empty"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    limit, reason = LIMITS.get(key, (math.inf, ""))
+    if is_number and value > limit:
+        return f"{key}={value!r} must be at most {limit:,}, {reason}"
     if is_number and key in NON_NEGATIVE and value < 0:
         return f"{key}={value!r} must be non-negative"
     if is_number and key not in NON_NEGATIVE and value <= 0:

@@ -4,6 +4,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
@@ -16,6 +17,7 @@ _DEFAULT_COLUMN = "text"
 _DEFAULT_FRACTION = 0.05
 # With fewer documents, a split that receives 5% of them by hash could be empty.
 _MIN_DOCUMENTS_TO_HASH = 200
+_MAX_FOLDERS = 20_000
 _USAGE = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
@@ -132,11 +134,24 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
     if not glob.has_magic(pattern):
         hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
         raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_USAGE}")
+    _check_search(key, pattern)
     matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
     files = [match for match in matches if match.is_file()]
     if not files:
         raise ConfigError(f"{key}: '{pattern}' matches no file; {_USAGE}")
     return files
+
+
+def _check_search(key: str, pattern: str) -> None:
+    """Raise ConfigError if the `**` in a pattern, which follows links, finds too many folders."""
+    top, has_recursion, _ = str(Path(pattern).expanduser()).partition("**")
+    folders = glob.glob(top or ".") if has_recursion else []
+    searched = chain.from_iterable(os.walk(folder, followlinks=True) for folder in folders)
+    if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
+        raise ConfigError(
+            f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, links included; name"
+            " a folder further down before the first **"
+        )
 
 
 def _open_file(path: Path, key: str, column: str) -> DocumentFile:

@@ -103,8 +103,11 @@ def evenly_spaced_windows(
     tokens: TokenArray, length: int, num_tokens: int
 ) -> tuple[Tensor, Tensor]:
     """Return inputs and targets [n, length] of evenly spaced windows, about `num_tokens` tokens."""
-    last = len(tokens.tokens) // length - 1
-    windows = np.unique(np.linspace(0, last, max(1, num_tokens // length)).astype(int))
+    available, requested = len(tokens.tokens) // length, max(1, num_tokens // length)
+    if requested > available:
+        windows = np.arange(available)
+    else:
+        windows = np.unique(np.linspace(0, available - 1, requested).astype(int))
     return tokens.windows(windows * length, length)
 
 

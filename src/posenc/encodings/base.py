@@ -12,6 +12,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+MAX_WIDTH, MAX_LAYERS = 2**17, 2**9
+"""Several times the dimensions of the largest published models; more is a typing error."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -26,6 +29,12 @@ class Geometry:
         for name in ("width", "heads", "layers", "train_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name, limit in (("width", MAX_WIDTH), ("layers", MAX_LAYERS)):
+            if getattr(self, name) > limit:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} must be at most {limit:,}, several times that of"
+                    f" the largest published models"
+                )
         if self.width % self.heads:
             raise ValueError(
                 f"heads={self.heads} does not divide width={self.width};"

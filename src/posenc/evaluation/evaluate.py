@@ -82,9 +82,17 @@ def load_model(
 ) -> Decoder:
     """Return the run's model with its final weights.
 
-    Raises RunError if there is no intact checkpoint of the last step.
+    Raises RunError if there is no intact checkpoint of the last step, or if a weight is not finite.
     """
-    return _load(_find_checkpoint(run, config, None), config, vocab_size, device)
+    checkpoint = _find_checkpoint(run, config, None)
+    model = _load(checkpoint, config, vocab_size, device)
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise RunError(
+                f"{checkpoint.path}: {name} has values that are NaN or infinite; train the run"
+                f" again"
+            )
+    return model
 
 
 def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:

@@ -22,6 +22,7 @@ def adamw(
 
     Weight decay applies to matrices, not to norms, biases and other vectors.
     """
+    _check_learning_rate(learning_rate)
     _check(betas, weight_decay)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -41,6 +42,7 @@ def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.opt
     """
     if not 0 < momentum < 1:
         raise ValueError(f"momentum={momentum} must be above 0 and below 1")
+    _check_learning_rate(learning_rate)
     parameters = [p for p in model.parameters() if p.requires_grad]
     return torch.optim.SGD(
         parameters, lr=learning_rate, momentum=momentum, nesterov=True, fused=True
@@ -61,6 +63,8 @@ def muon(
     Updates of Muon have the size of AdamW's, so the two may share one learning rate. Weight decay
     applies to the matrices of the blocks.
     """
+    _check_learning_rate(learning_rate)
+    _check_learning_rate(adamw_learning_rate, "adamw_learning_rate")
     _check(betas, weight_decay)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
@@ -84,6 +88,11 @@ def muon(
             )
         )
     return Combined(*optimizers)
+
+
+def _check_learning_rate(value: float, name: str = "learning_rate") -> None:
+    if value <= 0:
+        raise ValueError(f"{name}={value} must be positive")
 
 
 def _check(betas: list[float], weight_decay: float) -> None:

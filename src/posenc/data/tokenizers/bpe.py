@@ -12,6 +12,7 @@ from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
 _EOS_TOKEN = "<|endoftext|>"
 _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
+_MAX_VOCAB_SIZE = 2**20
 
 
 class BPETrainer(TokenizerTrainer):
@@ -25,6 +26,11 @@ class BPETrainer(TokenizerTrainer):
             raise ConfigError(
                 f"tokenizer.vocab_size={vocab_size} must be at least {_MIN_VOCAB_SIZE} (256 bytes"
                 " and the end-of-text token); use a larger one, or tokenizer=byte"
+            )
+        if vocab_size > _MAX_VOCAB_SIZE:
+            raise ConfigError(
+                f"tokenizer.vocab_size={vocab_size} must be at most {_MAX_VOCAB_SIZE:,}, which is"
+                " more than any tokenizer in use has"
             )
         if train_bytes < 1:
             raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be at least 1")

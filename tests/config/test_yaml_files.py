@@ -1,0 +1,36 @@
+"""YAML files of `--config-dir` that would exhaust memory or cannot be read are errors."""
+
+from pathlib import Path
+
+import pytest
+
+from posenc.config.errors import ConfigError
+from posenc.config.yaml_files import check_yaml_files
+
+POWERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+"""Lines whose last value stands for 10^11 values."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n".join(["a0: &a0 1", *POWERS]), "more than 100,000 values"),
+        ("about: &a {title: *a}", "more than 100,000 values"),
+        ("about: " + "[" * 800 + "]" * 800, "nested too deeply"),
+        ("about: {title: *unknown}", "unknown"),
+        ("title: caf\xe9", "not UTF-8 at byte 10"),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "experiment" / "mine.yaml"
+    file.parent.mkdir()
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match=f"mine.yaml .*{message}"):
+        check_yaml_files(tmp_path)
+
+
+def test_files_with_aliases_and_empty_files_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "encoding").mkdir()
+    (tmp_path / "encoding" / "a.yaml").write_text("x: &x [1, 2]\ny: *x\n")
+    (tmp_path / "encoding" / "b.yaml").write_text("")
+    check_yaml_files(tmp_path)
