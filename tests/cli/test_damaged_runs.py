@@ -1,15 +1,18 @@
 """A run with damaged files is named with the remedy, and does not stop commands on other runs."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from posenc.cli import main
+from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
+from posenc.tracking.mirror import MirrorFile
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -75,3 +78,39 @@ def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> N
     assert run.status().state == "failed" and "config.yaml" in str(run.status().error)
     small_run()
     assert run.config_file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plan.json", "3"),
+        ("plan.json", '{"runs": "all"}'),
+        ("plan.json", '{"commands": []}'),
+        ("run/metrics.jsonl", "3\n"),
+        ("run/metrics.jsonl", '{"loss": 1.0}\n'),
+        ("run/timing.jsonl", "[]\n"),
+        ("run/evaluation.json", '{"rows": [{}]}'),
+        ("run/mirror.json", "[]"),
+        ("run/mirror.json", '{"entries": [{"row": {}}]}'),
+        ("run/config.yaml", "frozen: {}"),
+    ],
+)
+def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(RunError, match=file.name):
+        {
+            "plan.json": lambda: read_plan(tmp_path),
+            "metrics.jsonl": run.metrics,
+            "timing.jsonl": run.timing,
+            "evaluation.json": run.rows,
+            "mirror.json": lambda: MirrorFile(run),
+            "config.yaml": run.config,
+        }[file.name]()
+
+
+def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"runs": ["a"], "colour": "red"}')
+    assert read_plan(tmp_path)["runs"] == ["a"]

@@ -69,6 +69,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "model": {"_target_": "posenc.model", "width": 128, "layers": 4, "heads": 4},
         "optimizer": {"_target_": "adamw", "_partial_": True, "learning_rate": 0.002},
         "schedule": {"_target_": "cosine", "_partial_": True, "warmup_fraction": 0.05},
+        "evaluation": {"split": "validation"},
         "about": None,
         "outputs_dir": "outputs",
         "frozen": {

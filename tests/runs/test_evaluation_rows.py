@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from posenc.config.errors import RunError
 from posenc.runs.evaluation_rows import merge_arrays, merge_rows, read_arrays, read_rows
 
 ROW = {
@@ -30,3 +32,12 @@ def test_losses_by_position_are_added_and_replaced(tmp_path: Path) -> None:
     arrays = read_arrays(file)
     assert sorted(arrays) == ["a.count", "a.sum", "b.sum"]
     assert arrays["a.sum"].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("kept", [0, 30, -30])
+def test_a_truncated_file_of_arrays_is_an_error(tmp_path: Path, kept: int) -> None:
+    file = tmp_path / "loss_by_position.npz"
+    merge_arrays(file, {"a.sum": np.ones(3)})
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(RunError, match="evaluate the run again"):
+        read_arrays(file)

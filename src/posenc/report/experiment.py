@@ -17,8 +17,7 @@ from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
 from posenc.runs.evaluation_rows import read_arrays, read_rows
-from posenc.runs.files import read_json
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 
 Row = dict[str, Any]
@@ -150,9 +149,8 @@ def read_experiment(folder: Path) -> Experiment:
     directories = list_runs(folder)
     if not directories:
         raise ConfigError(_no_runs(folder))
-    plan_file = folder / "plan.json"
-    plan = read_json(plan_file) if plan_file.exists() else {}
-    order = {name: i for i, name in enumerate(plan.get("runs") or [])}
+    plan = read_plan(folder)
+    order = {name: i for i, name in enumerate(plan["runs"])}
     runs, damaged = _read_runs(directories)
     missing = "config.yaml is missing; rerun the command, which writes it again"
     damaged |= {

@@ -63,9 +63,12 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+        rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     except ValueError as error:
         raise corrupt_file(path, error) from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise corrupt_file(path, "not every line is a JSON object")
+    return rows
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:

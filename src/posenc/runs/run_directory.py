@@ -9,22 +9,35 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, RunError, first_line
-from posenc.config.settings import check_settings
-from posenc.config.values import walk
-from posenc.runs.evaluation_rows import read_rows
-from posenc.runs.files import read_json, read_jsonl, write_json
+from posenc.config.settings import TYPES, check_settings
+from posenc.config.values import matches_type, walk
+from posenc.runs.evaluation_rows import KEY_FIELDS, read_rows
+from posenc.runs.files import corrupt_file, read_json, read_jsonl, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
 
 PLANNED_TYPES = {
-    "choices": dict,
+    **{key: TYPES[key] for key in ("train_length", "tokens", "batch_tokens", "seed")},
+    **{key: TYPES[key] for key in ("precision", "evaluation.split")},
+    **dict.fromkeys(("encoding", "model"), dict),
+    **{f"choices.{group}": str for group in ("encoding", "model", "data")},
     "frozen.hash": str,
     "frozen.fingerprint": str,
     "frozen.lengths": list[int],
     "frozen.parameters": int,
     "frozen.posenc": str,
 }
-"""Keys that planning adds to a configuration."""
+"""Keys of every planned configuration that commands read; planning adds those in `frozen`."""
+
+PLAN_TYPES = {
+    "runs": list[str],
+    "command": str | None,
+    "commands": dict[str, str],
+    "about": dict | None,
+    "premises": list | None,
+    "claims": list | None,
+    "published": list | None,
+}
 
 
 class RunDirectory:
@@ -94,10 +107,19 @@ class RunDirectory:
         return status
 
     def rows(self) -> list[dict[str, Any]]:
-        return read_rows(self.evaluation_file)
+        """Return the evaluation rows. Raises RunError if the file is corrupt."""
+        rows = read_rows(self.evaluation_file)
+        required = set(KEY_FIELDS) - {"at_tokens"}
+        if missing := {key for row in rows for key in required - row.keys()}:
+            raise corrupt_file(self.evaluation_file, f"a row has no {', '.join(sorted(missing))}")
+        return rows
 
     def metrics(self) -> list[dict[str, Any]]:
-        return read_jsonl(self.metrics_file)
+        """Return the rows of the training log. Raises RunError if a row is corrupt."""
+        rows = read_jsonl(self.metrics_file)
+        if not all(isinstance(row.get("step"), int) for row in rows):
+            raise corrupt_file(self.metrics_file, "a row has no step")
+        return rows
 
     def timing(self) -> list[dict[str, Any]]:
         return read_jsonl(self.timing_file)
@@ -111,6 +133,21 @@ class RunDirectory:
 def list_runs(folder: Path) -> list[RunDirectory]:
     """Return the runs in an experiment's folder, sorted by name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Return an experiment's `plan.json`, with no `runs` and `commands` if there is no file.
+
+    Raises RunError if the file is corrupt.
+    """
+    file = folder / "plan.json"
+    plan = read_json(file, {})
+    if not isinstance(plan, dict):
+        raise corrupt_file(file, "it is not a mapping")
+    plan = {"runs": [], "commands": {}, **plan}
+    if wrong := [key for key in PLAN_TYPES if not matches_type(plan.get(key), PLAN_TYPES[key])]:
+        raise corrupt_file(file, f"{', '.join(wrong)} of the wrong type")
+    return plan
 
 
 def run_paths(run: RunDirectory) -> list[Path]:
@@ -145,9 +182,9 @@ def remove_run(run: RunDirectory) -> None:
         plan_file = folder / "plan.json"
         with lock(folder / ".plan.lock"):
             if plan_file.exists():
-                plan = read_json(plan_file)
+                plan = read_plan(folder)
                 plan["runs"] = [other for other in plan["runs"] if other != name]
-                plan.get("commands", {}).pop(name, None)
+                plan["commands"].pop(name, None)
                 write_json(plan_file, plan)
         for path in paths:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -22,9 +22,9 @@ from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model
-from posenc.runs.files import read_json, write_atomic, write_json
+from posenc.runs.files import write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
@@ -227,17 +227,16 @@ def _write_run(job: Job) -> None:
 def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
     plain: Any = OmegaConf.to_container(OmegaConf.create({"about": config.about, **shared}))
-    file = folder / "plan.json"
     with lock(folder / ".plan.lock"):
-        old_plan = read_json(file, {"runs": []})
+        old_plan = read_plan(folder)
         names = [job.run.name for job in jobs]
         new_plan = {
             "name": config.name,
             "experiment": config.choices.get("experiment"),
             "size": config.get("size"),
             "command": command,
-            "commands": {**old_plan.get("commands", {}), **dict.fromkeys(names, command)},
+            "commands": {**old_plan["commands"], **dict.fromkeys(names, command)},
             **plain,
             "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
         }
-        write_json(file, new_plan)
+        write_json(folder / "plan.json", new_plan)

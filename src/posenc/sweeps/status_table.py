@@ -10,8 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from posenc.runs.files import read_json
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, plural, run_table
 
@@ -26,7 +25,7 @@ STYLES = {
 
 def expected_runs(folder: Path) -> list[RunDirectory]:
     """Return the planned runs of an experiment in planned order, then other runs in its folder."""
-    planned = read_json(folder / "plan.json", {}).get("runs", [])
+    planned = read_plan(folder)["runs"]
     others = [run.name for run in list_runs(folder) if run.name not in planned]
     return [RunDirectory(folder / name) for name in [*planned, *others]]
 
@@ -92,10 +91,10 @@ def _seconds_left(status: Status) -> float | None:
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
     """Return the distinct commands in an experiment's plan that finish its unfinished runs."""
-    plan = read_json(runs[0].path.parent / "plan.json", {}) if runs else {}
+    plan = read_plan(runs[0].path.parent) if runs else {}
     states_by_command: dict[str, set[str]] = {}
     for run in runs:
-        command = plan.get("commands", {}).get(run.name, plan.get("command"))
+        command = plan["commands"].get(run.name, plan.get("command"))
         state = statuses[run.name].state
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
