@@ -164,6 +164,16 @@ def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experi
     assert spec == spec_of(experiment)
 
 
+def test_a_damaged_run_is_left_out(experiment, capsys):
+    damaged = experiment / "alibi-L128-s1-00000000"
+    (damaged / "metrics.jsonl").write_text("[\n")
+    spec = spec_of(experiment)
+    assert damaged.name in (printed := capsys.readouterr().out) and "metrics.jsonl" in printed
+    rules = [rule for runset in runsets(spec) for rule in runset["filters"]["filters"]]
+    values = [rule["value"] for rule in rules]
+    assert 64 in values and 128 not in values
+
+
 def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment):
     run = RunDirectory(experiment / "alibi-L128-s1-00000000")
     changes = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}

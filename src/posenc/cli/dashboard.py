@@ -7,7 +7,6 @@ from rich.console import Console
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError
-from posenc.runs.run_directory import list_runs
 
 
 def run(arguments: Arguments) -> int:
@@ -19,12 +18,14 @@ def run(arguments: Arguments) -> int:
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
     from posenc.tracking.logged_keys import read_logged_keys
-    from posenc.tracking.upload import find_tracker
+    from posenc.tracking.upload import experiment_tracker
     from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    keys, tracker = read_logged_keys(folder), find_tracker(list_runs(folder)[0])
+    for name, reason in experiment.damaged.items():
+        console.print(f"{name} is left out: {reason}", markup=False)
+    keys, tracker = read_logged_keys(folder, experiment.damaged), experiment_tracker(folder)
     spec_only = "--spec" in arguments.flags
     entity = tracker.entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
     workspace = build_workspace(entity, tracker.project, experiment, keys)

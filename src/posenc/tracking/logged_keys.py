@@ -1,6 +1,6 @@
 """The metric and configuration keys that runs log to W&B, determined from their run directories."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +37,12 @@ class LoggedKeys:
         return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
 
 
-def read_logged_keys(folder: Path) -> LoggedKeys:
-    """Return the keys that `posenc sync` uploads for the evaluated runs in `folder`."""
-    runs = [run for run in list_runs(folder) if run.rows()]
+def read_logged_keys(folder: Path, damaged: Collection[str] = ()) -> LoggedKeys:
+    """Return the keys that `posenc sync` uploads for the evaluated runs in `folder`.
+
+    Skips the `damaged` runs, whose names are given.
+    """
+    runs = [run for run in list_runs(folder) if run.name not in damaged and run.rows()]
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}
     one_variant_per_encoding = len({variant(config) for config in configs}) == len(encodings)

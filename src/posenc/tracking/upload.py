@@ -1,10 +1,13 @@
 """Uploads an experiment's runs and the figures of its report to W&B (`posenc sync`)."""
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from posenc.config.components import build
+from posenc.config.errors import PosencError
+from posenc.config.settings import TYPES, check_settings
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.wandb_client import close_run, online_run
@@ -20,8 +23,8 @@ def upload_run(directory: RunDirectory) -> Outcome:
     """Upload the rows that are missing from a run on W&B, and return the outcome.
 
     Reads only the run directory, not the offline run files, which may be missing or incomplete.
-    Skips a run that another process is running. Raises RunError if W&B fails or cannot be
-    reached.
+    Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
+    reached, another PosencError if the run's own files are damaged.
     """
     rows = _permanent_rows(directory)
     if not rows:
@@ -41,7 +44,7 @@ def upload_figures(folder: Path) -> bool:
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
-    tracker, experiment = find_tracker(list_runs(folder)[0]), folder.resolve().name
+    tracker, experiment = experiment_tracker(folder), folder.resolve().name
     with online_run(
         id=wandb_id(experiment, REPORT_JOB_TYPE),
         name=f"{experiment} {REPORT_JOB_TYPE}",
@@ -66,9 +69,22 @@ def figure_key(file: Path) -> str:
     return f"report/{file.stem}"
 
 
+def experiment_tracker(folder: Path) -> WandbTracker:
+    """Return the W&B tracker of the first run in a folder whose configuration is readable."""
+    for directory in list_runs(folder):
+        with suppress(PosencError):
+            return find_tracker(directory)
+    return WandbTracker()
+
+
 def find_tracker(directory: RunDirectory) -> WandbTracker:
-    """Return the run's W&B tracker, or the default one if the run used another logger."""
-    node = directory.config().logger
+    """Return the run's W&B tracker, or the default one if the run used another logger.
+
+    Raises RunError or ConfigError if the run's configuration is damaged.
+    """
+    config = directory.config()
+    check_settings(config, {"logger": dict, "kernel": TYPES["kernel"]})
+    node = config.logger
     if node.get("_target_") != f"{WandbTracker.__module__}.{WandbTracker.__qualname__}":
         return WandbTracker()
     return build(node, name="logger")

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
-FINISH_TIMEOUT = 30  # seconds for the server to accept the last rows
+REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that precedes a table
+FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which delays no training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
 # write. wandb's default is 15. This is the only private setting used; runs also work without it.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
+
+
+class WandbError(RunError):
+    """W&B failed or cannot be reached; the files of the run are intact."""
 
 
 def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
@@ -41,7 +46,7 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
 
 @contextmanager
 def online_run(**init_kwargs: Any) -> Generator["Run"]:
-    """Yield a W&B run that is open on the server. Raises RunError if W&B fails.
+    """Yield a W&B run that is open on the server. Raises WandbError if W&B fails.
 
     Its local files are temporary and removed when this process exits.
     """
@@ -52,12 +57,30 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
             run = _init("online", folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
             _try_to_stop_service()
-            raise RunError(f"W&B is not available online: {one_line(error)}") from None
+            raise WandbError(f"W&B is not available online: {one_line(error)}") from None
     try:
         yield run
+    except RunError:  # a damaged file of the run, not W&B
+        abandon_run(run)
+        raise
     except (Exception, SystemExit) as error:
         abandon_run(run)
-        raise RunError(f"W&B failed: {describe_error(error)}") from None
+        raise WandbError(f"W&B failed: {describe_error(error)}") from None
+
+
+@contextmanager
+def short_requests() -> Generator[None]:
+    """Limit the time of wandb's own requests, of which logging a table makes one."""
+    with process_state_restored():
+        os.environ["WANDB_HTTP_TIMEOUT"] = str(REQUEST_TIMEOUT)
+        yield
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return the reason why wandb failed; it reports a timeout as an authentication error."""
+    if isinstance(error, TimeoutError) or "did not respond in time" in str(error):
+        return "the server does not respond"
+    return describe_error(error)
 
 
 def close_run(run: "Run", failed: bool) -> None:

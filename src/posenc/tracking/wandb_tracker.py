@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.errors import ConfigError, describe_error, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror, MirrorFile
 from posenc.tracking.tracker import Inspection, Tracker
-from posenc.tracking.wandb_client import abandon_run, close_run, online_run, open_run
+from posenc.tracking.wandb_client import (
+    abandon_run,
+    close_run,
+    failure_reason,
+    online_run,
+    open_run,
+    short_requests,
+)
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
 from posenc.training.checkpoint import latest_checkpoint
 
@@ -66,7 +73,7 @@ class WandbTracker(Tracker):
 
     def finish(self, failed: bool) -> None:
         if self._run is not None:
-            with self._failures_as_warnings():
+            with self._failures_as_warnings(), short_requests():
                 self._finish(self._run, failed)
             self._run = None
 
@@ -129,7 +136,7 @@ class WandbTracker(Tracker):
             log.warning(
                 "W&B failed (%s); %s continues without it, and its own files remain complete"
                 " (upload them later with `posenc sync %s`)",
-                describe_error(error),
+                failure_reason(error),
                 self._directory.name,
                 experiment_folder(self._directory).name,
             )
