@@ -166,6 +166,7 @@ def test_budgets_that_a_trained_run_has_passed_are_rejected(
         ("[960,4000]", "at_tokens=4000"),
         ("[960,192]", "960,192"),
         ("[960,970]", "960,970"),
+        ("[960,3800]", "3800,3840"),
     ],
 )
 def test_invalid_budgets_are_rejected(
@@ -177,7 +178,7 @@ def test_invalid_budgets_are_rejected(
 
 
 def test_budgets_are_rounded_to_steps(configured: Callable[..., DictConfig]) -> None:
-    config = configured("tokens=3840", "batch_tokens=192", "evaluation.at_tokens=[1,1000,3800]")
+    config = configured("tokens=3840", "batch_tokens=192", "evaluation.at_tokens=[1,1000,3840]")
     assert evaluated_steps(config) == {1: 1, 1000: 5, None: 20}
 
 

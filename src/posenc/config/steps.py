@@ -56,9 +56,10 @@ def training_steps(
 def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
     """Map the training budgets at which a run is evaluated to numbers of optimizer steps.
 
-    The budgets are those of `evaluation.at_tokens`, in tokens, and None for the end of training. A
-    budget that ends with the last step is left out because None covers it. Raises ConfigError if a
-    budget is not positive or exceeds the run's, or if two budgets are not at least a step apart.
+    The budgets are those of `evaluation.at_tokens`, in tokens, and None for the end of training,
+    which also stands for a budget of all tokens. Raises ConfigError if a budget is not positive or
+    exceeds the run's, or if two budgets or a budget and the end of training are less than a step
+    apart.
     """
     budgets, limit = list(config.evaluation.at_tokens), config.tokens
     for tokens in budgets:
@@ -67,16 +68,17 @@ def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
                 f"evaluation.at_tokens={tokens} must be from 1 to tokens={limit}; remove it or"
                 f" train for more tokens"
             )
+    if budgets[-1:] != [limit]:
+        budgets.append(limit)
     steps = [_num_steps(tokens, config) for tokens in budgets]
     for (a, b), (step, next_step) in zip(pairwise(budgets), pairwise(steps), strict=True):
         if step >= next_step:
+            end = f" (tokens={b} is the end of training)" if b == limit else ""
             raise ConfigError(
-                f"evaluation.at_tokens={a},{b}: the values must increase by at least one optimizer"
-                f" step of batch_tokens={config.batch_tokens}; sort them or remove one"
+                f"evaluation.at_tokens={a},{b}{end}: the values must increase by at least one"
+                f" optimizer step of batch_tokens={config.batch_tokens}; sort them or remove one"
             )
-    total = _num_steps(limit, config)
-    intermediate = {n: step for n, step in zip(budgets, steps, strict=True) if step < total}
-    return {**intermediate, None: total}
+    return {**dict(zip(budgets[:-1], steps[:-1], strict=True)), None: steps[-1]}
 
 
 def _num_steps(tokens: int, config: DictConfig) -> int:
