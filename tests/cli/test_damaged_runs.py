@@ -7,6 +7,7 @@ import pytest
 
 from posenc.cli import main
 from posenc.config.errors import RunError
+from posenc.data.tokenizers import load_tokenizer
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory, read_plan
@@ -80,37 +81,48 @@ def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> N
     assert run.config_file.read_text() == before
 
 
+READERS: dict[str, Callable[[RunDirectory], object]] = {
+    "plan.json": lambda run: read_plan(run.path),
+    "metrics.jsonl": RunDirectory.metrics,
+    "timing.jsonl": RunDirectory.timing,
+    "evaluation.json": RunDirectory.rows,
+    "mirror.json": MirrorFile,
+    "config.yaml": RunDirectory.config,
+    "tokenizer.json": lambda run: load_tokenizer(run.tokenizer_file),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("plan.json", "3"),
         ("plan.json", '{"runs": "all"}'),
         ("plan.json", '{"commands": []}'),
-        ("run/metrics.jsonl", "3\n"),
-        ("run/metrics.jsonl", '{"loss": 1.0}\n'),
-        ("run/timing.jsonl", "[]\n"),
-        ("run/evaluation.json", '{"rows": [{}]}'),
-        ("run/mirror.json", "[]"),
-        ("run/mirror.json", '{"entries": [{"row": {}}]}'),
-        ("run/config.yaml", "frozen: {}"),
+        ("plan.json", "[" * 100_000),
+        ("metrics.jsonl", "3\n"),
+        ("metrics.jsonl", '{"loss": 1.0}\n'),
+        ("timing.jsonl", "[]\n"),
+        ("evaluation.json", '{"rows": [{}]}'),
+        ("mirror.json", "[]"),
+        ("mirror.json", '{"entries": [{"row": {}}]}'),
+        ("config.yaml", "frozen: {}"),
+        ("config.yaml", "3"),
+        ("config.yaml", "a: " + "[" * 5000),
+        ("config.yaml", "about: &about {title: *about}"),
+        ("tokenizer.json", '{"kind": "unknown", "state": {}}'),
+        ("tokenizer.json", '{"kind": "subword", "state": {"serialized": {}}}'),
     ],
 )
 def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: str) -> None:
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text)
-    run = RunDirectory(tmp_path / "run")
-    with pytest.raises(RunError, match=file.name):
-        {
-            "plan.json": lambda: read_plan(tmp_path),
-            "metrics.jsonl": run.metrics,
-            "timing.jsonl": run.timing,
-            "evaluation.json": run.rows,
-            "mirror.json": lambda: MirrorFile(run),
-            "config.yaml": run.config,
-        }[file.name]()
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RunError, match=name):
+        READERS[name](RunDirectory(tmp_path))
 
 
 def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text('{"runs": ["a"], "colour": "red"}')
+    run = RunDirectory(tmp_path)
+    for file in (tmp_path / "plan.json", tmp_path / "mirror.json", run.status_file):
+        file.write_text('{"runs": ["a"], "state": "finished", "colour": "red"}')
     assert read_plan(tmp_path)["runs"] == ["a"]
+    assert MirrorFile(run).entries == []
+    assert Status.read(run.status_file).state == "finished"

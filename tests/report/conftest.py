@@ -70,6 +70,8 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "optimizer": {"_target_": "adamw", "_partial_": True, "learning_rate": 0.002},
         "schedule": {"_target_": "cosine", "_partial_": True, "warmup_fraction": 0.05},
         "evaluation": {"split": "validation"},
+        "kernel": "auto",
+        "logger": {"_target_": "posenc.tracking.tracker.NullTracker"},
         "about": None,
         "outputs_dir": "outputs",
         "frozen": {

@@ -18,18 +18,19 @@ def run(arguments: Arguments) -> int:
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
     from posenc.tracking.logged_keys import read_logged_keys
-    from posenc.tracking.upload import experiment_tracker
+    from posenc.tracking.upload import experiment_project
     from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
     for name, reason in experiment.damaged.items():
         console.print(f"{name} is left out: {reason}", markup=False)
-    keys, tracker = read_logged_keys(folder, experiment.damaged), experiment_tracker(folder)
+    keys = read_logged_keys(folder, experiment.damaged)
     spec_only = "--spec" in arguments.flags
-    entity = tracker.entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
-    workspace = build_workspace(entity, tracker.project, experiment, keys)
-    report = build_report(entity, tracker.project, experiment, keys)
+    entity, project = experiment_project(folder)
+    entity = entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())
+    workspace = build_workspace(entity, project, experiment, keys)
+    report = build_report(entity, project, experiment, keys)
     if spec_only:
         api.write_spec(folder / "dashboard.json", workspace, report)
         console.print(str(folder / "dashboard.json"))

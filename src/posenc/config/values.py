@@ -12,11 +12,11 @@ def matches_type(value: Any, annotation: Any) -> bool:
     accepts_bool = annotation is Any or "bool" in str(annotation)
     if isinstance(value, bool) and not accepts_bool:
         return False
-    if is_nonfinite(value) or any(is_nonfinite(item) for _, item in walk(value)):
-        return False
     try:
+        if is_nonfinite(value) or any(is_nonfinite(item) for _, item in walk(value)):
+            return False
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
-    except TypeCheckError:
+    except (TypeCheckError, RecursionError):  # a recursion error means that it is nested too deeply
         return False
     return True
 

@@ -12,7 +12,8 @@ from posenc.config.steps import training_steps
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
-from posenc.runs.files import read_json, write_json
+from posenc.runs.evaluation_rows import read_rows
+from posenc.runs.files import write_json
 from posenc.runs.lock import lock
 
 MAX_TRAINING_TOKENS = 64_000_000
@@ -44,7 +45,7 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
             text = data.token_array(config.evaluation.split)
             model = KneserNey(windows.token_rows(starts), data.vocab_size, max_order)
             write_json(file, {"rows": _score(model, text, data, config.evaluation.split)})
-        return read_json(file)["rows"]
+        return read_rows(file)
 
 
 def _score(

@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from posenc.config.errors import RunError
+from posenc.config.values import matches_type
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
 
@@ -51,8 +53,23 @@ def read_json(path: Path, default: Any = None) -> Any:
         return default
     try:
         return json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise corrupt_file(path, error) from None
+
+
+def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON object in a file; that of a missing file is empty.
+
+    `types` maps keys to their types. Other keys, which a later version may write, are not checked.
+    Raises RunError if the file is corrupt, is not an object, or has a value of another type.
+    """
+    contents = read_json(path, {})
+    if not isinstance(contents, dict):
+        raise corrupt_file(path, "it is not a JSON object")
+    known = [key for key in types if key in contents]
+    if wrong := [key for key in known if not matches_type(contents[key], types[key])]:
+        raise corrupt_file(path, f"wrong type: {', '.join(wrong)}")
+    return contents
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
@@ -64,7 +81,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         return []
     try:
         rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
-    except ValueError as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise corrupt_file(path, error) from None
     if not all(isinstance(row, dict) for row in rows):
         raise corrupt_file(path, "not every line is a JSON object")

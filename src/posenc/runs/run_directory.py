@@ -1,5 +1,6 @@
 """The directory of a run: its files, and its deletion."""
 
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, RunError, first_line
 from posenc.config.settings import TYPES, check_settings
-from posenc.config.values import matches_type, walk
+from posenc.config.values import walk
 from posenc.runs.evaluation_rows import KEY_FIELDS, read_rows
-from posenc.runs.files import corrupt_file, read_json, read_jsonl, write_json
+from posenc.runs.files import corrupt_file, read_jsonl, read_mapping, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
 
 PLANNED_TYPES = {
     **{key: TYPES[key] for key in ("train_length", "tokens", "batch_tokens", "seed")},
-    **{key: TYPES[key] for key in ("precision", "evaluation.split")},
-    **dict.fromkeys(("encoding", "model"), dict),
+    **{key: TYPES[key] for key in ("precision", "kernel", "evaluation.split")},
+    **dict.fromkeys(("encoding", "model", "logger"), dict),
     **{f"choices.{group}": str for group in ("encoding", "model", "data")},
     "frozen.hash": str,
     "frozen.fingerprint": str,
@@ -28,6 +29,9 @@ PLANNED_TYPES = {
     "frozen.posenc": str,
 }
 """Keys of every planned configuration that commands read; planning adds those in `frozen`."""
+
+CONFIG_ERRORS = (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError)
+"""What reading a damaged YAML file raises."""
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -63,12 +67,17 @@ class RunDirectory:
         """Read the configuration that was frozen when the run was planned.
 
         Its `modules` are empty: each command decides which modules it trusts, not a file.
-        Raises RunError if the file is corrupt, was not written by planning, contains an
-        interpolation, or was written by posenc 0.1.
+        Raises RunError if the file is corrupt, was not written by planning, contains an alias or
+        an interpolation, or was written by posenc 0.1.
         """
         try:
-            config = OmegaConf.load(self.config_file)
-        except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
+            text = self.config_file.read_text(encoding="utf-8")
+            if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
+                raise RunError(
+                    f"{self.config_file} has YAML aliases, which planning does not write"
+                )
+            config = OmegaConf.load(io.StringIO(text))
+        except CONFIG_ERRORS as error:
             raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
         if not isinstance(config, DictConfig):
             raise RunError(f"{self.config_file} is not a mapping")
@@ -140,14 +149,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
     Raises RunError if the file is corrupt.
     """
-    file = folder / "plan.json"
-    plan = read_json(file, {})
-    if not isinstance(plan, dict):
-        raise corrupt_file(file, "it is not a mapping")
-    plan = {"runs": [], "commands": {}, **plan}
-    if wrong := [key for key in PLAN_TYPES if not matches_type(plan.get(key), PLAN_TYPES[key])]:
-        raise corrupt_file(file, f"{', '.join(wrong)} of the wrong type")
-    return plan
+    return {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
 
 
 def run_paths(run: RunDirectory) -> list[Path]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from posenc.config.errors import RunError
-from posenc.config.values import matches_type
-from posenc.runs.files import read_json, write_json
+from posenc.runs.files import read_mapping, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
 WRITE_SECONDS = 1.0
@@ -70,17 +69,10 @@ class Status:
         """
         types = get_type_hints(cls)
         try:
-            saved = read_json(path, {})
-            known = {key: value for key, value in saved.items() if key in types}
-            wrong = [key for key in known if not matches_type(known[key], types[key])]
-        except (RunError, AttributeError):
-            wrong, known = ["its contents"], {}
-        if wrong:
-            return cls(
-                state="failed",
-                error=f"{path} is corrupt ({', '.join(wrong)}); rerun the command with retry=true",
-            )
-        return cls(**known)
+            saved = read_mapping(path, types)
+        except RunError as error:
+            return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
+        return cls(**{key: value for key, value in saved.items() if key in types})
 
 
 class Progress:

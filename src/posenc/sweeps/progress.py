@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,10 +199,10 @@ def _run_table(rows: Sequence[Row]) -> Table:
 
 
 def _latest_loss(file: Path) -> float | None:
-    """Return the loss of the last complete line of `metrics.jsonl`."""
-    if not file.exists():
-        return None
-    with file.open("rb") as metrics:
-        metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
-        lines = metrics.read().split(b"\n")[:-1]
-    return json.loads(lines[-1]).get("loss") if lines else None
+    """Return the loss of the last complete line of `metrics.jsonl`; None if it is damaged."""
+    with suppress(OSError, ValueError, IndexError, AttributeError):
+        with file.open("rb") as metrics:
+            metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
+            lines = metrics.read().split(b"\n")[:-1]
+        return json.loads(lines[-1]).get("loss")
+    return None

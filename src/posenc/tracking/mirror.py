@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.config.values import matches_type
 from posenc.runs.evaluation_rows import read_arrays
-from posenc.runs.files import corrupt_file, read_json, write_json
+from posenc.runs.files import corrupt_file, read_mapping, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import last_logged_step
 from posenc.tracking.wandb_config import git_state, run_id, sweep_trial_id
@@ -73,12 +72,10 @@ class MirrorFile:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.file = directory.path / "mirror.json"
-        contents = read_json(self.file, {})
-        if not matches_type(contents, dict[str, dict | list]):
-            raise corrupt_file(self.file, "it is not a mapping of identity and entries")
+        contents = read_mapping(self.file, {"identity": dict, "entries": list[dict]})
         self.identity: dict[str, Any] = contents.get("identity", {})
         self.entries: list[dict[str, Any]] = contents.get("entries", [])
-        if not all(matches_type(entry, dict) and "step" in entry for entry in self.entries):
+        if not all(isinstance(entry.get("step"), int) for entry in self.entries):
             raise corrupt_file(self.file, "an entry has no step")
 
     @property

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from posenc.config.components import build
 from posenc.config.errors import PosencError
-from posenc.config.settings import TYPES, check_settings
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.wandb_client import close_run, online_run
@@ -44,14 +43,14 @@ def upload_figures(folder: Path) -> bool:
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
-    tracker, experiment = experiment_tracker(folder), folder.resolve().name
+    (entity, project), experiment = experiment_project(folder), folder.resolve().name
     with online_run(
         id=wandb_id(experiment, REPORT_JOB_TYPE),
         name=f"{experiment} {REPORT_JOB_TYPE}",
         group=experiment,
         job_type=REPORT_JOB_TYPE,
-        project=tracker.project,
-        entity=tracker.entity,
+        project=project,
+        entity=entity,
         config={"experiment": experiment},
     ) as run:
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
@@ -69,12 +68,14 @@ def figure_key(file: Path) -> str:
     return f"report/{file.stem}"
 
 
-def experiment_tracker(folder: Path) -> WandbTracker:
-    """Return the W&B tracker of the first run in a folder whose configuration is readable."""
+def experiment_project(folder: Path) -> tuple[str | None, str]:
+    """Return the W&B entity and project of an experiment: those of its first readable run."""
+    tracker = WandbTracker()
     for directory in list_runs(folder):
         with suppress(PosencError):
-            return find_tracker(directory)
-    return WandbTracker()
+            tracker = find_tracker(directory)
+            break
+    return tracker.entity, tracker.project
 
 
 def find_tracker(directory: RunDirectory) -> WandbTracker:
@@ -82,9 +83,7 @@ def find_tracker(directory: RunDirectory) -> WandbTracker:
 
     Raises RunError or ConfigError if the run's configuration is damaged.
     """
-    config = directory.config()
-    check_settings(config, {"logger": dict, "kernel": TYPES["kernel"]})
-    node = config.logger
+    node = directory.config().logger
     if node.get("_target_") != f"{WandbTracker.__module__}.{WandbTracker.__qualname__}":
         return WandbTracker()
     return build(node, name="logger")

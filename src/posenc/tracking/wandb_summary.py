@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.curves import describe_lengths
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.files import read_json
+from posenc.runs.evaluation_rows import read_rows
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
@@ -72,7 +72,7 @@ def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]
     measured_keys = ("encoding_config", "model_config", "length", "precision")
     return {
         f"bench/{row['pass']}_{name}": row[name]
-        for row in read_json(file, {"rows": []})["rows"]
+        for row in read_rows(file)
         if [row[key] for key in measured_keys] == run_key
         and row["kernel"] in ("auto", config.kernel)
         for name in BENCHMARK_METRICS

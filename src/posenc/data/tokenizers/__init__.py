@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from posenc.config.errors import describe_error
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.tokenizer import Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.word import WordTokenizer
-from posenc.runs.files import read_json
+from posenc.runs.files import corrupt_file, read_mapping
 
 __all__ = ["Tokenizer", "TokenizerTrainer", "load_tokenizer"]
 
@@ -17,6 +18,9 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer that was saved to `path`."""
-    saved = read_json(path)
-    return _CLASSES[saved["kind"]].load(saved["state"])
+    """Return the tokenizer that was saved to `path`. Raises RunError if the file is corrupt."""
+    saved = read_mapping(path, {"kind": str, "state": dict})
+    try:
+        return _CLASSES[saved["kind"]].load(saved["state"])
+    except Exception as error:  # the `tokenizers` library raises no narrower type
+        raise corrupt_file(path, describe_error(error)) from None
