@@ -74,6 +74,16 @@ def test_files_and_functions_stay_small(file: Path) -> None:
             assert node.end_lineno - node.lineno < 48, f"{file.name}: {node.name}"
 
 
+def test_only_the_checked_builder_instantiates_configurations() -> None:
+    """`config/components.py` checks every target before it calls Hydra's `instantiate`."""
+    importing = [
+        file.relative_to(SOURCE).as_posix()
+        for file in FILES
+        if re.search(r"hydra\.utils|\binstantiate\(", file.read_text())
+    ]
+    assert importing == ["config/components.py"]
+
+
 def test_the_architecture_page_names_existing_files_and_functions() -> None:
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     for file in re.findall(r"`(\w+/[\w/]+\.py)`", page):

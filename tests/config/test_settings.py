@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from compositions import composed
 from omegaconf import DictConfig, OmegaConf
 
+from compositions import composed
 from posenc.config.errors import ConfigError
 from posenc.config.settings import check_settings, evaluation_lengths
 from posenc.config.steps import TrainingSteps, training_steps

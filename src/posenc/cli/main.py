@@ -19,11 +19,17 @@ from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 KEYBOARD_INTERRUPT = 130
 """The conventional exit code after Ctrl-C."""
-UNUSABLE_PATH = (
-    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS),
-    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+PATH_ERRORS = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
 )
-"""Errors of the system that are due to a path that the user gave."""
+"""Errors of the operating system that mean that a path of the user cannot be used."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if is_disk_full(error):
             return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
-        if error.errno not in UNUSABLE_PATH or error.filename is None:
+        if error.errno not in PATH_ERRORS or error.filename is None:
             raise
         return _report(words[0], unusable_path(error), ConfigError.exit_code)
     except KeyboardInterrupt:

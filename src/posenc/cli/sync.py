@@ -12,7 +12,7 @@ def run(arguments: Arguments) -> int:
     from posenc.tracking.upload import upload_figures, upload_run
     from posenc.tracking.wandb_client import WandbError
 
-    folder, console = experiment_folder(arguments), Console(highlight=False)
+    folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     runs = list_runs(folder)
     if not runs:
         raise ConfigError(f"{folder} has no runs; create them with posenc train")

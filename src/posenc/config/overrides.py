@@ -18,7 +18,6 @@ from posenc.config.values import canonical
 RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
 """Words that Hydra does not parse as strings unless they are quoted."""
 
-
 MAX_JOBS = 10_000
 
 

@@ -103,11 +103,9 @@ def evenly_spaced_windows(
     tokens: TokenArray, length: int, num_tokens: int
 ) -> tuple[Tensor, Tensor]:
     """Return inputs and targets [n, length] of evenly spaced windows, about `num_tokens` tokens."""
-    available, requested = len(tokens.tokens) // length, max(1, num_tokens // length)
-    if requested > available:
-        windows = np.arange(available)
-    else:
-        windows = np.unique(np.linspace(0, available - 1, requested).astype(int))
+    available = len(tokens.tokens) // length
+    num_windows = min(available, max(1, num_tokens // length))
+    windows = np.unique(np.linspace(0, available - 1, num_windows).astype(int))
     return tokens.windows(windows * length, length)
 
 

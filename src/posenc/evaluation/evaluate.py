@@ -89,8 +89,9 @@ def load_model(
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
-                f"{checkpoint.path}: {name} has values that are NaN or infinite; train the run"
-                f" again"
+                f"{checkpoint.path}: {name} has values that are NaN or infinite, because the"
+                f" training diverged or the file was changed; train the run again with a lower"
+                f" learning rate"
             )
     return model
 

@@ -40,7 +40,7 @@ class LoggedKeys:
 def read_logged_keys(folder: Path, damaged: Collection[str] = ()) -> LoggedKeys:
     """Return the keys that `posenc sync` uploads for the evaluated runs in `folder`.
 
-    Skips the `damaged` runs, whose names are given.
+    `damaged` holds the names of runs to skip.
     """
     runs = [run for run in list_runs(folder) if run.name not in damaged and run.rows()]
     configs = [run.config() for run in runs]

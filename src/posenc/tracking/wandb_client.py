@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.errors import RunError, describe_error, one_line
+from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def online_run(**init_kwargs: Any) -> Generator["Run"]:
             raise WandbError(f"W&B is not available online: {one_line(error)}") from None
     try:
         yield run
-    except RunError:  # a damaged file of the run, not W&B
+    except PosencError:  # a damaged file of the run, not W&B
         abandon_run(run)
         raise
     except (Exception, SystemExit) as error:

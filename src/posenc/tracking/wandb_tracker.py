@@ -78,7 +78,7 @@ class WandbTracker(Tracker):
             self._run = None
 
     def upload(self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]) -> None:
-        """Synchronize the run on the server with its directory. Raises RunError if W&B fails.
+        """Synchronize the run on the server with its directory. Raises WandbError if W&B fails.
 
         `rows` are the rows of the training log that a resumed run would not write again.
         """

@@ -6,13 +6,13 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
+from posenc.config.settings import LIMITS
 from posenc.data.corpus import Corpus, json_digest
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
 _EOS_TOKEN = "<|endoftext|>"
 _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
-_MAX_VOCAB_SIZE = 2**20
 
 
 class BPETrainer(TokenizerTrainer):
@@ -27,10 +27,10 @@ class BPETrainer(TokenizerTrainer):
                 f"tokenizer.vocab_size={vocab_size} must be at least {_MIN_VOCAB_SIZE} (256 bytes"
                 " and the end-of-text token); use a larger one, or tokenizer=byte"
             )
-        if vocab_size > _MAX_VOCAB_SIZE:
+        limit, reason = LIMITS["vocab_size"]
+        if vocab_size > limit:
             raise ConfigError(
-                f"tokenizer.vocab_size={vocab_size} must be at most {_MAX_VOCAB_SIZE:,}, which is"
-                " more than any tokenizer in use has"
+                f"tokenizer.vocab_size={vocab_size} must be at most {limit:,}, {reason}"
             )
         if train_bytes < 1:
             raise ConfigError(f"tokenizer.train_bytes={train_bytes} must be at least 1")
