@@ -109,6 +109,7 @@ def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> Non
     assert table["weights load at any training length"][0] == "pass"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("check")
 def test_without_an_encoding_all_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

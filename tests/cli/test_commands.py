@@ -48,6 +48,7 @@ def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) 
     assert page.name == "index.html" and page.is_file()
 
 
+@pytest.mark.slow
 def test_a_failed_run_stops_no_other_run_and_is_rerun_with_retry(
     tmp_path: Path, small_job: list[str]
 ) -> None:

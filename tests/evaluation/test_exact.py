@@ -102,7 +102,7 @@ def trained_run(run: RunDirectory) -> RunDirectory:
     return run
 
 
-@pytest.mark.parametrize("encoding", ["rope", "alibi", "nope"])
+@pytest.mark.parametrize("encoding", ["rope", "alibi"])
 def test_every_row_of_a_run_equals_the_oracle(
     small_run: Callable[..., RunDirectory], corpus: Path, encoding: str
 ) -> None:

@@ -195,6 +195,7 @@ def test_a_second_process_does_not_start_a_running_run(
         assert process.wait() == INTERRUPTED
 
 
+@pytest.mark.slow
 def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -> None:
     run = small_run("tokens=1e6")
     launcher = subprocess.Popen(
