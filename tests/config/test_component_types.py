@@ -10,7 +10,13 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 import posenc
-from posenc.config.component_types import GROUP_TYPES, group_type, is_allowed
+from posenc.config.component_types import (
+    GROUP_TYPES,
+    LIBRARY_TYPES,
+    group_type,
+    in_library,
+    is_allowed,
+)
 from posenc.config.components import check
 from posenc.config.errors import ConfigError
 from posenc.config.paths import conf_dir
@@ -46,6 +52,22 @@ def public_callables() -> Iterator[tuple[str, Any]]:
 CALLABLES = dict(public_callables())
 
 
+def library_callables(group: str) -> dict[str, Any]:
+    """Return everything callable in the package of the classes that a group takes."""
+    package = LIBRARY_TYPES[group].rpartition(".")[0]
+    module = importlib.import_module(package)
+    modules = [package]
+    if hasattr(module, "__path__"):
+        submodules = pkgutil.walk_packages(module.__path__, f"{package}.")
+        modules += [found.name for found in submodules]
+    return {
+        f"{name}.{key}": value
+        for name in modules
+        for key, value in vars(importlib.import_module(name)).items()
+        if callable(value)
+    }
+
+
 @pytest.mark.parametrize("group", GROUP_TYPES)
 def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str) -> None:
     annotation = group_type(group)
@@ -54,12 +76,49 @@ def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str)
         for value in CALLABLES.values()
         for is_factory in (False, True)
         if is_allowed(value, annotation, group, is_factory=is_factory)
+        and not in_library(f"{value.__module__}.{value.__name__}", group)
     }
     package = ".".join(GROUP_TYPES[group].split(".")[:2])
     functions = {value.__name__ for value in allowed if not isinstance(value, type)}
     assert all(value.__module__.startswith(package) for value in allowed)
     assert functions == FUNCTIONS.get(group, set())
     assert len(allowed) < len(set(map(id, CALLABLES.values()))) / 10
+
+
+@pytest.mark.parametrize("group", LIBRARY_TYPES)
+def test_of_a_library_a_group_takes_only_classes_of_its_own_kind(group: str) -> None:
+    candidates = library_callables(group)
+    base, package = candidates[LIBRARY_TYPES[group]], LIBRARY_TYPES[group].rpartition(".")[0]
+    allowed = {
+        (value, is_factory)
+        for value in candidates.values()
+        for is_factory in (False, True)
+        if is_allowed(value, group_type(group), group, is_factory=is_factory)
+    }
+    classes = {value for value, _ in allowed}
+    assert base in classes and all(issubclass(value, base) for value in classes)
+    assert all(value.__module__.startswith(package) for value in classes)
+    assert len({is_factory for _, is_factory in allowed}) == 1
+    assert 3 < len(classes) < len(set(map(id, candidates.values()))) / 2
+
+
+@pytest.mark.parametrize(
+    ("group", "target"),
+    [
+        ("optimizer", "torch.load"),
+        ("optimizer", "torch.hub.load"),
+        ("optimizer", "torch.optim.lr_scheduler.StepLR"),
+        ("optimizer", "torch.optim.swa_utils.update_bn"),
+        ("schedule", "torch.optim.SGD"),
+        ("schedule", "torch.optim.lr_scheduler.partial"),
+        ("encoding", "torch.optim.SGD"),
+        ("data", "torch.optim.SGD"),
+    ],
+)
+def test_another_callable_of_a_library_is_refused(group: str, target: str) -> None:
+    for partial in (False, True):
+        with pytest.raises(ConfigError, match=r"cannot be used|outside posenc"):
+            check(OmegaConf.create({"_target_": target, "_partial_": partial}), name=group)
 
 
 @pytest.mark.parametrize("group", GROUP_TYPES)
@@ -70,7 +129,8 @@ def test_every_option_that_is_shipped_is_allowed(group: str) -> None:
     assert targets
     for node in targets:
         is_factory = bool(node.get("_partial_") or NUM_POSITIONAL_ARGS.get(group))
-        target = CALLABLES[node["_target_"]]
+        path = node["_target_"]
+        target = library_callables(group)[path] if in_library(path, group) else CALLABLES[path]
         assert is_allowed(target, group_type(group), group, is_factory=is_factory), target
 
 

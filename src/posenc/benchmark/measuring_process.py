@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.subprocess_calls import answer_request
-from posenc.config.components import build
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_model
 from posenc.model.device import select_device
 from posenc.runs.environment import peak_megabytes
+from posenc.training.optimizer import optimizer_factory
 
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
 """Size of the square matrices whose product is timed to get the device's peak FLOP/s."""
@@ -36,11 +36,10 @@ class BenchmarkedModel:
     """A model and optimizer, built as for training, with a batch of random tokens."""
 
     def __init__(self, config: DictConfig) -> None:
-        modules = list(config.modules)
         self.config, self.device = config, select_device(config)
         self.model = build_model(config, config.vocab_size).to(self.device)
         self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
-        self.optimizer = build(config.optimizer, name="optimizer", modules=modules)(self.model)
+        self.optimizer = optimizer_factory(config)(self.model)
         sequences, self.micro_sequences = sequences_per_step(config)
         generator = torch.Generator().manual_seed(0)
         shape = (sequences, config.train_length)

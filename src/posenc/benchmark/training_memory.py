@@ -19,6 +19,7 @@ from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 from posenc.model.loss import LOGITS_BUDGET
 from posenc.model.transformer import Decoder
+from posenc.training.optimizer import optimizer_factory
 
 FLOAT_BYTES = 4  # weights, gradients, optimizer state and losses are float32 in every precision
 HEAP_FRAGMENTATION = 0.45
@@ -122,7 +123,7 @@ def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
         torch.utils.swap_tensors(parameter, nn.Parameter(zeros, parameter.requires_grad))
         parameter.grad = torch.zeros_like(parameter)
         sizes[parameter] = size
-    optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))(small)
+    optimizer = optimizer_factory(config)(small)
     optimizer.step()
     return sum(
         sizes[parameter] * value.element_size()

@@ -9,12 +9,12 @@ from omegaconf import DictConfig
 from posenc.attention.choice import describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import PASSES
-from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model
 from posenc.model.device import check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
+from posenc.training.optimizer import optimizer_factory
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
 """Keys that have their own column in tables and are therefore not part of a label."""
@@ -82,7 +82,7 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
     """
     sequences_per_step(config)
     check_accelerator(config)
-    optimizer = build(config.optimizer, name="optimizer", modules=list(config.modules))
+    optimizer = optimizer_factory(config)
     try:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:

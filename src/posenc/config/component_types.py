@@ -2,7 +2,8 @@
 
 A saved configuration is data that anyone may have written. A target in posenc must therefore be a
 class or function of the group's package that builds what the group is for; any other callable
-could do anything, such as running a job. Modules outside posenc are allowed if the command trusts
+could do anything, such as running a job. Some groups also take the classes of a library, such as
+the optimizers of torch, but nothing else of it. Other modules are allowed if the command trusts
 them.
 """
 
@@ -37,20 +38,35 @@ GROUP_TYPES = {
 The type of a component that takes positional arguments is a Callable.
 """
 
+LIBRARY_TYPES = {
+    "optimizer": "torch.optim.Optimizer",
+    "schedule": "torch.optim.lr_scheduler.LRScheduler",
+}
+"""Config group -> the base class of the components that it takes from a library.
+
+They must be defined in the package of the base class. If the group's own type is a Callable, they
+are factories that are called with one positional argument.
+"""
 
 UNSPECIFIC_TYPES = (Any, Callable, typing.Callable)
 
 
 def group_type(group: str) -> Any:
     """Return the type of a config group's components: a class, a Callable or a union of these."""
-    module, _, name = GROUP_TYPES[group].rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    return _import(GROUP_TYPES[group])
+
+
+def in_library(path: str, group: str) -> bool:
+    """Whether a target is in the package of `LIBRARY_TYPES` for a config group."""
+    package = LIBRARY_TYPES.get(group, "").rpartition(".")[0]
+    return bool(package) and path.startswith(f"{package}.")
 
 
 def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) -> bool:
-    """Whether `target`, a callable of posenc, may be used where a group needs type `annotation`.
+    """Whether `target`, a callable of posenc or a library, may be used for type `annotation`.
 
-    The target must be defined in the group's package. If it is a factory, `annotation` has to be a
+    A class of a library must be one that the group takes (`LIBRARY_TYPES`). A target in posenc must
+    be defined in the group's package. If it is a factory, `annotation` has to be a
     Callable, whose argument types are those of the target's first parameters and whose result type
     is what the target returns. Otherwise, the target's result itself has to be of that type. If
     the annotation says too little, as in an encoding outside posenc, the target has to be a
@@ -59,6 +75,10 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     if get_origin(annotation) in (Union, UnionType):
         members = get_args(annotation)
         return any(is_allowed(target, member, group, is_factory=is_factory) for member in members)
+    if group in LIBRARY_TYPES and annotation == group_type(group):
+        needs_factory = get_origin(annotation) is Callable
+        if is_factory == needs_factory and _is_library_component(target, group):
+            return True
     package = _package(group)
     if annotation in UNSPECIFIC_TYPES or get_args(annotation)[:1] == (...,):
         return any(
@@ -80,17 +100,19 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     )
 
 
-def import_target(node: DictConfig, name: str, modules: Sequence[str]) -> Callable[..., Any]:
+def import_target(
+    node: DictConfig, name: str, modules: Sequence[str], group: str = ""
+) -> Callable[..., Any]:
     """Return the class or function that a node's `_target_` names.
 
     `name` is the node's key in error messages. Raises ConfigError without importing anything if
-    the target is neither in posenc nor in `modules`, and if it cannot be imported.
+    the target is neither in posenc, nor in `modules`, nor in the library of the config group
+    `group`, and if it cannot be imported.
     """
-    check_trusted({"_target_": node["_target_"]}, name, modules)
+    check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
-    module, _, attribute = path.rpartition(".")
     try:
-        imported = getattr(importlib.import_module(module), attribute)
+        imported = _import(path)
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
@@ -100,12 +122,16 @@ def import_target(node: DictConfig, name: str, modules: Sequence[str]) -> Callab
     return imported
 
 
-def check_trusted(values: Any, name: str, modules: Sequence[str]) -> None:
-    """Raise ConfigError if a `_target_` in nested mappings and lists is not in a trusted module."""
+def check_trusted(values: Any, name: str, modules: Sequence[str], group: str = "") -> None:
+    """Raise ConfigError if a `_target_` in nested mappings and lists is not in a trusted module.
+
+    The package of the library classes of the config group `group` is trusted.
+    """
     allowed = ["posenc", *modules]
-    for path in _targets(values):
+    for _, path in _targets(values):
         module = path.rpartition(".")[0]
-        if not any(f"{module}.".startswith(f"{package}.") for package in allowed):
+        is_trusted = any(f"{module}.".startswith(f"{package}.") for package in allowed)
+        if not is_trusted and not in_library(path, group):
             root = module.split(".")[0]
             trusted = ",".join([*modules, root])
             remedy = f"set modules='[{trusted}]'" if root else "write it as module.Class"
@@ -118,7 +144,8 @@ def check_trusted(values: Any, name: str, modules: Sequence[str]) -> None:
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
     """Return the modules listed in a composed command and the top-level modules of its targets.
 
-    Raises ConfigError if a listed module does not exist. No module is imported.
+    Raises ConfigError if a listed module does not exist. No module is imported. Library classes
+    that a config group takes (`LIBRARY_TYPES`) need no trusted module.
     """
     for module in values["modules"]:
         root = module.split(".")[0]
@@ -127,8 +154,23 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
                 f"modules: {module!r} is neither in the current folder nor installed; correct its"
                 f" name or leave it out"
             )
-    roots = {target.split(".")[0] for target in _targets(values)} - {"posenc", ""}
-    return sorted({*values["modules"], *roots})
+    roots = {
+        target.split(".")[0]
+        for key, target in _targets(values)
+        if not in_library(target, key.split(".")[0])
+    }
+    return sorted({*values["modules"], *(roots - {"posenc", ""})})
+
+
+def _import(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _is_library_component(target: Any, group: str) -> bool:
+    base = _import(LIBRARY_TYPES[group])
+    is_subclass = inspect.isclass(target) and issubclass(target, base)
+    return is_subclass and in_library(f"{target.__module__}.{target.__name__}", group)
 
 
 def _package(group: str) -> str:
@@ -136,9 +178,9 @@ def _package(group: str) -> str:
     return ".".join(GROUP_TYPES[group].split(".")[:2])
 
 
-def _targets(node: Any) -> list[str]:
-    """Return every `_target_` in nested mappings and lists."""
-    return [str(value) for path, value in walk(node) if path.split(".")[-1] == "_target_"]
+def _targets(node: Any) -> list[tuple[str, str]]:
+    """Return the dotted key and the value of every `_target_` in nested mappings and lists."""
+    return [(key, str(value)) for key, value in walk(node) if key.split(".")[-1] == "_target_"]
 
 
 def _result_type(target: Callable[..., Any]) -> Any:

@@ -12,6 +12,7 @@ from posenc.config.component_types import (
     check_trusted,
     group_type,
     import_target,
+    in_library,
     is_allowed,
     type_hints,
 )
@@ -64,7 +65,7 @@ def check(
     plain = OmegaConf.to_container(node, resolve=True)
     if "'_args_'" in repr(plain):
         raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
-    check_trusted(plain, name, modules)
+    check_trusted(plain, name, modules, group=name)
     _check_node(node, name, group_type(name), name, modules, num_args, kwargs)
 
 
@@ -78,14 +79,13 @@ def _check_node(
     kwargs: Collection[str] = (),
 ) -> None:
     """Check a node that has to build a value of type `annotation`, and the nodes inside it."""
-    target, partial = import_target(node, name, modules), bool(node.get("_partial_", False))
-    in_posenc = str(node["_target_"]).startswith("posenc.")
-    is_factory = partial or num_args > 0
-    if in_posenc and not is_allowed(target, annotation, group, is_factory=is_factory):
-        raise ConfigError(
-            f"{name}._target_={node['_target_']} (_partial_={str(partial).lower()}) cannot be used"
-            f" for {name}; choose one of the group's options"
-        )
+    target, partial = import_target(node, name, modules, group), bool(node.get("_partial_", False))
+    path = str(node["_target_"])
+    is_library, is_factory = in_library(path, group), partial or num_args > 0
+    if is_library or path.startswith("posenc."):
+        _check_allowed(target, path, name, annotation, group, is_factory=is_factory)
+    if is_library and is_factory:  # is called with its first parameter
+        partial, num_args = False, 1
     values = {key: node[key] for key in node if key not in HYDRA_KEYS}
     parameters = _parameters(target)
     configurable = list(parameters)[num_args:]
@@ -111,12 +111,25 @@ def _check_node(
         raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
 
 
+def _check_allowed(
+    target: Any, path: str, name: str, annotation: Any, group: str, *, is_factory: bool
+) -> None:
+    """Raise ConfigError if a target may not be used, or only as a factory."""
+    if is_allowed(target, annotation, group, is_factory=is_factory):
+        return
+    remedy = "choose one of the group's options"
+    if not is_factory and is_allowed(target, annotation, group, is_factory=True):
+        remedy = f"set {name}._partial_=true"
+    raise ConfigError(f"{name}._target_={path} cannot be used for {name}; {remedy}")
+
+
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters of a target with their annotations resolved."""
+    """Return the named parameters of a target with their annotations resolved."""
     hints = type_hints(target.__init__ if inspect.isclass(target) else target)
     return {
         key: parameter.replace(annotation=hints.get(key, Any))
         for key, parameter in inspect.signature(target).parameters.items()
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     }
 
 
@@ -125,6 +138,8 @@ def _check_value(key: str, value: Any, annotation: Any) -> None:
     if any(path.split(".")[-1] == "_target_" for path, _ in walk(plain)):
         raise ConfigError(f"{key}: a _target_ inside a list or a mapping is not supported")
     if matches_type(plain, annotation):
+        return
+    if isinstance(plain, list) and matches_type(tuple(plain), annotation):  # YAML has no tuples
         return
     if get_origin(annotation) is Literal:
         choices = [str(choice) for choice in get_args(annotation)]

@@ -10,7 +10,7 @@ from posenc.attention.choice import layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
 from posenc.config.components import build, check
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
@@ -21,6 +21,8 @@ from posenc.evaluation.swap import swapped_config
 from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
 from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, select_device
+from posenc.training.optimizer import optimizer_factory
+from posenc.training.schedule import build_scheduler
 
 STRATEGIES = ("ddp", "fsdp")
 VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
@@ -37,12 +39,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     modules = list(config.modules)
     for name, num_args in NUM_POSITIONAL_ARGS.items():
         check(config.get(name), name=name, modules=modules, num_args=num_args)
-    training_steps(config)
-    optimizer = build(config.optimizer, name="optimizer", modules=modules)
-    parameter = torch.nn.Linear(1, 1)
-    _as_config_error("optimizer", lambda: optimizer(parameter))
-    schedule = build(config.schedule, name="schedule", modules=modules)
-    _as_config_error("schedule", lambda: schedule(0, 1))
+    _validate_optimization(config)
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
@@ -54,6 +51,19 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     _validate_strategy(config, encoding)
     validate_evaluation(config, encoding)
     return encoding
+
+
+def _validate_optimization(config: DictConfig) -> None:
+    """Take one step with the optimizer and its schedule, on a tiny model."""
+    total, model = training_steps(config).total, torch.nn.Linear(1, 1)
+    build_optimizer = optimizer_factory(config)
+    optimizer = _as_config_error("optimizer", lambda: build_optimizer(model))
+    schedule = build(config.schedule, name="schedule", modules=list(config.modules))
+    scheduler = _as_config_error("schedule", lambda: build_scheduler(schedule, optimizer, total))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    _as_config_error("optimizer", optimizer.step)
+    _as_config_error("schedule", scheduler.step)
 
 
 def validate_devices(config: DictConfig, devices: int) -> None:
@@ -145,9 +155,10 @@ def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
         )
 
 
-def _as_config_error(name: str, call: Callable[[], Any]) -> None:
-    """Call a function, and re-raise a ValueError as a ConfigError that names the setting."""
+def _as_config_error(name: str, call: Callable[[], Any]) -> Any:
+    """Call a function, and re-raise what it raises as a ConfigError that names the setting."""
     try:
-        call()
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from None
+        return call()
+    except (ValueError, TypeError, RuntimeError) as error:
+        error_type = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ConfigError(f"{name}: {error_type}{first_line(error)}") from None

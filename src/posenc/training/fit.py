@@ -20,6 +20,7 @@ from posenc.training.batches import micro_batch_loader
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
+from posenc.training.optimizer import optimizer_factory
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
 from posenc.training.trainer import build_trainer
@@ -69,9 +70,8 @@ def build_module(
 
     `encoding` is the untrained encoding of `config`, if the caller has already built it.
     """
-    modules = list(config.modules)
-    optimizer = build(config.optimizer, name="optimizer", modules=modules)
-    schedule = build(config.schedule, name="schedule", modules=modules)
+    optimizer = optimizer_factory(config)
+    schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     model = build_model(config, vocab_size, encoding)
     return LanguageModel(
         model, optimizer, schedule, steps.total, config.seed, compile=config.compile

@@ -19,7 +19,7 @@ from posenc.runs.environment import rank, world_size
 from posenc.training.batches import MicroBatch
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.optimizer import OptimizerFactory
-from posenc.training.schedule import Schedule
+from posenc.training.schedule import build_scheduler
 
 
 class LanguageModel(pl.LightningModule):
@@ -32,7 +32,7 @@ class LanguageModel(pl.LightningModule):
         self,
         model: Decoder,
         optimizer: OptimizerFactory,
-        schedule: Schedule,
+        schedule: Callable[..., Any],
         total_steps: int,
         seed: int,
         *,
@@ -83,9 +83,7 @@ class LanguageModel(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = self.optimizer(self.model)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.schedule(step, self.total_steps)
-        )
+        scheduler = build_scheduler(self.schedule, optimizer, self.total_steps)
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},

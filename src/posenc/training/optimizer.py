@@ -1,14 +1,41 @@
-"""Optimizers: functions `(model, ...)` that return a `torch.optim.Optimizer`."""
+"""Optimizers: functions `(model, ...)` that return a `torch.optim.Optimizer`, or its subclasses."""
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, overload
 
 import torch
+from omegaconf import DictConfig
 from torch import nn
 
+from posenc.config.components import build
 from posenc.training.muon import Muon
 
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def optimizer_factory(config: DictConfig) -> OptimizerFactory:
+    """Return a function from a model to the optimizer that `config` describes.
+
+    A subclass of `torch.optim.Optimizer` gets the parameter groups of `parameter_groups`. Raises
+    ConfigError if the optimizer cannot be built.
+    """
+    built = build(config.optimizer, name="optimizer", modules=list(config.modules))
+    target = built.func if isinstance(built, partial) else built
+    if inspect.isclass(target) and issubclass(target, torch.optim.Optimizer):
+        return lambda model: built(parameter_groups(model))
+    return built
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Return the parameters as a group of matrices and a group of vectors without weight decay."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim >= 2]},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def adamw(
@@ -24,13 +51,13 @@ def adamw(
     """
     _check_learning_rate(learning_rate)
     _check(betas, weight_decay)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(betas[0], betas[1]), fused=True)
+    return torch.optim.AdamW(
+        parameter_groups(model),
+        lr=learning_rate,
+        betas=(betas[0], betas[1]),
+        weight_decay=weight_decay,
+        fused=True,
+    )
 
 
 def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.optim.SGD:

@@ -120,9 +120,10 @@ class Recorder(pl.Callback):
         checkpoints = list_checkpoints(self.session.run.checkpoints)
         steps = [c.step for c in checkpoints if c.step < updates]  # their weights are finite
         kept = f"the checkpoint of step {steps[0]} is kept" if steps else "no checkpoint is kept"
+        learning_rate = "lr" if "lr" in self.session.config.optimizer else "learning_rate"
         raise RunError(
             f"the {name} is not finite at step {step} ({loss}); {kept}; lower"
-            f" optimizer.learning_rate or gradient_clip"
+            f" optimizer.{learning_rate} or gradient_clip"
         )
 
     def _record_timing(self, step: int) -> None:

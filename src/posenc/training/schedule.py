@@ -2,13 +2,37 @@
 
 `step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
 `..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
-learning rate.
+learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` is a schedule, too.
 """
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 Schedule = Callable[[int, int], float]
+
+
+def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: int) -> LRScheduler:
+    """Return the scheduler of a run, which is stepped once after each of `total` optimizer steps.
+
+    `schedule` is a `Schedule`, or a subclass of LRScheduler with its parameters. Raises ValueError
+    if the scheduler rejects its parameters, ends before the run, or needs a metric.
+    """
+    target = schedule.func if isinstance(schedule, partial) else schedule
+    if not (inspect.isclass(target) and issubclass(target, LRScheduler)):
+        return LambdaLR(optimizer, lambda step: schedule(step, total))
+    if issubclass(target, ReduceLROnPlateau):
+        raise ValueError("ReduceLROnPlateau follows a metric instead of the step; use another")
+    scheduler = schedule(optimizer)
+    limit = getattr(scheduler, "total_steps", total)  # of OneCycleLR
+    if limit < total:
+        raise ValueError(f"total_steps={limit} is less than the {total} optimizer steps of the run")
+    return scheduler
 
 
 def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
