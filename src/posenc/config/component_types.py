@@ -29,6 +29,7 @@ GROUP_TYPES = {
     "encoding.spectrum": "posenc.encodings.spectra.Spectrum",
     "optimizer": "posenc.training.optimizer.OptimizerFactory",
     "schedule": "posenc.training.schedule.Schedule",
+    "callbacks": "posenc.training.callbacks.Callback",
     "logger": "posenc.tracking.tracker.Tracker",
     "machine": "posenc.benchmark.throughput.Machine",
     "hydra.launcher": "posenc.sweeps.launcher.Launcher",
@@ -41,6 +42,7 @@ The type of a component that takes positional arguments is a Callable.
 LIBRARY_TYPES = {
     "optimizer": "torch.optim.Optimizer",
     "schedule": "torch.optim.lr_scheduler.LRScheduler",
+    "callbacks": "pytorch_lightning.callbacks.Callback",
 }
 """Config group -> the base class of the components that it takes from a library.
 

@@ -9,6 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import (
+    GROUP_TYPES,
     check_trusted,
     group_type,
     import_target,
@@ -28,10 +29,10 @@ def build(
 ) -> Any:
     """Instantiate `node` with `args` as its first positional arguments.
 
-    `name` is the config group of the node. `modules` lists the modules outside posenc from which a
-    `_target_` may be imported. All targets, at any depth, are checked before anything is built,
-    and so are the names and types of all arguments. Raises ConfigError if a check or a constructor
-    fails.
+    `name` is the config group of the node, as in `check`. `modules` lists the modules outside
+    posenc from which a `_target_` may be imported. All targets, at any depth, are checked before
+    anything is built, and so are the names and types of all arguments. Raises ConfigError if a
+    check or a constructor fails.
     """
     check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
@@ -52,8 +53,10 @@ def check(
     num_args: int = 0,
     kwargs: Collection[str] = (),
 ) -> None:
-    """Check the targets of `node`, the component of the config group `name`, and their arguments.
+    """Check the targets of `node` and their arguments.
 
+    `name` is the config group of the node, or that of several nodes and the node's own key:
+    `callbacks.early_stopping`.
     `build` supplies the first `num_args` arguments by position and those in `kwargs` by name.
     Raises ConfigError for targets that are not trusted or not of the group's type
     (`GROUP_TYPES`), and for unknown, missing or mistyped arguments.
@@ -65,8 +68,9 @@ def check(
     plain = OmegaConf.to_container(node, resolve=True)
     if "'_args_'" in repr(plain):
         raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
-    check_trusted(plain, name, modules, group=name)
-    _check_node(node, name, group_type(name), name, modules, num_args, kwargs)
+    group = name if name in GROUP_TYPES else name.split(".")[0]
+    check_trusted(plain, name, modules, group)
+    _check_node(node, name, group_type(group), group, modules, num_args, kwargs)
 
 
 def _check_node(

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.component_types import import_target
+from posenc.config.component_types import import_target, in_library
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -29,7 +29,11 @@ def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
-    sources = _user_sources(config.encoding, list(config.modules))
+    modules = list(config.modules)
+    sources = _user_sources(config.encoding, "encoding", modules)
+    if plain.get("callbacks"):  # runs without callbacks keep their hashes
+        settings["callbacks"] = plain["callbacks"]
+        sources |= _user_sources(config.callbacks, "callbacks", modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
@@ -39,14 +43,14 @@ def run_hash(identity: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _user_sources(node: DictConfig, modules: Sequence[str]) -> dict[str, str]:
-    """Map each target outside posenc in a configuration node to a hash of its source code."""
+def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[str, str]:
+    """Map each target of the user's own in a config group's node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
-    if isinstance(path, str) and not path.startswith("posenc."):
-        source = inspect.getsource(import_target(node, "encoding", modules))
+    if isinstance(path, str) and not (path.startswith("posenc.") or in_library(path, group)):
+        source = inspect.getsource(import_target(node, group, modules))
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
         if isinstance(child, DictConfig):
-            sources.update(_user_sources(child, modules))
+            sources.update(_user_sources(child, group, modules))
     return sources

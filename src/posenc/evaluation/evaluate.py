@@ -112,7 +112,8 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
             )
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
-    step, total = checkpoint.step if checkpoint else 0, training_steps(config).total
+    step = checkpoint.step if checkpoint else 0
+    total = run.trained_steps(training_steps(config).total)
     if checkpoint is None or step < total:
         raise RunError(
             f"{run.name} is not fully trained: its latest intact checkpoint is of step {step} of"

@@ -40,6 +40,10 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     for name, num_args in NUM_POSITIONAL_ARGS.items():
         check(config.get(name), name=name, modules=modules, num_args=num_args)
     _validate_optimization(config)
+    if config.get("callbacks"):
+        from posenc.training.callbacks import build_callbacks  # Lightning takes seconds to import
+
+        build_callbacks(config)
     build(config.logger, name="logger", modules=modules)
     encoding = build_encoding(config, modules)
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))

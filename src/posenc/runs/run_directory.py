@@ -43,6 +43,9 @@ PLAN_TYPES = {
     "published": list | None,
 }
 
+TRAINING_ENDED = "training_ended"
+"""Key of the row of `metrics.jsonl` at which a callback ended the training."""
+
 
 class RunDirectory:
     """`outputs/<experiment>/<run>/`: one run's configuration, logs, checkpoints and results."""
@@ -129,6 +132,11 @@ class RunDirectory:
         if not all(isinstance(row.get("step"), int) for row in rows):
             raise corrupt_file(self.metrics_file, "a row has no step")
         return rows
+
+    def trained_steps(self, planned: int) -> int:
+        """Return the steps of a complete training: `planned`, or fewer if a callback ended it."""
+        rows = self.metrics()[-1:]
+        return rows[0]["step"] if rows and rows[0].get(TRAINING_ENDED) else planned
 
     def timing(self) -> list[dict[str, Any]]:
         return read_jsonl(self.timing_file)

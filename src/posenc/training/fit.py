@@ -17,6 +17,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import micro_batch_loader
+from posenc.training.callbacks import CallbackMetrics, build_callbacks
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
@@ -38,15 +39,19 @@ def fit(session: Session, training_fraction: float) -> bool:
     steps = training_steps(config, devices=world_size(), micro_batch_tokens=micro_batch_tokens)
     checkpoint = broadcast_from_rank0(lambda: resumable_checkpoint(run))
     completed_steps = checkpoint.step if checkpoint else 0
-    if completed_steps >= steps.total:
+    if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
         return True
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
-    recorder = Recorder(session, steps, training_fraction, validate)
-    trainer = build_trainer(config, session.resolved.device, steps, [recorder])
+    callbacks = build_callbacks(config)
+    logged = CallbackMetrics() if callbacks else None
+    recorder = Recorder(session, steps, training_fraction, validate, callbacks, logged)
+    trainer = build_trainer(
+        config, session.resolved.device, steps, [*callbacks, recorder], logger=logged
+    )
     batches = data.training_batches(config.train_length, config.seed)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
     path = str(checkpoint.path) if checkpoint else None
@@ -57,9 +62,9 @@ def fit(session: Session, training_fraction: float) -> bool:
         raise _out_of_memory(config, steps, checkpoint is not None, error) from error
     except UnpicklingError as error:
         raise error if checkpoint is None else checkpoint.load_error(error) from error
-    if trainer.global_step < steps.total:
+    if trainer.global_step < steps.total and not recorder.training_ended:
         return False
-    log.info("training finished at step %d", steps.total)
+    log.info("training finished at step %d of %d", trainer.global_step, steps.total)
     return True
 
 

@@ -2,18 +2,21 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import append_jsonl, flush_to_disk
+from posenc.runs.run_directory import TRAINING_ENDED
+from posenc.training.callbacks import MONITORED, CallbackMetrics
 from posenc.training.checkpoint import (
     Checkpoint,
     list_checkpoints,
@@ -36,9 +39,12 @@ class Recorder(pl.Callback):
         steps: TrainingSteps,
         training_fraction: float,
         validate: Callable[[], float] | None,
+        callbacks: Sequence[pl.Callback] = (),
+        logged: CallbackMetrics | None = None,
     ) -> None:
         self.session, self.steps, self.training_fraction = session, steps, training_fraction
-        self.validate = validate
+        self.validate, self.callbacks, self.logged = validate, callbacks, logged
+        self.training_ended = False
         config = session.config
         self.batch_tokens: int = config.batch_tokens
         every_tokens = config.validation.every_tokens or 0
@@ -70,10 +76,13 @@ class Recorder(pl.Callback):
             return
         step = trainer.global_step
         loss, stop, save = self._synchronize()
-        self._record_metrics(step, loss)
+        row = self._metrics(step, loss)
+        self._notify_callbacks(trainer, pl_module, row)
+        self.training_ended = trainer.should_stop and not stop and step < self.steps.total
+        self._record(row)
         if step in self.kept_steps:  # before a checkpoint, after which they would be skipped
             self._save(trainer, step, save_weights, weights_only=True)
-        if save or stop or step == self.steps.total:
+        if save or stop or self.training_ended or step == self.steps.total:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()
             self.session.log_metrics(self._unsent)
@@ -96,7 +105,8 @@ class Recorder(pl.Callback):
         total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
         return float(total) / self.steps.devices, stops > 0, saves > 0
 
-    def _record_metrics(self, step: int, loss: float) -> None:
+    def _metrics(self, step: int, loss: float) -> dict[str, Any]:
+        """Return the row of a step, with the validation loss if it is due."""
         self._check_finite("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
@@ -108,10 +118,28 @@ class Recorder(pl.Callback):
         if self.validate is not None and validation_due:
             row["validation_loss"] = self.validate()
             self._check_finite("validation loss", row["validation_loss"], step, updates=step)
+        return row
+
+    def _notify_callbacks(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, row: dict[str, Any]
+    ) -> None:
+        """Let the run's callbacks see the metrics of a step, and the end of a validation."""
+        metrics = {key: torch.tensor(row[key]) for key in MONITORED if key in row}
+        trainer.callback_metrics.update(metrics)
+        if "validation_loss" in row:
+            for callback in self.callbacks:
+                callback.on_validation_end(trainer, pl_module)
+
+    def _record(self, row: dict[str, Any]) -> None:
+        """Write the row of a step, with what callbacks logged in it."""
+        logged = self.logged.take() if self.logged else {}
+        row = {**row, **{key: value for key, value in logged.items() if key not in row}}
+        if self.training_ended:
+            row[TRAINING_ENDED] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
             self._unsent.append(row)
-            self._record_timing(step)
+            self._record_timing(row["step"])
 
     def _check_finite(self, name: str, loss: float, step: int, updates: int) -> None:
         """Raise RunError unless `loss`, computed after `updates` weight updates, is finite."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
+from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import Tensor
@@ -24,13 +25,21 @@ SILENCED_WARNINGS = (
     ".*isinstance.treespec, LeafSpec.*",  # Lightning's own use of torch
     ".*srun. command is available.*",  # the processes have been started already
     ".*returned a view tensor.*",  # a view of the losses, which are only summed
+    ".*WeightAveraging callback with a model that overrides.*",  # it is not used with FSDP
 )
 
 
 def build_trainer(
-    config: DictConfig, device: str, steps: TrainingSteps, callbacks: Sequence[pl.Callback]
+    config: DictConfig,
+    device: str,
+    steps: TrainingSteps,
+    callbacks: Sequence[pl.Callback],
+    logger: Logger | None = None,
 ) -> pl.Trainer:
-    """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing."""
+    """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing.
+
+    `logger` gets what the callbacks log in every step.
+    """
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in SILENCED_WARNINGS:
         warnings.filterwarnings("ignore", message)
@@ -46,7 +55,11 @@ def build_trainer(
         "accumulate_grad_batches": steps.accumulate,
         "gradient_clip_val": config.gradient_clip,
         "callbacks": list(callbacks),
-        "logger": False,
+        "logger": logger or False,
+        "log_every_n_steps": 1,
+        # The recorder validates. Callbacks that act after an epoch by default must not wait for it.
+        "val_check_interval": 1,
+        "check_val_every_n_epoch": None,
         "enable_checkpointing": False,
         "enable_progress_bar": False,
         "enable_model_summary": False,

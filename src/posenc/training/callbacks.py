@@ -1,0 +1,90 @@
+"""The Lightning callbacks of a run (config group `callbacks`), and what they log."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from omegaconf import DictConfig
+from pytorch_lightning import callbacks as lightning
+from pytorch_lightning.loggers.logger import Logger
+
+from posenc.config.components import build
+from posenc.config.errors import ConfigError
+
+Callback = pl.Callback
+MONITORED = ("loss", "learning_rate", "validation_loss")
+"""The metrics that callbacks may monitor."""
+
+REJECTED: dict[type[pl.Callback], str] = {
+    lightning.Checkpoint: "posenc saves checkpoints itself; set checkpoint.every_seconds",
+    lightning.ProgressBar: "`posenc train` and `posenc status` show the progress",
+    lightning.ModelSummary: "`posenc plan` shows the number of parameters",
+    lightning.GradientAccumulationScheduler: "set micro_batch_tokens",
+    lightning.BatchSizeFinder: "set micro_batch_tokens",
+    lightning.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
+    lightning.StochasticWeightAveraging: (
+        "it averages after epochs, and a run has only one;"
+        " set callbacks=stochastic_weight_averaging, which averages after steps"
+    ),
+}
+"""Callbacks that cannot work in posenc, and what to use instead."""
+AVERAGING, STOPPING = lightning.WeightAveraging, (lightning.EarlyStopping, lightning.Timer)
+
+
+def build_callbacks(config: DictConfig) -> list[pl.Callback]:
+    """Return the callbacks of a run, in order. Raises ConfigError for those that cannot work."""
+    nodes, modules = config.get("callbacks") or {}, list(config.modules)
+    callbacks = []
+    for key in nodes:
+        name = f"callbacks.{key}"
+        callback = build(nodes[key], name=name, modules=modules)
+        if problem := _problem(callback, config):
+            raise ConfigError(f"{name}: {type(callback).__name__} cannot be used: {problem}")
+        callbacks.append(callback)
+    return callbacks
+
+
+def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
+    """Return why a callback cannot be used in a run."""
+    for rejected, remedy in REJECTED.items():
+        if isinstance(callback, rejected):
+            return remedy
+    monitor = getattr(callback, "monitor", None)
+    if monitor is not None and monitor not in MONITORED:
+        return f"monitor={monitor} must be one of {', '.join(MONITORED)}"
+    if isinstance(callback, lightning.EarlyStopping) and config.validation.every_tokens is None:
+        return "it acts after each validation; set validation.every_tokens"
+    if isinstance(callback, (AVERAGING, *STOPPING)) and config.evaluation.at_tokens:
+        return "the weights for evaluation.at_tokens would not be those of the run; leave it out"
+    if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):
+        return "it copies the model; set compile=false and trainer.strategy=ddp"
+    return None
+
+
+class CallbackMetrics(Logger):
+    """Collects what callbacks log through Lightning, for the row of the next completed step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metrics: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        return "callbacks"
+
+    @property
+    def version(self) -> int:
+        return 0
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the settings of a run are in its `config.yaml`."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        values = {key: float(value) for key, value in metrics.items()}
+        self._metrics.update({key: value for key, value in values.items() if math.isfinite(value)})
+
+    def take(self) -> dict[str, float]:
+        """Return the finite values that were logged since the last call."""
+        taken, self._metrics = self._metrics, {}
+        return taken
