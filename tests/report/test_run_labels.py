@@ -47,6 +47,17 @@ def test_a_sub_group_is_named_instead_of_its_parameters(fabricate: SimpleNamespa
     assert run_labels(configs) == ["rope spectrum=geometric", "rope spectrum=yarn"]
 
 
+def test_runs_with_different_callbacks_have_different_labels(fabricate: SimpleNamespace) -> None:
+    configs = [fabricate.config("rope", 64, 1) for _ in range(3)]
+    configs[1]["callbacks"] = {"early_stopping": {"patience": 3}}
+    configs[2]["callbacks"] = {"early_stopping": {"patience": 5}}
+    assert run_labels(configs) == [
+        "rope callbacks=none",
+        "rope callbacks=[early_stopping] patience=3",
+        "rope callbacks=[early_stopping] patience=5",
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

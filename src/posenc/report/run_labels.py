@@ -95,6 +95,10 @@ def _settings(config: dict[str, Any]) -> Iterator[Setting]:
         if group != "data":
             for path, value in flatten(config.get(group) or {}, group):
                 yield Setting(path, value, tuple(options))
+    callbacks = config.get("callbacks") or {}
+    yield Setting("callbacks", list(callbacks) or None, ())
+    for path, value in flatten(callbacks, "callbacks"):
+        yield Setting(path, value, ())
     yield Setting("data.fingerprint", config["frozen"]["fingerprint"][:8], _data_context(config))
     for name in LABELED_SETTINGS:
         yield Setting(name, config.get(name), ())
