@@ -1,12 +1,13 @@
-"""Lightning callbacks named by `_target_`, in runs of 40 steps in this process."""
+"""Lightning callbacks named by `_target_`, in runs of 20 steps in this process."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
@@ -16,10 +17,41 @@ from posenc.jobs.job_config import compose_job
 from posenc.jobs.run_job import run_job
 from posenc.jobs.validate import validate
 from posenc.runs.run_directory import RunDirectory
+from posenc.training.callbacks import build_callbacks
 from posenc.training.checkpoint import latest_checkpoint
 from posenc.training.stop import StopRequest
 
-SmallRun = Callable[..., RunDirectory]
+PlannedRun = Callable[..., RunDirectory]
+SHORT = ["tokens=3840", "validation.every_tokens=960", "model.layers=1", "ngram_order=null"]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("outputs")
+
+
+@pytest.fixture
+def planned(small_run: Callable[..., RunDirectory], outputs: Path) -> PlannedRun:
+    """Plans runs of 20 steps, with a validation every 5, in the folder of all tests."""
+
+    def make(*overrides: str, name: str = "runs") -> RunDirectory:
+        return small_run(
+            "encoding=alibi", *SHORT, f"outputs_dir={outputs}", f"name={name}", *overrides
+        )
+
+    return make
+
+
+@pytest.fixture
+def plain(planned: PlannedRun) -> RunDirectory:
+    """A finished run without callbacks, which is trained once."""
+    return finish(planned())
+
+
+@pytest.fixture
+def averaged(planned: PlannedRun) -> RunDirectory:
+    """A finished run with averaged weights, which is trained once."""
+    return finish(planned("callbacks=stochastic_weight_averaging"))
 
 
 def finish(run: RunDirectory) -> RunDirectory:
@@ -48,11 +80,10 @@ def final_weights(run: RunDirectory) -> dict[str, torch.Tensor]:
     return checkpoint.weights()
 
 
-def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(small_run: SmallRun) -> None:
-    plain = finish(small_run("encoding=alibi"))
-    monitored = finish(
-        small_run("encoding=alibi", "callbacks=[learning_rate_monitor,device_stats_monitor]")
-    )
+def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(
+    planned: PlannedRun, plain: RunDirectory
+) -> None:
+    monitored = finish(planned("callbacks=[learning_rate_monitor,device_stats_monitor]"))
     keys = ("step", "loss", "learning_rate", "validation_loss")
     assert columns(monitored, *keys) == columns(plain, *keys)
     last = monitored.metrics()[-1]
@@ -62,16 +93,22 @@ def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(small_run: S
     assert list(monitored.config().callbacks) == ["learning_rate_monitor", "device_stats_monitor"]
 
 
+# No loss is 100 nats lower than the first, so that two validations later training ends.
+STOPPING_AT_15 = [
+    "callbacks=early_stopping",
+    "callbacks.early_stopping.min_delta=100",
+    "callbacks.early_stopping.patience=2",
+]
+
+
 def test_early_stopping_ends_a_run_that_is_then_evaluated_and_finished(
-    small_run: SmallRun,
+    planned: PlannedRun,
 ) -> None:
-    # No loss is 100 nats lower than the first, so that two validations later training ends.
-    overrides = ["callbacks=early_stopping", "callbacks.early_stopping.min_delta=100"]
-    run = finish(small_run(*overrides, "callbacks.early_stopping.patience=2"))
+    run = finish(planned(*STOPPING_AT_15))
     validated = [row["step"] for row in run.metrics() if "validation_loss" in row]
-    assert validated == [10, 20, 30] and len(run.metrics()) == 30
+    assert validated == [5, 10, 15] and len(run.metrics()) == 15
     checkpoint = latest_checkpoint(run.checkpoints)
-    assert checkpoint is not None and checkpoint.step == 30
+    assert checkpoint is not None and checkpoint.step == 15
     metrics, evaluated = run.metrics(), sums(run)
     assert {length for length, _, _ in evaluated} == {24, 96}
     run.evaluation_file.unlink()
@@ -79,40 +116,34 @@ def test_early_stopping_ends_a_run_that_is_then_evaluated_and_finished(
     assert run.metrics() == metrics and sums(run) == evaluated
 
 
-def test_an_interrupted_early_stopping_counts_on(small_run: SmallRun) -> None:
-    overrides = ["callbacks=early_stopping", "callbacks.early_stopping.min_delta=100"]
-    run = small_run(*overrides, "callbacks.early_stopping.patience=2")
-    interrupt(run, 15)
-    assert len(finish(run).metrics()) == 30
+@pytest.mark.parametrize("step", [8, 15])
+def test_a_run_that_is_interrupted_is_stopped_early_at_the_same_step(
+    planned: PlannedRun, step: int
+) -> None:
+    run = planned(*STOPPING_AT_15, name=f"stopped{step}")
+    interrupt(run, step)
+    assert len(finish(run).metrics()) == 15
 
 
 def test_stochastic_weight_averaging_changes_the_saved_weights_and_not_the_training(
-    small_run: SmallRun,
+    planned: PlannedRun, plain: RunDirectory, averaged: RunDirectory
 ) -> None:
-    plain = finish(small_run("encoding=alibi"))
-    averaged = finish(
-        small_run(
-            "encoding=alibi",
-            "callbacks=stochastic_weight_averaging",
-            "callbacks.stochastic_weight_averaging.start_fraction=0.975",  # the last of 40 steps
-        )
-    )
-    assert columns(plain, "step", "loss") == columns(averaged, "step", "loss")
+    last_step = "callbacks.stochastic_weight_averaging.start_fraction=0.95"
+    last = finish(planned("callbacks=stochastic_weight_averaging", last_step))
+    assert columns(plain, "step", "loss") == columns(last, "step", "loss")
+    weights = final_weights(averaged)
     for name, value in final_weights(plain).items():
-        torch.testing.assert_close(final_weights(averaged)[name], value)
-    half = small_run("encoding=alibi", "callbacks=stochastic_weight_averaging")
-    uninterrupted = final_weights(finish(half))
-    assert any((uninterrupted[k] - v).abs().max() > 1e-4 for k, v in final_weights(plain).items())
+        torch.testing.assert_close(final_weights(last)[name], value)
+    assert any((weights[k] - v).abs().max() > 1e-4 for k, v in final_weights(plain).items())
 
 
-@pytest.mark.parametrize("step", [10, 35])
+@pytest.mark.parametrize("step", [5, 17])
 def test_an_interrupted_weight_average_is_that_of_an_uninterrupted_run(
-    small_run: SmallRun, step: int, tmp_path: Path
+    planned: PlannedRun, averaged: RunDirectory, step: int
 ) -> None:
-    overrides = ["encoding=alibi", "callbacks=stochastic_weight_averaging"]
-    weights = final_weights(finish(small_run(*overrides)))
-    run = small_run(*overrides, f"outputs_dir={tmp_path}/interrupted")
+    run = planned("callbacks=stochastic_weight_averaging", name=f"interrupted{step}")
     interrupt(run, step)  # before and during averaging
+    weights = final_weights(averaged)
     for name, value in final_weights(finish(run)).items():
         assert torch.equal(value, weights[name]), name
 
@@ -130,6 +161,14 @@ def test_callbacks_change_the_hash_and_no_callbacks_keep_it() -> None:
     ]
     assert len(set(hashes)) == 4
     assert "callbacks" not in identity(compose("train", []), "f00d")
+
+
+def test_a_device_stats_monitor_without_psutil_says_what_to_install(
+    configured: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with pytest.raises(ConfigError, match=r"DeviceStatsMonitor needs psutil.*posenc\[psutil\]"):
+        build_callbacks(configured("callbacks=device_stats_monitor"))
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,7 @@ def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_planned(
         ("optimizer", node("torch.optim.LBFGS"), "optimizer: LBFGS"),
         ("optimizer", node("torch.optim.SparseAdam"), "optimizer: RuntimeError: SparseAdam"),
         ("schedule", node("torch.optim.lr_scheduler.StepLR"), "step_size missing"),
-        (
-            "schedule",
-            ONE_CYCLE,
-            "total_steps=30",
-        ),
+        ("schedule", ONE_CYCLE, "total_steps=30"),
         ("schedule", node("torch.optim.lr_scheduler.ReduceLROnPlateau"), "metric"),
         ("optimizer", node("torch.hub.load"), r"outside posenc"),
     ],

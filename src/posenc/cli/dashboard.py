@@ -1,20 +1,14 @@
 """`posenc dashboard`: create or update an experiment's W&B workspace and report."""
 
-from importlib.util import find_spec
-
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
-from posenc.config.errors import ConfigError
+from posenc.config.extras import import_extra
 
 
 def run(arguments: Arguments) -> int:
-    if find_spec("wandb_workspaces") is None:
-        raise ConfigError(
-            "posenc dashboard needs wandb-workspaces;"
-            " install it with pip install 'posenc[dashboard]'"
-        )
+    import_extra("wandb_workspaces", "posenc dashboard")
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
     from posenc.tracking.logged_keys import read_logged_keys

@@ -68,11 +68,11 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     """Whether `target`, a callable of posenc or a library, may be used for type `annotation`.
 
     A class of a library must be one that the group takes (`LIBRARY_TYPES`). A target in posenc must
-    be defined in the group's package. If it is a factory, `annotation` has to be a
-    Callable, whose argument types are those of the target's first parameters and whose result type
-    is what the target returns. Otherwise, the target's result itself has to be of that type. If
-    the annotation says too little, as in an encoding outside posenc, the target has to be a
-    component of a group in the same package.
+    be defined in the group's package. If it is a factory, `annotation` has to be a Callable, whose
+    argument types are those of the target's first parameters and whose result type is what the
+    target returns. Otherwise, the target's result itself has to be of that type. If the annotation
+    says too little, as in an encoding outside posenc, the target has to be a component of a group
+    in the same package.
     """
     if get_origin(annotation) in (Union, UnionType):
         members = get_args(annotation)

@@ -5,10 +5,11 @@ from typing import Any
 
 from rich.console import Console
 
+from posenc.config.extras import import_extra
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
-from posenc.sweeps.worker import Worker, import_extra
+from posenc.sweeps.worker import Worker
 
 
 class RayLauncher(Launcher):
@@ -27,7 +28,7 @@ class RayLauncher(Launcher):
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`."""
-        ray = import_extra("ray")
+        ray = import_extra("ray", "this launcher")
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
         self.display.print(f"submitting {count} (Ray), {finished} already finished")

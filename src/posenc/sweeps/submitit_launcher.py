@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from posenc.config.extras import import_extra
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, plural, status_line
-from posenc.sweeps.worker import Worker, import_extra
+from posenc.sweeps.worker import Worker
 
 if TYPE_CHECKING:
     from submitit import Job
@@ -71,7 +72,9 @@ class SubmititLauncher(Launcher):
     def _submit(self, planned: PlannedRun) -> "Job[None]":
         folder = planned.run.path.absolute().parent / ".submitit"
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
-        executor = import_extra("submitit").AutoExecutor(folder, cluster=self.cluster, **requeues)
+        executor = import_extra("submitit", "this launcher").AutoExecutor(
+            folder, cluster=self.cluster, **requeues
+        )
         parameters = self._parameters(planned)
         executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
         return executor.submit(Worker(planned, self.cpus_per_task))

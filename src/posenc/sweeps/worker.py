@@ -3,10 +3,9 @@
 import time
 from copy import copy
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import RunError
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.job_process import JobProcess, recorded_signals
@@ -52,13 +51,3 @@ class Worker:
         requeued = copy(self)
         del requeued._process
         return DelayedSubmission(requeued)
-
-
-def import_extra(package: str) -> Any:
-    """Import an optional dependency. Raises ConfigError if it is not installed."""
-    try:
-        return import_module(package)
-    except ImportError:
-        raise ConfigError(
-            f"this launcher needs {package}; install it with pip install 'posenc[{package}]'"
-        ) from None

@@ -11,6 +11,7 @@ from pytorch_lightning.loggers.logger import Logger
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.config.extras import import_extra
 
 Callback = pl.Callback
 MONITORED = ("loss", "learning_rate", "validation_loss")
@@ -50,6 +51,8 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
     for rejected, remedy in REJECTED.items():
         if isinstance(callback, rejected):
             return remedy
+    if isinstance(callback, lightning.DeviceStatsMonitor):
+        import_extra("psutil", "DeviceStatsMonitor")
     monitor = getattr(callback, "monitor", None)
     if monitor is not None and monitor not in MONITORED:
         return f"monitor={monitor} must be one of {', '.join(MONITORED)}"

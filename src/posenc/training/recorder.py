@@ -78,7 +78,7 @@ class Recorder(pl.Callback):
         loss, stop, save = self._synchronize()
         row = self._metrics(step, loss)
         self._notify_callbacks(trainer, pl_module, row)
-        self.training_ended = trainer.should_stop and not stop and step < self.steps.total
+        self.training_ended = trainer.should_stop and step < self.steps.total
         self._record(row)
         if step in self.kept_steps:  # before a checkpoint, after which they would be skipped
             self._save(trainer, step, save_weights, weights_only=True)

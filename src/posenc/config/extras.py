@@ -1,0 +1,24 @@
+"""Packages that posenc needs for some features only, and the extras that install them."""
+
+from importlib import import_module
+from typing import Any
+
+from posenc.config.errors import ConfigError
+
+EXTRAS = {
+    "wandb_workspaces": "dashboard",
+    "submitit": "submitit",
+    "ray": "ray",
+    "psutil": "psutil",
+}
+"""Module -> the extra of posenc that installs it."""
+
+
+def import_extra(module: str, feature: str) -> Any:
+    """Import a module of an extra. Raises ConfigError, naming the `feature`, if it is missing."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ConfigError(
+            f"{feature} needs {module}; install it with pip install 'posenc[{EXTRAS[module]}]'"
+        ) from None
