@@ -30,13 +30,13 @@ FUNCTIONS = {
         "half_truncated", "hope", "longrope", "ntk", "ntk_by_parts", "p_rope", "p_rope_reversed",
         "position_interpolation", "power", "powers_of_two", "resonance", "yarn", "yarn_paper",
     },
-    "logger": {"find_tracker"},
+    "logger": {"build_tracker", "find_tracker"},
     "optimizer": {"adamw", "muon", "nag"},
     "schedule": {"constant", "cosine", "cosine_restarts"},
 }  # fmt: skip
 """The functions that a group may call, besides its classes.
 
-load_tokenizer and find_tracker need arguments that a configuration cannot have.
+load_tokenizer, build_tracker and find_tracker need arguments that a configuration cannot have.
 """
 
 

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import run_config, run_directory, training_data
-from posenc.config.components import build
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -26,7 +25,7 @@ from posenc.model.device import select_device
 from posenc.report.table import Column, Table
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.build_tracker import build_tracker
 
 Row = dict[str, Any]
 MIN_WIDTH = 110
@@ -90,7 +89,7 @@ def _evaluate(
     run: RunDirectory, config: DictConfig, request: DictConfig, set_keys: set[str]
 ) -> list[Row]:
     console = Console(stderr=True)
-    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
+    tracker = build_tracker(config)
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
     if request.get("data") is None:
         remedy = "to evaluate on the changed corpus, set data=... evaluation.split=..."

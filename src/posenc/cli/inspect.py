@@ -10,7 +10,6 @@ from rich.console import Console
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import Arguments
 from posenc.config.component_types import trusted_modules
-from posenc.config.components import build
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -22,7 +21,7 @@ from posenc.inspect.encoding.encoding_page import inspect_encodings
 from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
 from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.build_tracker import build_tracker
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
 SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
@@ -54,7 +53,7 @@ def run(arguments: Arguments) -> int:
 def _inspect_encodings(arguments: Arguments) -> int:
     encodings = inspected_encodings(arguments)
     config = encodings[0].config
-    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
+    tracker = build_tracker(config)
     torch.set_num_threads(1)  # faster than several threads for encodings of this size
     with Console(stderr=True).status("measuring") as status:
         results = inspect_encodings(encodings, lambda label: status.update(f"measuring {label}"))

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import run_config, run_directory, training_data
-from posenc.config.components import build
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -25,7 +24,7 @@ from posenc.model.build import build_encoding
 from posenc.model.device import select_device
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking import wandb_config
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.build_tracker import build_tracker
 
 SETTINGS = {
     "lengths": list[int] | None,
@@ -46,7 +45,7 @@ def inspect_run(arguments: Arguments) -> int:
     directory = run_directory(request.run)
     config = run_config(directory, list(request.modules), arguments)
     config.logger = request.logger
-    tracker: Tracker = build(config.logger, name="logger", modules=list(config.modules))
+    tracker = build_tracker(config)
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
     trained = _load_run(directory, config, request, console)

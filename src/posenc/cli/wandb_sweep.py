@@ -8,7 +8,6 @@ import yaml
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.config.components import build
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
@@ -16,8 +15,8 @@ from posenc.config.overrides import command_line_axes, override_key
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
 from posenc.runs.files import write_atomic
+from posenc.tracking.build_tracker import wandb_tracker
 from posenc.tracking.wandb_sweeps import sweep_definitions
-from posenc.tracking.wandb_tracker import WandbTracker
 
 HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`.\n"
 
@@ -32,8 +31,8 @@ def run(arguments: Arguments) -> int:
         validate(compose_job(job, config_dirs, composer), verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
-    logger = build(config.logger, name="logger")
-    if not isinstance(logger, WandbTracker):
+    logger = wandb_tracker(config.logger)
+    if logger is None:
         raise ConfigError("a W&B sweep needs logger=wandb, because its jobs are logged as W&B runs")
     destination = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
     flags = [word for folder in config_dirs for word in ("--config-dir", str(folder.resolve()))]

@@ -10,6 +10,7 @@ EXTRAS = {
     "submitit": "submitit",
     "ray": "ray",
     "psutil": "psutil",
+    "tensorboard": "tensorboard",
 }
 """Module -> the extra of posenc that installs it."""
 

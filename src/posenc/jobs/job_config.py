@@ -21,7 +21,6 @@ NUM_POSITIONAL_ARGS = {
     "encoding": 1,
     "optimizer": 0,
     "schedule": 0,
-    "logger": 0,
 }
 """The number of positional arguments that each config group's target is called with."""
 
@@ -37,7 +36,7 @@ def compose_job(
     ConfigError if the configuration is invalid.
     """
     values = compose_resolved(composer or Composer("train", config_dirs), overrides)
-    for group in NUM_POSITIONAL_ARGS:
+    for group in (*NUM_POSITIONAL_ARGS, "logger"):
         if group not in values["choices"]:
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")

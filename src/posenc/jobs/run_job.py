@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from posenc.attention.choice import describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
-from posenc.config.components import build, check
+from posenc.config.components import check
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import check_settings
@@ -37,6 +37,7 @@ from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
+from posenc.tracking.build_tracker import build_tracker
 from posenc.tracking.tracker import NullTracker
 from posenc.training.checkpoint import list_checkpoints
 from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
@@ -106,7 +107,7 @@ def _run(
         )
     tracker = NullTracker()
     if rank() == 0:
-        tracker = build(config.logger, name="logger", modules=modules)
+        tracker = build_tracker(config)
     tracker.start(run, config)
     finished = False
     try:

@@ -21,6 +21,7 @@ from posenc.evaluation.swap import swapped_config
 from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
 from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, select_device
+from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
 
@@ -44,7 +45,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
         from posenc.training.callbacks import build_callbacks  # Lightning takes seconds to import
 
         build_callbacks(config)
-    build(config.logger, name="logger", modules=modules)
+    build_tracker(config)
     encoding = build_encoding(config, modules)
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
     if verified is None or settings not in verified:

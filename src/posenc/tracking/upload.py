@@ -5,10 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from posenc.config.components import build
 from posenc.config.errors import PosencError
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.tracking.build_tracker import wandb_tracker
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
@@ -83,10 +83,7 @@ def find_tracker(directory: RunDirectory) -> WandbTracker:
 
     Raises RunError or ConfigError if the run's configuration is damaged.
     """
-    node = directory.config().logger
-    if node.get("_target_") != f"{WandbTracker.__module__}.{WandbTracker.__qualname__}":
-        return WandbTracker()
-    return build(node, name="logger")
+    return wandb_tracker(directory.config().logger) or WandbTracker()
 
 
 def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from posenc.runs.evaluation_rows import bin_positions, positions_name
+from posenc.runs.run_directory import TRAINING_ENDED
 
 MAIN_SPLIT = "validation"
 LENGTH_AXIS = "extrapolation/length"
@@ -34,8 +35,8 @@ Row = dict[str, Any]
 
 
 def training_row(row: Row) -> Row:
-    """Return a row of `metrics.jsonl` with W&B's metric names."""
-    return {name: row[key] for key, name in TRAINING_METRICS.items() if key in row}
+    """Return a row of `metrics.jsonl` with W&B's metric names; callbacks choose their own."""
+    return {TRAINING_METRICS.get(key, key): row[key] for key in row if key != TRAINING_ENDED}
 
 
 def evaluation_history(

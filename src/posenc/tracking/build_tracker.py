@@ -1,0 +1,65 @@
+"""The tracker of a configuration: one, or several that log the same run (`logger=[wandb,csv]`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.components import build
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.tracker import Inspection, Tracker
+from posenc.tracking.wandb_tracker import WandbTracker
+
+
+class SeveralTrackers(Tracker):
+    """Passes every call on to several trackers."""
+
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self.trackers = trackers
+
+    def start(self, run: RunDirectory, config: DictConfig) -> None:
+        for tracker in self.trackers:
+            tracker.start(run, config)
+
+    def log(self, rows: list[dict[str, Any]]) -> None:
+        for tracker in self.trackers:
+            tracker.log(rows)
+
+    def finish(self, failed: bool) -> None:
+        for tracker in self.trackers:
+            tracker.finish(failed)
+
+    def log_inspection(self, inspection: Inspection) -> None:
+        for tracker in self.trackers:
+            tracker.log_inspection(inspection)
+
+
+def build_tracker(config: DictConfig) -> Tracker:
+    """Return the tracker of `config.logger`. Raises ConfigError if it cannot be built."""
+    modules = list(config.modules)
+    trackers = [
+        build(node, name=name, modules=modules)
+        for name, node in tracker_nodes(config.logger).items()
+    ]
+    return trackers[0] if len(trackers) == 1 else SeveralTrackers(trackers)
+
+
+def wandb_tracker(node: DictConfig) -> WandbTracker | None:
+    """Return the W&B tracker in a node of the config group `logger`; None if it has none."""
+    target = f"{WandbTracker.__module__}.{WandbTracker.__qualname__}"
+    for name, tracker in tracker_nodes(node).items():
+        if tracker.get("_target_") == target:
+            return build(tracker, name=name)
+    return None
+
+
+def tracker_nodes(node: DictConfig) -> dict[str, DictConfig]:
+    """Return the nodes of the trackers in a node of the config group `logger`, by their keys.
+
+    `logger=wandb` and `none` set the keys of the node itself, other options one key of it, so that
+    they can be combined.
+    """
+    inner = [key for key in node if OmegaConf.is_dict(node[key]) and "_target_" in node[key]]
+    own = OmegaConf.masked_copy(node, [key for key in node if key not in inner])
+    nodes = {"logger": own} if own or not inner else {}
+    return nodes | {f"logger.{key}": node[key] for key in inner}
