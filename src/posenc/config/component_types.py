@@ -31,6 +31,7 @@ GROUP_TYPES = {
     "schedule": "posenc.training.schedule.Schedule",
     "callbacks": "posenc.training.callbacks.Callback",
     "logger": "posenc.tracking.tracker.Tracker",
+    "profiler": "posenc.training.trainer.Profiler",
     "machine": "posenc.benchmark.throughput.Machine",
     "hydra.launcher": "posenc.sweeps.launcher.Launcher",
 }
@@ -43,6 +44,7 @@ LIBRARY_TYPES = {
     "optimizer": "torch.optim.Optimizer",
     "schedule": "torch.optim.lr_scheduler.LRScheduler",
     "callbacks": "pytorch_lightning.callbacks.Callback",
+    "profiler": "pytorch_lightning.profilers.Profiler",
 }
 """Config group -> the base class of the components that it takes from a library.
 

@@ -1,6 +1,7 @@
 """Validation of a job before training: its components, lengths, devices and data."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,10 +42,12 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     for name, num_args in NUM_POSITIONAL_ARGS.items():
         check(config.get(name), name=name, modules=modules, num_args=num_args)
     _validate_optimization(config)
-    if config.get("callbacks"):
+    if config.get("callbacks") or config.get("profiler"):
         from posenc.training.callbacks import build_callbacks  # Lightning takes seconds to import
+        from posenc.training.trainer import build_profiler
 
         build_callbacks(config)
+        build_profiler(config, Path(config.outputs_dir))
     build_tracker(config)
     encoding = build_encoding(config, modules)
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))

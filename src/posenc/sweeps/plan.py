@@ -37,6 +37,7 @@ UPDATED_ON_RESUME = (
     "choices",
     "evaluation",
     "logger",
+    "profiler",
     "about",
     "devices",
     "trainer",

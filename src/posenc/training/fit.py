@@ -24,7 +24,7 @@ from posenc.training.module import LanguageModel, validation_loss
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
-from posenc.training.trainer import build_trainer
+from posenc.training.trainer import build_profiler, build_trainer
 
 log = logging.getLogger("posenc")
 
@@ -49,9 +49,9 @@ def fit(session: Session, training_fraction: float) -> bool:
     callbacks = build_callbacks(config)
     logged = CallbackMetrics() if callbacks else None
     recorder = Recorder(session, steps, training_fraction, validate, callbacks, logged)
-    trainer = build_trainer(
-        config, session.resolved.device, steps, [*callbacks, recorder], logger=logged
-    )
+    profiler = build_profiler(config, run.path)
+    device = session.resolved.device
+    trainer = build_trainer(config, device, steps, [*callbacks, recorder], logged, profiler)
     batches = data.training_batches(config.train_length, config.seed)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
     path = str(checkpoint.path) if checkpoint else None

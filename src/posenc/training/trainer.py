@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -10,12 +11,14 @@ import torch
 from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.profilers import Profiler
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from posenc.attention.precision import LIGHTNING_PRECISION
+from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
 from posenc.runs.environment import in_process_group, local_world_size
 
@@ -35,10 +38,11 @@ def build_trainer(
     steps: TrainingSteps,
     callbacks: Sequence[pl.Callback],
     logger: Logger | None = None,
+    profiler: Profiler | None = None,
 ) -> pl.Trainer:
-    """Return a Trainer for `device` (cpu or cuda) that writes no files and prints nothing.
+    """Return a Trainer for `device` (cpu or cuda) that prints nothing.
 
-    `logger` gets what the callbacks log in every step.
+    `logger` gets what the callbacks log in every step. Only `profiler` writes files.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in SILENCED_WARNINGS:
@@ -56,6 +60,7 @@ def build_trainer(
         "gradient_clip_val": config.gradient_clip,
         "callbacks": list(callbacks),
         "logger": logger or False,
+        "profiler": profiler,
         "log_every_n_steps": 1,
         # The recorder validates. Callbacks that act after an epoch by default must not wait for it.
         "val_check_interval": 1,
@@ -67,6 +72,17 @@ def build_trainer(
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**options)
+
+
+def build_profiler(config: DictConfig, run: Path) -> Profiler | None:
+    """Return the profiler of a run, which writes to `run / "profile"`, or None.
+
+    Raises ConfigError if it cannot be built.
+    """
+    if config.get("profiler") is None:
+        return None
+    files = {"dirpath": str(run / "profile"), "filename": "profile"}
+    return build(config.profiler, name="profiler", modules=list(config.modules), **files)
 
 
 def _strategy(config: DictConfig, devices: int) -> Strategy | str:
