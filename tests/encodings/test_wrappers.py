@@ -24,7 +24,6 @@ from posenc.encodings.fox import Fox
 from posenc.encodings.graph import Degree
 from posenc.encodings.interleave import Interleave
 from posenc.encodings.learned import Learned
-from posenc.encodings.log_n import LogN
 from posenc.encodings.nope import NoPE
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
@@ -32,6 +31,7 @@ from posenc.encodings.shaw import Shaw
 from posenc.encodings.sinusoidal import Sinusoidal
 from posenc.encodings.spectra import geometric
 from posenc.encodings.t5 import T5
+from posenc.encodings.temperature import Temperature
 from posenc.encodings.transformer_xl import TransformerXL
 from posenc.encodings.untied import Untied
 from posenc.encodings.window import Window
@@ -42,6 +42,7 @@ GEOMETRY = Geometry(width=32, heads=4, layers=6, train_length=16)
 ROPE: EncodingFactory = partial(Rope, spectrum=geometric)
 SINUSOIDAL: EncodingFactory = partial(Sinusoidal, spectrum=geometric)
 Configured = Callable[..., DictConfig]
+LOG_N = partial(Temperature, rule="log_n")
 EvalPositions = Literal["random", "spaced", "arange"]
 
 
@@ -153,28 +154,6 @@ def test_a_window_that_is_not_smaller_than_the_inner_one_is_refused(size: int) -
         ValueError, match=rf"size={size} has no effect: inner=Window .* of 4 tokens"
     ):
         Window(GEOMETRY, inner=partial(Window, inner=ROPE, size=4), size=size)
-
-
-# Log-n
-
-
-@pytest.mark.parametrize(
-    ("position", "expected"),
-    [
-        (1, 1.0),
-        (512, 1.0),
-        (513, 1.00031278),
-        (1024, 1.111111111),
-        (2048, 1.222222222),
-        (4096, 1.333333333),
-    ],
-)
-def test_log_n_golden_values(position: int, expected: float) -> None:
-    geometry = Geometry(width=4, heads=1, layers=1, train_length=512)
-    q = torch.ones(1, 1, 4096, 4, dtype=torch.float64)
-    scaled, k = LogN(geometry, inner=NoPE).rotate(q[:, 0], q, q, torch.arange(4096))
-    assert scaled[0, 0, position - 1].tolist() == pytest.approx([expected] * 4, rel=1e-8)
-    assert torch.equal(k, q)
 
 
 # DroPE
@@ -320,7 +299,7 @@ def test_a_range_that_is_too_short_is_refused() -> None:
     )
 
 
-WRAPPERS = [partial(Window, size=99), LogN, partial(Drope, dropped_fraction=0.5)]
+WRAPPERS = [partial(Window, size=99), LOG_N, partial(Drope, dropped_fraction=0.5)]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS, ids=["window", "log_n", "drope"])
@@ -350,7 +329,7 @@ def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
         (Fox, "inner=Fox does not use positions"),
         (partial(Fox, gate="forget"), "inner=Fox does not use positions"),
         (Cable, "inner=Cable does not use positions"),
-        (partial(LogN, inner=Fox), "inner=LogN does not use positions"),
+        (partial(LOG_N, inner=Fox), "inner=Temperature does not use positions"),
         (partial(Window, inner=NoPE, size=4), "inner=Window does not use positions"),
         (Degree, "inner=Degree defines its own positions"),
     ],
@@ -380,7 +359,7 @@ def test_untied_has_no_parameters_that_no_layer_uses(
 
 
 @pytest.mark.parametrize(
-    "inner", [Cope, Fox, partial(Dape, inner=Alibi), partial(LogN, inner=Cable)]
+    "inner", [Cope, Fox, partial(Dape, inner=Alibi), partial(LOG_N, inner=Cable)]
 )
 def test_untied_refuses_encodings_with_separate_parameters_in_every_layer(
     inner: EncodingFactory,
@@ -413,7 +392,7 @@ def test_randomized_accepts_encodings_of_positions(inner: EncodingFactory) -> No
 
 def test_wrappers_override_no_hook_that_the_inner_encoding_does_not() -> None:
     for make in (
-        partial(LogN, inner=ROPE),
+        partial(LOG_N, inner=ROPE),
         partial(Randomized, inner=ROPE),
         partial(Drope, inner=ROPE),
     ):

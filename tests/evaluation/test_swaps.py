@@ -23,6 +23,7 @@ LENGTH = 61
 SIZES = ("width", "layers", "heads", "feed_forward")
 FACTOR = f"encoding.spectrum.factor={LENGTH / 24}"
 SPECTRUM = "encoding/spectrum"
+FIXED = "encoding.trainable=false"
 OVERRIDES = {
     "pi": [f"{SPECTRUM}=position_interpolation", FACTOR],
     "pi factor=4": [f"{SPECTRUM}=position_interpolation", "encoding.spectrum.factor=4"],
@@ -38,6 +39,7 @@ OVERRIDES = {
     "window": ["encoding=window", "encoding.size=24"],
     "window size=5": ["encoding=window", "encoding.size=5"],
     "log_n": ["encoding=log_n"],
+    "temperature rule=llama4": ["encoding=temperature", "encoding.rule=llama4", FIXED],
 }
 ROPE = "encoding=rope"
 

@@ -40,6 +40,7 @@ SWAP_NAMES = {
     "dynamic_ntk": "dynamic NTK",
     "llama3": "Llama 3 scaling",
     "log_n": "log-n scaling",
+    "temperature": "attention temperature",
     "window": "an attention window",
 }
 

@@ -1,0 +1,96 @@
+"""Attention temperatures: query i is multiplied by a factor tau of n = i + 1, the keys it may see.
+
+    log_n       tau = max(1, ln n / ln n0)                (Su 2021, kexue.fm/archives/8823)
+    ssmax       tau = s ln n                              (Nakanishi 2025, 2501.19399)
+    llama4      tau = 1 + s ln(1 + floor(n / n0))         (Hugging Face's modeling_llama4.py)
+    inkling     tau = 1 + s ln max(1, n / n0)             (Hugging Face's modeling_inkling.py)
+    head_scale  tau = s                                   (Wang et al. 2024, 2404.12224)
+
+n0 is the training length unless `start` is given. The defaults of s are 0.43 (ssmax, as in the
+paper's figure 1), 0.1 (llama4 and inkling) and 1. Learnable s [layers, H] are initialized to it.
+
+n counts all tokens up to the query, including tokens outside a window. Only q . k is scaled: a bias
+of the inner encoding is scaled if it is computed from the rotated query, as Shaw's is. With ssmax,
+tau of the first query is 0, which changes nothing, because it has only one key. Llama 4 and Inkling
+scale the queries of some layers only; in Interleave, this wraps one of the two encodings.
+q, k [B, H, T, d], in token order.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from posenc.encodings.base import Geometry
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
+
+Rule = Literal["log_n", "ssmax", "llama4", "inkling", "head_scale"]
+DEFAULT_SCALES: dict[Rule, float] = {"ssmax": 0.43, "llama4": 0.1, "inkling": 0.1, "head_scale": 1}
+RULES_WITH_START: tuple[Rule, ...] = ("log_n", "llama4", "inkling")
+
+
+class Temperature(Wrapper):
+    """The inner encoding, with queries scaled by one of the rules above."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        inner: EncodingFactory,
+        rule: Rule = "ssmax",
+        scale: float | None = None,
+        start: int | None = None,
+        trainable: bool = False,
+    ) -> None:
+        super().__init__(geometry, inner)
+        _check_rule(rule, scale, start, trainable)
+        self.rule: Rule = rule
+        self.start = geometry.train_length if start is None else start
+        if rule == "log_n" and self.start < 2:
+            raise ValueError(
+                f"start={self.start} (by default, train_length) must be at least 2 for rule=log_n,"
+                f" because its logarithm is a divisor"
+            )
+        self.scale = DEFAULT_SCALES.get(rule, 1.0) if scale is None else scale
+        initial = torch.full((geometry.layers, geometry.heads), float(self.scale))
+        self.scales = nn.Parameter(initial) if trainable else None
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = self.active.rotate(x, q, k, pos)
+        tokens = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=torch.float64)
+        factors = self.factors(tokens)
+        return (q * factors[..., None]).to(q.dtype), k
+
+    def factors(self, n: Tensor) -> Tensor:
+        """Return tau [T] or, if learnable, [H, T] for numbers of visible keys n [T] in float64."""
+        s: Tensor | float = self.scale
+        if self.scales is not None:
+            s = self.scales[self.layer].to(n.dtype)[:, None]
+        if self.rule == "log_n":
+            return (n.log() / math.log(self.start)).clamp(min=1)
+        if self.rule == "ssmax":
+            return s * n.log()
+        if self.rule == "llama4":
+            return 1 + s * (n / self.start).floor().log1p()
+        if self.rule == "inkling":
+            return 1 + s * (n / self.start).clamp(min=1).log()
+        return s * torch.ones_like(n)
+
+
+def _check_rule(rule: Rule, scale: float | None, start: int | None, trainable: bool) -> None:
+    """Raise ValueError unless the rule exists and every parameter that is given has an effect."""
+    if rule not in get_args(Rule):
+        raise ValueError(f"rule={rule} must be one of {', '.join(get_args(Rule))}")
+    if rule not in DEFAULT_SCALES and (scale is not None or trainable):
+        raise ValueError(
+            f"rule={rule} has no scale: set scale=null and trainable=false, or choose rule=inkling"
+        )
+    if rule not in RULES_WITH_START and start is not None:
+        raise ValueError(f"start={start} has no effect with rule={rule}; set start=null")
+    if start is not None and start < 1:
+        raise ValueError(f"start={start} must be at least 1 token")
+    if scale is not None and not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale={scale} must be positive and finite")
+    if rule == "head_scale" and not trainable and scale in (None, 1):
+        raise ValueError("rule=head_scale with scale=1 has no effect; set scale or trainable=true")
