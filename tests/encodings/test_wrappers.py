@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -93,8 +93,44 @@ def test_interleave_refuses_an_encoding_without_a_layer(every: int) -> None:
 
 
 def test_interleave_refuses_two_encodings_without_positions() -> None:
-    with pytest.raises(ValueError, match="every has no effect"):
+    with pytest.raises(ValueError, match="choice of layers has no effect"):
         Interleave(GEOMETRY, first=NoPE, second=NoPE)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "last", "layers", "expected"),
+    [
+        ("SSSSSL", None, 6, "SSSSSL"),
+        ("SSSSSL", "L", 8, "SSSSSLSL"),
+        ("SSSSSL", "L", 4, "SSSL"),
+        ("SSL", None, 7, "SSLSSLS"),
+        ("SL", "S", 6, "SLSLSS"),
+        (["L", "S"], None, 5, "LSLSL"),
+    ],
+)
+def test_a_pattern_is_repeated_over_the_layers(
+    pattern: str | list[str], last: Literal["S", "L"] | None, layers: int, expected: str
+) -> None:
+    shape = replace(GEOMETRY, layers=layers)
+    encoding = Interleave(shape, first=ROPE, second=Alibi, pattern=pattern, last=last)
+    kinds = [type(encoding.at_layer(index)) for index in range(layers)]
+    assert kinds == [Rope if letter == "S" else Alibi for letter in expected]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"pattern": "SSSSSSL"}, "pattern=SSSSSSL .* layers=6 .* without a layer"),
+        ({"pattern": "SSS"}, "without a layer"),
+        ({"pattern": "SSXL"}, "pattern=SSXL .* letters S and L"),
+        ({"pattern": ""}, "letters S and L"),
+        ({"pattern": "SL", "last": "X"}, "last=X must consist"),
+        ({"pattern": "SL", "every": 2}, "every=2 and pattern are mutually exclusive"),
+    ],
+)
+def test_invalid_patterns_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Interleave(GEOMETRY, first=ROPE, second=NoPE, **parameters)
 
 
 def test_position_embeddings_cannot_differ_by_layer() -> None:

@@ -1,40 +1,48 @@
 """Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
 
-Layer i (from 0) uses `second` if i + 1 is a multiple of `every`, and `first` otherwise.
+A pattern such as SSSL is repeated over the layers: S layers (short range) use `first`, L layers
+(long range) use `second`. `every: n` is the pattern with n - 1 times S and one L. `last` is the
+letter of the last layer, whatever the pattern says; in Gemma 4 it is always L.
 """
+
+from collections.abc import Sequence
+from typing import Literal
 
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.wrapper import EncodingFactory, equals_nope, require_attention_only
 
 
 class Interleave(Encoding):
-    """Uses `second` in every `every`-th layer, and `first` in the others."""
+    """Uses `first` in the S layers of a pattern, and `second` in its L layers."""
 
     def __init__(
-        self, geometry: Geometry, *, first: EncodingFactory, second: EncodingFactory, every: int = 2
+        self,
+        geometry: Geometry,
+        *,
+        first: EncodingFactory,
+        second: EncodingFactory,
+        every: int | None = None,
+        pattern: str | Sequence[str] | None = None,
+        last: Literal["S", "L"] | None = None,
     ) -> None:
         super().__init__(geometry)
-        if not 2 <= every <= geometry.layers:
-            remedy = "use more layers"
-            if geometry.layers >= 2:
-                remedy = f"choose 2 to {geometry.layers}, or {remedy}"
-            raise ValueError(
-                f"every={every} with layers={geometry.layers} leaves one of the two encodings"
-                f" without a layer; {remedy}"
-            )
-        self.every = every
+        if pattern is None:
+            pattern = _pattern_of_every(2 if every is None else every, geometry.layers)
+        elif every is not None:
+            raise ValueError(f"every={every} and pattern are mutually exclusive; set one of them")
+        self.letters = layer_letters(geometry.layers, "".join(pattern), last)
         self.first, self.second = (
             require_attention_only(inner(geometry), "it cannot differ between layers")
             for inner in (first, second)
         )
         if equals_nope(self.first) and equals_nope(self.second):
             raise ValueError(
-                "neither first nor second encodes positions, so the parameter every has no effect"
+                "neither first nor second encodes positions, so the choice of layers has no effect"
             )
         self.limitations = {**self.first.limitations, **self.second.limitations}
 
     def at_layer(self, index: int) -> Encoding:
-        inner = self.first if (index + 1) % self.every else self.second
+        inner = self.first if self.letters[index] == "S" else self.second
         return inner.at_layer(index)
 
     def max_length(self) -> int | None:
@@ -44,3 +52,34 @@ class Interleave(Encoding):
     def set_training_progress(self, fraction: float) -> None:
         for inner in (self.first, self.second):
             inner.set_training_progress(fraction)
+
+
+def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
+    """Return the letter of each layer, S or L.
+
+    Raises ValueError if the pattern has other letters, or if all layers have the same one.
+    """
+    if not pattern or not set(pattern + (last or "")) <= {"S", "L"}:
+        raise ValueError(
+            f"pattern={pattern} and last={last} must consist of the letters S and L, such as SSSL"
+        )
+    letters = "".join(pattern[index % len(pattern)] for index in range(layers))
+    if last is not None:
+        letters = letters[:-1] + last
+    if len(set(letters)) == 1:
+        raise ValueError(
+            f"pattern={pattern} with last={last} and layers={layers} leaves one of the two"
+            f" encodings without a layer; use a shorter pattern, last=L, or more layers"
+        )
+    return letters
+
+
+def _pattern_of_every(every: int, layers: int) -> str:
+    """Return n - 1 times S and one L; raises ValueError unless both have a layer."""
+    if not 2 <= every <= layers:
+        remedy = f"choose 2 to {layers}, or use more layers" if layers >= 2 else "use more layers"
+        raise ValueError(
+            f"every={every} with layers={layers} leaves one of the two encodings without a layer;"
+            f" {remedy}"
+        )
+    return "S" * (every - 1) + "L"

@@ -1,0 +1,137 @@
+"""Hybrids of shipped models against transformers: rotation and window of every layer."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+from transformers import Cohere2Config, Olmo3Config, SmolLM3Config
+from transformers.models.cohere2.modeling_cohere2 import Cohere2RotaryEmbedding
+from transformers.models.cohere2.modeling_cohere2 import apply_rotary_pos_emb as rotate_adjacent
+from transformers.models.gemma4.configuration_gemma4 import Gemma4TextConfig
+from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
+from transformers.models.olmo3.modeling_olmo3 import Olmo3RotaryEmbedding
+from transformers.models.olmo3.modeling_olmo3 import apply_rotary_pos_emb as rotate_half
+from transformers.models.smollm3.modeling_smollm3 import SmolLM3RotaryEmbedding
+
+from posenc.encodings.base import Encoding
+from posenc.model.build import build_encoding
+
+Configured = Callable[..., DictConfig]
+HEADS, HEAD_WIDTH, LAYERS, LENGTH, TRAIN_LENGTH, SIZE = 3, 32, 8, 53, 29, 11
+POSITIONS = torch.arange(LENGTH)[None]
+DIMENSIONS = {"hidden_size": HEADS * HEAD_WIDTH, "num_attention_heads": HEADS}
+SHAPE = [f"model.width={HEADS * HEAD_WIDTH}", f"model.heads={HEADS}", f"model.layers={LAYERS}"]
+Rotate = Callable[..., tuple[Tensor, Tensor]]
+
+
+def queries() -> tuple[Tensor, Tensor]:
+    q, k = torch.randn(2, 1, HEADS, LENGTH, HEAD_WIDTH).unbind(0)
+    return q, k
+
+
+def hybrid(configured: Configured, name: str, *overrides: str) -> Encoding:
+    words = [f"encoding={name}", f"train_length={TRAIN_LENGTH}", *SHAPE, *overrides]
+    return build_encoding(configured(*words), [])
+
+
+def assert_layer(
+    encoding: Encoding,
+    index: int,
+    rotate: Rotate,
+    angles: tuple[Tensor, Tensor] | None,
+    window: int | None,
+) -> None:
+    """Compare a layer with transformers' cosines and sines (None: no rotation) and window."""
+    layer, (q, k) = encoding.at_layer(index), queries()
+    theirs = (q, k) if angles is None else rotate(q, k, *angles)
+    ours = layer.rotate(torch.zeros(1, LENGTH, 1), q, k, POSITIONS[0])
+    torch.testing.assert_close(ours, tuple(theirs), rtol=0, atol=1e-5)
+    assert layer.window() == window
+    assert not any(layer.overrides(hook) for hook in ("bias", "content_bias", "value_bias"))
+
+
+def test_smollm3_equals_transformers(configured: Configured) -> None:
+    config = SmolLM3Config(num_hidden_layers=LAYERS, **DIMENSIONS)
+    angles = SmolLM3RotaryEmbedding(config)(torch.zeros(1), POSITIONS)
+    encoding = hybrid(configured, "smollm3")
+    for index in range(LAYERS):
+        rotates = config.no_rope_layers[index]  # 1 in layers with RoPE
+        assert_layer(encoding, index, rotate_half, angles if rotates else None, None)
+
+
+def test_command_a_equals_transformers(configured: Configured) -> None:
+    config = Cohere2Config(num_hidden_layers=LAYERS, sliding_window=SIZE, **DIMENSIONS)
+    angles = Cohere2RotaryEmbedding(config)(torch.zeros(1), POSITIONS)
+    encoding = hybrid(configured, "command_a", f"encoding.first.size={SIZE}")
+    for index, kind in enumerate(config.layer_types):
+        local = kind == "sliding_attention"
+        window = SIZE if local else None
+        assert_layer(encoding, index, rotate_adjacent, angles if local else None, window)
+
+
+def test_command_a_equals_rnope_swa_with_another_order_of_channels(
+    configured: Configured,
+) -> None:
+    adjacent, half = (hybrid(configured, name) for name in ("command_a", "rnope_swa"))
+    order = torch.arange(HEAD_WIDTH).view(-1, 2).T.flatten()  # even channels, then odd ones
+    (q, k), x = queries(), torch.zeros(1, LENGTH, 1)
+    for index in range(LAYERS):
+        a, b = adjacent.at_layer(index), half.at_layer(index)
+        assert a.window() == b.window()
+        rotated = b.rotate(x, q[..., order], k[..., order], POSITIONS[0])
+        for ours, theirs in zip(a.rotate(x, q, k, POSITIONS[0]), rotated, strict=True):
+            torch.testing.assert_close(ours[..., order], theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [6, 8])
+def test_gemma4_equals_transformers(configured: Configured, layers: int) -> None:
+    config = Gemma4TextConfig(
+        num_hidden_layers=layers,
+        head_dim=HEAD_WIDTH,
+        global_head_dim=HEAD_WIDTH,
+        sliding_window=SIZE,
+        **DIMENSIONS,
+    )
+    rotary = Gemma4TextRotaryEmbedding(config)
+    size = f"encoding.first.size={SIZE}"
+    encoding = hybrid(configured, "gemma4", size, f"model.layers={layers}")
+    for index, kind in enumerate(config.layer_types):
+        angles = rotary(torch.zeros(1), POSITIONS, kind)
+        window = SIZE if kind == "sliding_attention" else None
+        assert_layer(encoding, index, rotate_half, angles, window)
+
+
+@pytest.mark.parametrize("factor", [None, 2.5])
+def test_olmo3_equals_transformers(configured: Configured, factor: float | None) -> None:
+    """With a factor of null, the factor is the length divided by the training length.
+
+    Transformers rounds the ends of YaRN's ramp, which this preset does not.
+    """
+    scale = LENGTH / TRAIN_LENGTH if factor is None else factor
+    yarn = {
+        "rope_type": "yarn",
+        "factor": scale,
+        "original_max_position_embeddings": TRAIN_LENGTH,
+        "rope_theta": 500_000.0,
+    }
+    config = Olmo3Config(
+        num_hidden_layers=LAYERS,
+        sliding_window=SIZE,
+        max_position_embeddings=LENGTH,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+            "full_attention": yarn,
+        },
+        **DIMENSIONS,
+    )
+    rotary = Olmo3RotaryEmbedding(config)
+    overrides = [f"encoding.first.size={SIZE}", "encoding.second.spectrum.truncate=true"]
+    if factor is not None:
+        overrides.append(f"encoding.second.spectrum.factor={factor}")
+    encoding = hybrid(configured, "olmo3", *overrides)
+    for index, kind in enumerate(config.layer_types):
+        angles = rotary(torch.zeros(1), POSITIONS, kind)
+        window = SIZE if kind == "sliding_attention" else None
+        assert_layer(encoding, index, rotate_half, angles, window)
