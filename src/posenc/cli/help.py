@@ -34,7 +34,7 @@ HELP = {
 
         keys (posenc list shows the options of config groups)
           encoding, encoding/spectrum, model, data, tokenizer, optimizer, schedule, trainer,
-          callbacks, logger, profiler, evaluation, experiment, size                   config groups
+          callbacks, logger, profiler, evaluation, experiment, size, debug            config groups
           train_length, tokens, batch_tokens, seed     training length L, token budget, tokens per
                                                        optimizer step, random seed
           evaluation.lengths | .extra | .factors       in tokens, as L+k, or as multiples of L

@@ -15,11 +15,22 @@ from posenc.config.overrides import (
     check_job_count,
     command_line_axes,
     grid_axes,
+    override_key,
     parse,
 )
 
 DEFAULT_SIZE = "laptop"
-SWEEP_KEYS = ("experiment", "size", "grids", "sizes", "retry", "reuse", "name", "outputs_dir")
+SWEEP_KEYS = (
+    "experiment",
+    "size",
+    "debug",
+    "grids",
+    "sizes",
+    "retry",
+    "reuse",
+    "name",
+    "outputs_dir",
+)
 """Keys that have a single value for the whole sweep."""
 
 Grids = Sequence[Mapping[str, Any]]
@@ -28,8 +39,14 @@ Grids = Sequence[Mapping[str, Any]]
 def compose_sweep(
     command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> DictConfig:
-    """Compose the settings that all jobs of a sweep share: experiment, size, folder, launcher."""
-    return compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
+    """Compose the settings that all jobs of a sweep share: experiment, size, folder, launcher.
+
+    Raises ConfigError if a debug run is given a name, with which it could be among real results.
+    """
+    config = compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
+    if config.get("debug") and any(override_key(override) == "name" for override in overrides):
+        raise ConfigError(f"name= cannot be combined with debug=; the runs are in {config.name}/")
+    return config
 
 
 def sweep_overrides(overrides: Sequence[str]) -> list[str]:
@@ -59,22 +76,17 @@ def expand_config(
 ) -> list[list[str]]:
     """Return the overrides of an experiment's jobs.
 
-    The experiment's `grids` are modified first by the overrides in `sizes[size]`, then by the
-    command line's `overrides`. A command-line override replaces the size's override of the same
-    key; the keys for evaluation lengths also replace each other.
+    The experiment's `grids` are modified first by the overrides in `sizes[size]`, then by those in
+    `debug.overrides`, then by the command line's `overrides`. A later override replaces an earlier
+    one of the same key; the keys for evaluation lengths also replace each other.
     """
     plain: Any = OmegaConf.to_container(
         OmegaConf.masked_copy(config, ["grids", "sizes", "size"]), resolve=False
     )
-    replaced_keys = {axis.key for axis in command_line_axes(overrides, config_dirs)}
-    if replaced_keys & set(LENGTH_KEYS):
-        replaced_keys |= set(LENGTH_KEYS)
-    size_overrides = [
-        override
-        for override in _size_overrides(plain["sizes"], plain["size"])
-        if command_line_axes([override], config_dirs)[0].key not in replaced_keys
-    ]
-    return expand(plain["grids"], [*size_overrides, *overrides], config_dirs)
+    later = list(overrides)
+    for earlier in ((config.get("debug") or {}).get("overrides", []), _size_overrides(plain)):
+        later = [*_without_replaced(earlier, later, config_dirs), *later]
+    return expand(plain["grids"], later, config_dirs)
 
 
 def expand(
@@ -123,7 +135,19 @@ def _check_grids(grids: Any) -> list[Mapping[str, Any]]:
     return list(grids or [{}])
 
 
-def _size_overrides(sizes: Any, size: str) -> list[str]:
+def _without_replaced(
+    earlier: Sequence[str], later: Sequence[str], config_dirs: Sequence[Path]
+) -> list[str]:
+    """Return the earlier overrides whose keys the later ones do not set."""
+    replaced_keys = {axis.key for axis in command_line_axes(later, config_dirs)}
+    if replaced_keys & set(LENGTH_KEYS):
+        replaced_keys |= set(LENGTH_KEYS)
+    keys = {override: command_line_axes([override], config_dirs)[0].key for override in earlier}
+    return [override for override in earlier if keys[override] not in replaced_keys]
+
+
+def _size_overrides(plain: Mapping[str, Any]) -> list[str]:
+    sizes, size = plain["sizes"], plain["size"]
     if sizes is None and size == DEFAULT_SIZE:
         return []
     if sizes is None:

@@ -23,16 +23,18 @@ IDENTITY_FIELDS = (
     "precision",
     "seed",
 )
+OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
+"""Settings that identify a run if they are set; runs without them keep their hashes."""
 
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
+    settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
     modules = list(config.modules)
     sources = _user_sources(config.encoding, "encoding", modules)
-    if plain.get("callbacks"):  # runs without callbacks keep their hashes
-        settings["callbacks"] = plain["callbacks"]
+    if plain.get("callbacks"):
         sources |= _user_sources(config.callbacks, "callbacks", modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
+from posenc.config.debug import apply_debug
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
@@ -36,6 +37,7 @@ def compose_job(
     ConfigError if the configuration is invalid.
     """
     values = compose_resolved(composer or Composer("train", config_dirs), overrides)
+    apply_debug(values)
     for group in (*NUM_POSITIONAL_ARGS, "logger"):
         if group not in values["choices"]:
             available = ", ".join(options(group, config_dirs))

@@ -13,6 +13,16 @@ MicroBatch = tuple[Tensor, Tensor, float]
 """Inputs and targets, int64 [n, T] each, and the mean number of scored targets per micro-batch."""
 
 
+class RepeatedBatch:
+    """The first of some batches, in every step."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+
+    def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
+        return self.batches.batch(0, size)
+
+
 class MicroBatches(IterableDataset):
     """The micro-batches of device `rank`, from optimizer step `first_step` on.
 

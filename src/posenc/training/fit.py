@@ -6,7 +6,7 @@ from functools import partial
 from pickle import UnpicklingError
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.config.errors import RunError, first_line
@@ -16,7 +16,7 @@ from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
-from posenc.training.batches import micro_batch_loader
+from posenc.training.batches import RepeatedBatch, micro_batch_loader
 from posenc.training.callbacks import CallbackMetrics, build_callbacks
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -53,6 +53,8 @@ def fit(session: Session, training_fraction: float) -> bool:
     device = session.resolved.device
     trainer = build_trainer(config, device, steps, [*callbacks, recorder], logged, profiler)
     batches = data.training_batches(config.train_length, config.seed)
+    if OmegaConf.select(config, "debug.repeat_batch"):
+        batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
     path = str(checkpoint.path) if checkpoint else None
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from pytorch_lightning.profilers import Profiler
@@ -61,6 +61,7 @@ def build_trainer(
         "callbacks": list(callbacks),
         "logger": logger or False,
         "profiler": profiler,
+        "detect_anomaly": bool(OmegaConf.select(config, "debug.detect_anomaly")),
         "log_every_n_steps": 1,
         # The recorder validates. Callbacks that act after an epoch by default must not wait for it.
         "val_check_interval": 1,

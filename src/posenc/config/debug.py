@@ -1,0 +1,40 @@
+"""Shortened runs to find mistakes with (config group `debug`), kept apart from real results."""
+
+from typing import Any
+
+from posenc.config.errors import ConfigError
+from posenc.config.values import matches_type
+
+DEBUG_TYPES: dict[str, Any] = {
+    "steps": int | None,
+    "fraction": float | None,
+    "repeat_batch": bool,
+    "detect_anomaly": bool,
+    "overrides": list[str],
+}
+SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
+"""Settings of which a run with `debug.fraction` uses a fraction."""
+
+
+def apply_debug(values: dict[str, Any]) -> None:
+    """Shorten a job as its `debug` settings say, and drop the claims of its experiment.
+
+    `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for settings that
+    are missing or have the wrong type.
+    """
+    debug = values.get("debug")
+    if debug is None:
+        return
+    for key, annotation in DEBUG_TYPES.items():
+        if key not in debug or not matches_type(debug[key], annotation):
+            raise ConfigError(f"debug.{key}={debug.get(key)!r} is not valid; see conf/debug/")
+    values.update(dict.fromkeys(("about", "premises", "claims", "published")))
+    if debug["fraction"] is not None:
+        if not 0 < debug["fraction"] <= 1:
+            raise ConfigError(f"debug.fraction={debug['fraction']} must be above 0 and at most 1")
+        for *parents, key in SCALED:
+            node = values[parents[0]] if parents else values
+            if node[key] is not None:
+                node[key] = max(1, round(node[key] * debug["fraction"]))
+    if debug["steps"] is not None:
+        values["tokens"] = debug["steps"] * values["batch_tokens"]
