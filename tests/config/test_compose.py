@@ -38,7 +38,7 @@ def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
         (["encoding=alibi", "encoding.spectrum.base=5"], ["encoding.spectrum.base"]),
         (["encoding=rope", "encoding.spectrum.bas=5"], ["encoding.spectrum.bas", "spectrum.base"]),
         (["model.widht=5"], ["model.widht", "model.width"]),
-        (["optimizer=sgd"], ["optimizer=sgd", "adamw"]),
+        (["optimizer=adamx"], ["optimizer=adamx", "adamw"]),
         (["train_length=[5"], ["key=value"]),
         (["evaluation.lengths=[5]", "evaluation.extra=[5]"], ["mutually exclusive"]),
         (["hydra/launcher=ray2"], ["hydra/launcher=ray2", "pool"]),
