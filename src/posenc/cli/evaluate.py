@@ -12,6 +12,7 @@ from posenc.cli.targets import run_config, run_directory, training_data
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
+from posenc.config.identity import check_identity
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
@@ -69,7 +70,10 @@ def run(arguments: Arguments) -> int:
 
 
 def _evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[str]) -> DictConfig:
-    """Return a run's configuration with the requested evaluation settings."""
+    """Return a run's configuration with the requested evaluation settings.
+
+    Raises RunError if the configuration has been edited since the run was planned.
+    """
     if "tokenizer" in set_keys:
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
@@ -77,11 +81,12 @@ def _evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[st
     if not set_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
-    if "tasks" in config.evaluation.protocols and not set_keys & protocol_keys:
+    if "tasks" in config.evaluation.get("protocols", []) and not set_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
     check_settings(config)
     validate_evaluation(config, build_encoding(config, list(config.modules)))
+    check_identity(config)
     return config
 
 

@@ -11,6 +11,7 @@ from posenc.cli.targets import run_config, run_directory, training_data
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
+from posenc.config.identity import check_identity
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
 from posenc.data.dataset import Dataset
@@ -44,6 +45,7 @@ def inspect_run(arguments: Arguments) -> int:
     request = _compose_request(arguments)
     directory = run_directory(request.run)
     config = run_config(directory, list(request.modules), arguments)
+    check_identity(config)
     config.logger = request.logger
     tracker = build_tracker(config)
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, in_library
+from posenc.config.errors import RunError
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -43,6 +44,17 @@ def run_hash(identity: dict[str, Any]) -> str:
     """Return the first eight hexadecimal digits of an identity's SHA-256 hash."""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def check_identity(config: DictConfig) -> None:
+    """Raise RunError if a saved configuration no longer has the hash that names its run."""
+    digest = run_hash(identity(config, config.frozen.fingerprint))
+    if digest != config.frozen.hash:
+        raise RunError(
+            f"the run was planned with hash {config.frozen.hash} but now has hash {digest}: its"
+            f" config.yaml or the source code of its encoding has been edited since; undo the edit,"
+            f" or rerun the command to plan the edited run"
+        )
 
 
 def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from posenc.attention.choice import describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.config.components import check
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
@@ -95,7 +95,8 @@ def _run(
     config = run.config()
     config.modules = modules
     check_settings(config)
-    _check_identity(config)
+    check(config.encoding, name="encoding", modules=modules, num_args=1)
+    check_identity(config)
     encoding = build_encoding(config, modules)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
     data = build_data(config, log.info)
@@ -117,18 +118,6 @@ def _run(
     finally:
         tracker.finish(failed=not finished)
     return finished
-
-
-def _check_identity(config: DictConfig) -> None:
-    """Raise RunError if the run's hash has changed, for example after an encoding was edited."""
-    check(config.encoding, name="encoding", modules=list(config.modules), num_args=1)
-    digest = run_hash(identity(config, config.frozen.fingerprint))
-    if digest != config.frozen.hash:
-        raise RunError(
-            f"the run was planned with hash {config.frozen.hash} but now has hash {digest}:"
-            f" {config.encoding} or its source code has been edited since; rerun the command to"
-            f" plan the edited run"
-        )
 
 
 def _resolve_settings(

@@ -19,8 +19,8 @@ from posenc.runs.status import Status
 
 PLANNED_TYPES = {
     **{key: TYPES[key] for key in ("train_length", "tokens", "batch_tokens", "seed")},
-    **{key: TYPES[key] for key in ("precision", "kernel", "evaluation.split")},
-    **dict.fromkeys(("encoding", "model", "logger"), dict),
+    **{key: TYPES[key] for key in ("gradient_clip", "precision", "kernel", "evaluation.split")},
+    **dict.fromkeys(("encoding", "model", "optimizer", "schedule", "logger"), dict),
     **{f"choices.{group}": str for group in ("encoding", "model", "data")},
     "frozen.hash": str,
     "frozen.fingerprint": str,
