@@ -38,6 +38,7 @@ def test_the_defaults_are_valid() -> None:
         ("cache_dir=' '", "cache_dir must not be empty"),
         ("about={title: [1]}", "about={'title': [1]} must be a mapping of names to texts"),
         ("train_length=1e9", "train_length=1000000000 must be at most 1,048,576, because"),
+        ("batch_tokens=24e9", "batch_tokens=24000000000 must be at most 268,435,456, which"),
         ("seed=1e30", "seed=1e+30 must be an integer"),
         (f"seed={2**63}", "must be at most 9,223,372,036,854,775,807"),
         (f"name={'x' * 81}", "must be at most 80 letters"),

@@ -1,4 +1,4 @@
-"""Cores under a control group's quota, and GPUs of the environment and the driver."""
+"""Cores and memory under a control group's limits, and GPUs of the environment and the driver."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.hardware import cores, gpus
+from posenc.runs.hardware import cores, gpus, memory_bytes
 
 LISTING = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
   MIG 1g.10gb     Device  0: (UUID: MIG-1)
@@ -34,6 +34,17 @@ def test_cores_are_limited_by_the_quota_of_the_control_group(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
     assert cores(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_memory_is_limited_by_the_control_group(tmp_path: Path, name: str) -> None:
+    physical = memory_bytes(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    for limit, expected in (("1000000", 1_000_000), (str(2**62), physical)):
+        (tmp_path / name).write_text(limit + "\n")
+        assert memory_bytes(tmp_path) == expected
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_bytes(tmp_path) == physical
 
 
 @pytest.mark.parametrize(

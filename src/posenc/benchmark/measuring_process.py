@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.subprocess_calls import answer_request
 from posenc.config.steps import sequences_per_step
-from posenc.model.build import build_model
+from posenc.model.build import build_meta_model, build_model, check_memory
 from posenc.model.device import select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.optimizer import optimizer_factory
@@ -37,6 +37,7 @@ class BenchmarkedModel:
 
     def __init__(self, config: DictConfig) -> None:
         self.config, self.device = config, select_device(config)
+        check_memory(build_meta_model(config, config.vocab_size).parameter_count())
         self.model = build_model(config, config.vocab_size).to(self.device)
         self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
         self.optimizer = optimizer_factory(config)(self.model)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from posenc.attention.precision import autocast
-from posenc.model.build import build_model
+from posenc.model.build import build_meta_model, build_model, check_memory
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
@@ -68,9 +68,13 @@ class ThisMachine(Machine):
         self.concurrent_runs = len(gpus()) or cores()
 
     def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the measured FLOP/s of training passes through at most MAX_TIMED_LAYERS layers."""
+        """Return the measured FLOP/s of training passes through at most MAX_TIMED_LAYERS layers.
+
+        Raises ConfigError if the weights of these layers exceed this machine's memory.
+        """
         config = copy.deepcopy(config)
         config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
+        check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // self.concurrent_runs))
         model = build_model(config, vocab_size).to("cuda" if self.gpu else "cpu")
         length = config.train_length

@@ -1,6 +1,8 @@
 """Parsing of command lines, which consist of Hydra overrides and a few flags."""
 
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +40,7 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
     `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` is accepted but not needed, because
-    commas make a sweep.
+    commas make a sweep. If a key is set more than once, the last value is used, and a note says so.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
@@ -57,8 +59,27 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
             available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
             raise ConfigError(f"unknown flag {word} (available: {available})")
         else:
+            _check_hydra_key(word)
             overrides.append(word)
+    for key, count in Counter(map(_key, overrides)).items():
+        if count > 1:
+            print(f"note: {key} is set {count} times; its last value is used", file=sys.stderr)
     return Arguments(command, tuple(overrides), tuple(config_dirs), frozenset(flags), tuple(argv))
+
+
+def _key(override: str) -> str:
+    """Return the key of an override, without parsing it, because `list` must not import Hydra."""
+    return override.partition("=")[0].lstrip("+~")
+
+
+def _check_hydra_key(override: str) -> None:
+    """Raise ConfigError for a setting of Hydra itself that would have no effect."""
+    key = _key(override)
+    is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
+    if key.startswith(("hydra.", "hydra/")) and not is_launcher:
+        raise ConfigError(
+            f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
+        )
 
 
 def _config_dir(name: str) -> Path:

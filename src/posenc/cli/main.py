@@ -51,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in PATH_ERRORS or error.filename is None:
             raise
         return _report(words[0], unusable_path(error), ConfigError.exit_code)
+    except SystemExit as error:  # otherwise the command would end with the exit code of that code
+        message = f"code outside posenc called sys.exit({error.code!r})"
+        return _report(words[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
 

@@ -15,7 +15,6 @@ from posenc.config.components import build
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, unusable_path
 from posenc.config.grids import compose_sweep, expand_config
-from posenc.config.overrides import override_key
 from posenc.config.paths import options
 from posenc.runs.files import is_disk_full
 from posenc.runs.status import Status
@@ -26,7 +25,6 @@ from posenc.sweeps.progress import plural
 def run(arguments: Arguments) -> int:
     """Plan all runs, launch the unfinished ones and print a summary."""
     console = Console(stderr=True)
-    _check_hydra_overrides(arguments.overrides)
     sweep = compose_sweep("train", arguments.overrides, arguments.config_dirs)
     if benchmark_keys := [key for key in BENCH_KEYS if key in sweep]:
         raise ConfigError(
@@ -57,17 +55,6 @@ def run(arguments: Arguments) -> int:
         launcher.launch(to_launch, finished)
     after = {planned.name: planned.run.status() for planned in planned_runs}
     return _summarize(before, after, Path(sweep.outputs_dir) / sweep.name, console)
-
-
-def _check_hydra_overrides(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for Hydra settings that would have no effect."""
-    for override in overrides:
-        key = override_key(override)
-        allowed = key == "hydra/launcher" or key.startswith("hydra.launcher.")
-        if key.startswith(("hydra.", "hydra/")) and not allowed:
-            raise ConfigError(
-                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
-            )
 
 
 def _plan(

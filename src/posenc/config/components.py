@@ -37,7 +37,7 @@ def build(
     check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
     try:
         return instantiate(node, *args, _convert_="all", **kwargs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a constructor outside posenc may raise anything
         cause = error.__cause__ or error
         if isinstance(cause, ConfigError):
             raise cause from None

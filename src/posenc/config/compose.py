@@ -25,6 +25,8 @@ from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
+MAX_OPTION_LENGTH = 200
+"""The largest number of characters in an option; a file with a longer name cannot exist."""
 
 
 def compose(
@@ -118,7 +120,8 @@ def dotted_keys(config: DictConfig) -> list[str]:
 def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
     """Raise ConfigError if a config group is set to a value that cannot name an option."""
     for override in parse(overrides):
-        group, can_name_option = override.key_or_group, isinstance(override.value(), str | list)
+        group, value = override.key_or_group, override.value()
+        can_name_option = isinstance(value, str | list) and len(value) <= MAX_OPTION_LENGTH
         if group in groups() and not can_name_option and not override.is_delete():
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{override.input_line}: set {group}= to one of: {available}")

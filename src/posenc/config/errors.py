@@ -24,7 +24,7 @@ class RunError(PosencError):
     """A valid request failed, for example because a file of a run is corrupt."""
 
 
-MAX_WORD, MAX_MESSAGE = 500, 4000
+MAX_WORD, MAX_MESSAGE = 500, 2000
 """The numbers of characters of a word and of a message that the user sees in full."""
 
 

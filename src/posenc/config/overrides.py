@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
 """Words that Hydra does not parse as strings unless they are quoted."""
 
 MAX_JOBS = 10_000
+MAX_NESTING = 50
 
 
 class Setting(NamedTuple):
@@ -37,6 +38,11 @@ class Axis(NamedTuple):
 
 def parse(overrides: Sequence[str]) -> list[Override]:
     """Parse overrides with Hydra's parser. Raises ConfigError for invalid syntax."""
+    for override in overrides:
+        if _nesting(override) > MAX_NESTING:  # neither the parser nor OmegaConf would survive it
+            raise ConfigError(
+                f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"
+            )
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:
@@ -46,6 +52,12 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         ) from None
     except ValueError as error:  # an integer with more digits than Python converts
         raise ConfigError(f"cannot parse an override ({first_line(error)})") from None
+
+
+def _nesting(text: str) -> int:
+    """Return the largest number of brackets that are open at the same time."""
+    steps = ((char in "[{(") - (char in "]})") for char in text)
+    return max(accumulate(steps), default=0)
 
 
 def override_key(override: str) -> str:

@@ -15,6 +15,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
 from posenc.model.transformer import Decoder, initialise, seed_of
+from posenc.runs.hardware import memory_bytes
 
 
 def build_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
@@ -40,6 +41,16 @@ def build_meta_model(
     encoding = encoding or build_encoding(config, list(config.modules))
     with torch.device("meta"):
         return _build_decoder(config, vocab_size, encoding)
+
+
+def check_memory(parameters: int) -> None:
+    """Raise ConfigError if a model's weights in float32 exceed the main memory of this machine."""
+    weights, memory = 4 * parameters, memory_bytes()
+    if weights > memory:
+        raise ConfigError(
+            f"model: {parameters:,} parameters take {weights / 1e9:,.0f} GB, but this machine has"
+            f" {memory / 1e9:,.0f} GB of memory; use a smaller model"
+        )
 
 
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> Decoder:

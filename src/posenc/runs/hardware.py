@@ -1,4 +1,4 @@
-"""The CPU cores and GPUs of this machine, detected without importing torch."""
+"""The CPU cores, main memory and GPUs of this machine, detected without importing torch."""
 
 import os
 import shutil
@@ -15,6 +15,16 @@ def cores(cgroup: Path = CGROUP) -> int:
     else:
         count = os.cpu_count() or 1
     return max(1, min(count, int(_cgroup_quota(cgroup) or count)))
+
+
+def memory_bytes(cgroup: Path = CGROUP) -> int:
+    """Return the main memory in bytes that this machine and this process's cgroup provide."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [
+        *_read_fields(cgroup / "memory.max"),
+        *_read_fields(cgroup / "memory" / "memory.limit_in_bytes"),
+    ]
+    return min([physical, *(int(limit) for limit in limits if limit != "max")])
 
 
 def gpus() -> list[str]:

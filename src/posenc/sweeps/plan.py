@@ -21,7 +21,7 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate, validate_data, validate_devices
-from posenc.model.build import build_meta_model
+from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.files import write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory, read_plan
@@ -68,7 +68,7 @@ def plan(
 
     `command` is the user's command line, which `posenc status` prints as the way to finish the
     sweep. New runs that an experiment in `reuse` has finished are copied from it. If `local`, the
-    runs must fit the devices of this machine.
+    runs must fit the devices and the memory of this machine.
     """
     composer = Composer("train", config_dirs)
     configs = [compose_job(overrides, config_dirs, composer) for overrides in jobs]
@@ -86,6 +86,8 @@ def plan(
         if model_key not in parameter_counts:
             model = build_meta_model(config, data.vocab_size, encoding)
             parameter_counts[model_key] = model.parameter_count()
+            if local:
+                check_memory(parameter_counts[model_key])
         all_jobs.append(_build_job(config, data, parameter_counts[model_key]))
     unique_jobs = _without_duplicates(all_jobs)
     sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}

@@ -16,6 +16,7 @@ Ints = NDArray[np.int64]
 BEGIN = 0
 """The symbol before every sequence, also used as padding after its end."""
 
+_MAX_EXAMPLES = 100_000
 _DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 
 
@@ -68,8 +69,11 @@ class Task(ABC):
     examples: int
 
     def __post_init__(self) -> None:
-        if self.examples < 1:
-            raise ValueError(f"examples={self.examples} must be at least 1")
+        if not 1 <= self.examples <= _MAX_EXAMPLES:
+            raise ValueError(
+                f"examples={self.examples} must be from 1 to {_MAX_EXAMPLES:,}, because all"
+                f" examples of an evaluation length are in memory at once"
+            )
 
     @property
     @abstractmethod
