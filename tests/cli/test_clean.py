@@ -56,6 +56,22 @@ def test_runs_of_a_state_are_removed_with_all_their_files(runs: list[RunDirector
     assert plan["runs"] == list(plan["commands"]) == [interrupted.name, finished.name]
 
 
+def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirectory]) -> None:
+    folder = runs[0].path.parent
+    words = ["clean", f"run={','.join(str(run.path) for run in runs[:2])}", "--yes"]
+    assert main(words) == 0 and folder.is_dir()
+    assert main(["clean", f"run={runs[2].path}", "--yes"]) == 0
+    assert not folder.exists() and folder.parent.is_dir()
+
+
+def test_a_folder_with_a_report_is_kept(runs: list[RunDirectory]) -> None:
+    report = runs[0].path.parent / "report" / "index.html"
+    report.parent.mkdir()
+    report.write_text("results")
+    assert main(["clean", f"run={','.join(str(run.path) for run in runs)}", "--yes"]) == 0
+    assert report.read_text() == "results"
+
+
 def test_a_running_run_is_not_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:

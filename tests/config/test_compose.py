@@ -85,6 +85,8 @@ def test_every_option_of_every_group_has_a_description() -> None:
 
 def test_did_you_mean_suggests_similar_names() -> None:
     assert did_you_mean("alibbi", ["alibi", "rope"]) == " (nearest: alibi)"
+    assert did_you_mean("o.lr", ["o", "o.lars", "o.learning_rate"]) == " (nearest: o.learning_rate)"
+    assert did_you_mean("lr", ["o.learning_rate", "lrs"]) == " (nearest: o.learning_rate)"
     assert did_you_mean("zzz", ["alibi", "rope"]) == ""
 
 

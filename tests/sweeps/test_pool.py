@@ -22,6 +22,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.pool import MAX_STARTS, PoolLauncher
+from posenc.training.checkpoint import save_checkpoint
 
 FakeRun = Callable[..., RunDirectory]
 LAUNCHER = """
@@ -202,12 +203,13 @@ def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: l
 
 def test_the_output_in_a_log_file(fake_run: FakeRun, fake_job: list[str]) -> None:
     new, begun = fake_run("new"), fake_run("begun", state="interrupted", work_done=0.25)
+    save_checkpoint(begun.checkpoints, 200, lambda path: path.write_bytes(b"weights"))
     _, printed = launch(fake_job, new, begun, jobs=1, finished=2)
     lines = printed.splitlines()
-    assert lines[0].startswith("4 runs, 2 already finished: 1 at a time, ")
+    assert lines[0].startswith("4 runs: 2 already finished, 2 to run (1 at a time, ")
     assert lines[1] == "▶ new  started"
     assert lines[2].startswith("✓ new  finished in 0:0")
-    assert lines[3] == "▶ begun  started at 25 %"
+    assert lines[3] == "▶ begun  resumed from step 200"
     assert lines[-1].startswith("4 of 4 finished, in 0:0")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from posenc.cli.main import main
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
@@ -96,3 +97,13 @@ def test_each_command_to_finish_is_shown_once(folder: Path) -> None:
         "to finish: posenc train seed=1 retry=true",
         "to finish: posenc train seed=3",
     ]
+
+
+@pytest.mark.parametrize("command", ["bench", "inspect"])
+def test_a_folder_without_runs_says_what_it_has(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "costs" / command).mkdir(parents=True)
+    assert main(["status", f"outputs_dir={tmp_path}", "costs"]) == 0
+    printed = capsys.readouterr().out
+    assert f"posenc {command}" in printed and str(tmp_path / "costs" / command) in printed

@@ -110,7 +110,7 @@ def test_rerunning_a_sweep_runs_what_is_missing_and_nothing_else(
     (fake_plan.runs["rope"].path / "behaviour.txt").write_text("finish")
     capsys.readouterr()
     second = sweep("encoding=nope,alibi,rope")
-    assert "2 runs, 1 already finished" in capsys.readouterr().err
+    assert "2 runs: 1 already finished, 1 to run" in capsys.readouterr().err
     assert [status.state for status in second.values()] == ["finished", "failed", "finished"]
     assert started(fake_plan) == ["alibi", "nope", *["rope"] * (MAX_STARTS + 1)]
 

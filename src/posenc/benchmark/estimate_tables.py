@@ -9,7 +9,7 @@ from rich.console import Console
 from posenc.benchmark.estimate import Estimate
 from posenc.benchmark.throughput import Machine
 from posenc.report.table import Column, Table
-from posenc.sweeps.progress import format_duration
+from posenc.sweeps.progress import format_duration, plural
 
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
 
@@ -21,8 +21,9 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     slowest = min(run.flops_per_second for run in estimates)
     lines = [
         _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
-        f"{len(estimates)} runs, {totals['flops']:.2e} FLOPs at {slowest:.2g} FLOP/s or more per"
-        f" device: {totals['device_seconds'] / 3600:.3g} device hours",
+        f"{plural(len(estimates), 'run')}, {_scientific(totals['flops'])} FLOPs at"
+        f" {_scientific(slowest)} FLOP/s or more per device:"
+        f" {totals['device_seconds'] / 3600:.3g} device hours",
         f"time: {format_duration(totals['seconds'])} (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
         *_notes(estimates, machine),
@@ -38,7 +39,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         Column("parameters", format=_with_si_prefix),
         Column("non-embedding", format=_with_si_prefix),
         Column("memory"),
-        Column("FLOPs", format=".1e"),
+        Column("FLOPs", format=_scientific),
         Column("time", format=format_duration),
     ]
     rows = [
@@ -84,7 +85,8 @@ def _memory_breakdown(run: Estimate) -> str:
 
 
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
-    notes = []
+    sizes = sorted({run.vocab_size for run in estimates})
+    notes = [f"vocabulary: {' or '.join(f'{size:,}' for size in sizes)} tokens"]
     if not all(run.includes_evaluation for run in estimates):
         notes.append("evaluation is excluded for runs whose data has not been prepared")
     if any(run.memory_is_lower_bound for run in estimates):
@@ -92,8 +94,8 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     capacity = machine.memory or float("inf")
     if too_large := [run for run in estimates if run.memory.peak() > capacity]:
         notes.append(
-            f"{len(too_large)} runs exceed the device memory of {_with_si_prefix(capacity)}B;"
-            " reduce micro_batch_tokens or increase devices"
+            f"more than the device memory of {_with_si_prefix(capacity)}B:"
+            f" {plural(len(too_large), 'run')}; reduce micro_batch_tokens or increase devices"
         )
     return notes
 
@@ -104,3 +106,9 @@ def _with_si_prefix(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{prefix}"
     return f"{number:.3g}"
+
+
+def _scientific(number: float) -> str:
+    """Format with two significant digits, e.g. 1.1e15."""
+    mantissa, exponent = f"{number:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"

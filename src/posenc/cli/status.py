@@ -23,9 +23,21 @@ def run(arguments: Arguments) -> int:
         print(json.dumps(status_json(expected_runs(folder)), indent=2))
     elif "--watch" in arguments.flags:
         _watch(folder)
+    elif runs := expected_runs(folder):
+        Console().print(status_table(runs), soft_wrap=True)
     else:
-        Console().print(status_table(expected_runs(folder)), soft_wrap=True)
+        Console().print(_describe_results(folder), soft_wrap=True, highlight=False)
     return 0
+
+
+def _describe_results(folder: Path) -> str:
+    """Return a line about a folder without runs: what posenc bench and inspect have written."""
+    results = [
+        f"the results of posenc {command} ({folder / command})"
+        for command in ("bench", "inspect")
+        if (folder / command).is_dir()
+    ]
+    return f"no runs, but {' and '.join(results)}" if results else f"{folder} has no runs"
 
 
 def _watch(folder: Path) -> None:

@@ -176,9 +176,8 @@ def _unknown_key(
     hint = did_you_mean(key, [known for known in known_keys if known != key])
     parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
     parent = parents[0] if parents else ""
-    return ConfigError(
-        f"unknown key {key}{parent}{hint}; `posenc train --cfg` prints every key of train"
-    )
+    listed = "train --cfg` prints" if command == "train" else f"{command} --help` lists"
+    return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} all keys")
 
 
 def _dotted_keys(path: str, node: object) -> list[str]:

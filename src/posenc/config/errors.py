@@ -63,6 +63,23 @@ def first_line(error: BaseException) -> str:
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string."""
-    nearest = get_close_matches(name, list(dict.fromkeys(options)), n=3, cutoff=0.5)
-    return f" (nearest: {', '.join(nearest)})" if nearest else ""
+    """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
+
+    If `name` abbreviates options, as `optimizer.lr` does `optimizer.learning_rate`, they are the
+    closest; otherwise similarity of the spelling decides.
+    """
+    names = list(dict.fromkeys(options))
+    nearest = [option for option in names if _abbreviates(name, option)]
+    nearest = nearest or get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" (nearest: {', '.join(nearest[:3])})" if nearest else ""
+
+
+def _abbreviates(name: str, option: str) -> bool:
+    """Whether the last part of a dotted name abbreviates that of `option`, under equal parents.
+
+    `lr` abbreviates `learning_rate` under any parent.
+    """
+    *parents, last = name.split(".")
+    *option_parents, option_last = option.split(".")
+    initials = "".join(word[:1] for word in option_last.split("_"))
+    return len(last) > 1 and last == initials and parents in ([], option_parents)

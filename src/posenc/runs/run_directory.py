@@ -46,6 +46,9 @@ PLAN_TYPES = {
 TRAINING_ENDED = "training_ended"
 """Key of the row of `metrics.jsonl` at which a callback ended the training."""
 
+ANCILLARY_NAMES = {"plan.json", ".plan.lock", ".code", "wandb"}
+"""Files and folders of an experiment that are of no use without its runs."""
+
 
 class RunDirectory:
     """`outputs/<experiment>/<run>/`: one run's configuration, logs, checkpoints and results."""
@@ -182,7 +185,8 @@ def total_bytes(paths: list[Path]) -> int:
 def remove_run(run: RunDirectory) -> None:
     """Delete a run's directory, its offline W&B files and its entry in the plan.
 
-    Raises RunError if a process is running it.
+    The experiment's folder is deleted with its last run, unless it has other contents. Raises
+    RunError if a process is running it.
     """
     paths = run_paths(run)
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
@@ -198,3 +202,14 @@ def remove_run(run: RunDirectory) -> None:
                 write_json(plan_file, plan)
         for path in paths:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _remove_emptied_folder(folder)
+
+
+def _remove_emptied_folder(folder: Path) -> None:
+    """Delete an experiment's folder if it has no planned runs and no other results."""
+    with lock(folder / ".plan.lock"):
+        has_runs = bool(read_json(folder / "plan.json", {}).get("runs"))
+        has_offline_runs = any((folder / "wandb").glob("*run-*"))
+        others = {path.name for path in folder.iterdir()} - ANCILLARY_NAMES
+        if not (has_runs or has_offline_runs or others):
+            shutil.rmtree(folder)

@@ -21,12 +21,12 @@ from posenc.sweeps.progress import (
     create_display,
     final_message,
     format_duration,
-    format_percent,
     plural,
     progress_row,
     status_line,
 )
 from posenc.sweeps.time_left import Pace, time_left
+from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
 """How often a run is started if its process keeps being killed, for example when out of memory."""
@@ -133,8 +133,10 @@ class _Launch:
                 self._record(planned, failed)
                 continue
             self.active_jobs[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
-            resumed = f" at {format_percent(work)}" if work else ""
-            self.display.log(f"▶ {planned.name}  started{resumed}")
+            if checkpoints := list_checkpoints(planned.run.checkpoints):
+                self.display.print(f"▶ {planned.name}  resumed from step {checkpoints[0].step}")
+            else:
+                self.display.log(f"▶ {planned.name}  started")
 
     def _next_waiting_run(self) -> PlannedRun | None:
         """Remove and return the first waiting run that needs a process.
@@ -222,9 +224,10 @@ class _Launch:
             resources += f", sharing {len(self.gpus) * self.devices} GPUs"
         elif self.gpus:
             resources += f", {plural(self.devices, 'GPU')} each"
-        finished = f", {self.already_finished} already finished" if self.already_finished else ""
-        runs = f"{plural(self.total, 'run')}{finished}"
-        self.display.print(f"{runs}: {self.workers} at a time, {resources}")
+        counts = plural(self.total, "run")
+        if self.already_finished:
+            counts += f": {self.already_finished} already finished, {len(self.waiting_runs)} to run"
+        self.display.print(f"{counts} ({self.workers} at a time, {resources})")
 
     def _print_summary(self, seconds: float) -> None:
         self.display.print(f"{self._counts()}, in {format_duration(seconds)}")

@@ -44,6 +44,8 @@ def fit(session: Session, training_fraction: float) -> bool:
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
+    if checkpoint:
+        log.info("resumed from step %d", checkpoint.step)
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
     callbacks = build_callbacks(config)
