@@ -12,6 +12,7 @@ from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
 from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.evaluation.windows import Budget, TokenWindows
+from posenc.runs.evaluation_rows import largest_rows, read_arrays
 from posenc.runs.run_directory import RunDirectory
 
 TOKENS = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, eos_id=0)
@@ -70,14 +71,22 @@ def test_a_row_with_a_budget_reports_its_coverage(
     assert all(row["full_count"] == 398 and row["words"] is None for row in rows)
     assert main(["evaluate", *words, lengths, "evaluation.budget_seconds=1e-9"]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]
-    assert [row["coverage"] < 1 for row in rows] == [
-        False,
-        False,
-    ]  # a single batch scores every token
-    small = ["evaluation.budget_seconds=1e-9", "evaluation.batch_tokens=1"]
-    assert main(["evaluate", *words, lengths, *small]) == 0
-    rows = [row for row in short_run.rows() if row["stride"] == 2]
-    assert [row["count"] for row in rows] == [2, 2]
+    assert sorted(row["count"] for row in rows) == [100, 100, 398, 398]  # one batch scores all
+
+
+def test_a_smaller_budget_replaces_neither_rows_nor_arrays(short_run: RunDirectory) -> None:
+    assert main(["evaluate", f"run={short_run.path}"]) == 0
+    before, arrays = short_run.rows(), read_arrays(short_run.positions_file)
+    blocks = read_arrays(short_run.blocks_file)
+    words = [f"run={short_run.path}", "evaluation.budget_tokens=100"]
+    assert main(["evaluate", *words]) == 0
+    assert main(["evaluate", *words]) == 0
+    after = short_run.rows()
+    assert all(row in after for row in before) and len(after) == 2 * len(before)
+    assert largest_rows(after) == before
+    for old, file in ((arrays, short_run.positions_file), (blocks, short_run.blocks_file)):
+        new = read_arrays(file)
+        assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
 
 
 def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunDirectory) -> None:

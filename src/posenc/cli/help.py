@@ -50,7 +50,8 @@ HELP = {
     "evaluate": """
         usage: posenc evaluate run=PATH [key=value ...]
 
-        Adds rows to the run's evaluation.json, replacing rows of the same measurements.
+        Adds rows to the run's evaluation.json, replacing rows of the same measurements with
+        the same budget.
 
           posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
           posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt

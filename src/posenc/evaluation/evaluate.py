@@ -23,7 +23,13 @@ from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.block_sums import block_arrays
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.evaluation_rows import merge_arrays, merge_rows, positions_name
+from posenc.runs.evaluation_rows import (
+    largest_rows,
+    merge_arrays,
+    merge_rows,
+    positions_name,
+    row_key,
+)
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import Checkpoint, find_weights, latest_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
@@ -172,6 +178,7 @@ def _save_rows(
 ) -> list[dict[str, Any]]:
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
+    The losses in the files are those of the row that scored the most tokens, whatever its budget.
     Raises RunError if a loss is not finite.
     """
     if not np.isfinite(result.sums).all():
@@ -183,14 +190,16 @@ def _save_rows(
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
         return rows
-    for key in request.keys:
-        if PROTOCOLS[key["protocol"]].positions:
-            name = positions_name(key)
+    new_keys = {row_key(row) for row in rows}
+    others = [row for row in run.rows() if row_key(row) not in new_keys]
+    largest = largest_rows([*others, *rows])
+    for row in [row for row in rows if row in largest]:  # a smaller budget replaces no arrays
+        if PROTOCOLS[row["protocol"]].positions:
+            name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_arrays(run.positions_file, arrays)
-    if result.blocks is not None:
-        by_block = (block_arrays(key, result.blocks) for key in request.keys)
-        merge_arrays(run.blocks_file, {k: v for arrays in by_block for k, v in arrays.items()})
+        if result.blocks is not None:
+            merge_arrays(run.blocks_file, block_arrays(row, result.blocks))
     merge_rows(run.evaluation_file, rows)
     return rows
 

@@ -15,7 +15,7 @@ from posenc.evaluation.protocols import PROTOCOLS, Protocol
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.windows import Budget, TokenWindows, Windows
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops
-from posenc.runs.evaluation_rows import row_key
+from posenc.runs.evaluation_rows import budget_key, measurement_key
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,14 @@ def missing_rows(
     requested: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the requested keys that no existing row satisfies."""
-    existing = {row_key(row): row for row in rows}
-    return [key for key in requested if not _satisfies(existing.get(row_key(key)), key)]
+    existing: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        existing.setdefault(measurement_key(row), []).append(row)
+    return [
+        key
+        for key in requested
+        if not any(_satisfies(row, key) for row in existing.get(measurement_key(key), []))
+    ]
 
 
 def measurement_requests(
@@ -134,9 +140,7 @@ def training_fraction(
     return training / (training + evaluation)
 
 
-def _satisfies(row: dict[str, Any] | None, key: dict[str, Any]) -> bool:
+def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
     """Return whether a row has the requested targets: all of them, or those of the same budget."""
-    if row is None or row.get("longest") != key["longest"]:
-        return False
-    complete = row["count"] == row.get("full_count", row["count"])
-    return complete or all(row[name] == key[name] for name in ("budget_seconds", "budget_tokens"))
+    same_targets = row.get("longest") == key["longest"]
+    return same_targets and budget_key(row) in ((None, None), budget_key(key))

@@ -128,7 +128,8 @@ def _different_tokens(experiment: Experiment) -> list[str]:
     return [
         f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
         " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
-        " numbers are not comparable."
+        " numbers are not comparable; tables and figures have only those of the budget that most"
+        " runs have."
     ]
 
 

@@ -15,12 +15,18 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
+from posenc.report.common_budgets import common_budgets, has_common_budget
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.runs.block_sums import BlockSums
-from posenc.runs.evaluation_rows import bin_positions, end_of_window_loss, positions_name
+from posenc.runs.evaluation_rows import (
+    bin_positions,
+    end_of_window_loss,
+    positions_name,
+    sums_and_counts,
+)
 
 BY_POSITION = "by_position"
 TASKS = "tasks"
@@ -79,7 +85,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in _rows(experiment):
         name = positions_name(row)
-        if row["protocol"] == BY_POSITION and f"{name}.sum" in run.positions:
+        if row["protocol"] == BY_POSITION and sums_and_counts(row, run.positions, name):
             by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
@@ -124,8 +130,15 @@ def _position_bins(run: Run, name: str) -> list[tuple[float, float, int]]:
 
 
 def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
-    """Yield the rows of the weights at the end of training."""
-    return ((run, row) for run in experiment.evaluated for row in run.final_rows)
+    """Yield the rows of the weights at the end of training that can be compared with the others."""
+    runs = experiment.evaluated
+    budgets = common_budgets((run.train_length, run.rows) for run in runs)
+    return (
+        (run, row)
+        for run in runs
+        for row in run.final_rows
+        if has_common_budget(row, run.train_length, budgets)
+    )
 
 
 def evaluation_key(row: Row) -> EvaluationKey:

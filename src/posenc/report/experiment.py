@@ -13,6 +13,7 @@ from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
+from posenc.report.common_budgets import common_budgets, one_row_per_measurement
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
@@ -186,7 +187,15 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         except RunError as error:
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])
-    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)], damaged
+    budgets = common_budgets((run.train_length, run.rows) for run in runs)
+    return [
+        replace(
+            run,
+            label=label,
+            rows=one_row_per_measurement(run.rows, run.train_length, budgets),
+        )
+        for run, label in zip(runs, labels, strict=True)
+    ], damaged
 
 
 def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:

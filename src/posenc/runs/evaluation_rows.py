@@ -3,7 +3,7 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, floor, isclose, log2, sqrt
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,33 @@ from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
+BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
 
-def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the values that identify a measurement; rows with the same key replace each other.
+def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the values that identify a measurement, whatever its budget.
 
     Rows written before `evaluation.at_tokens` existed have no `at_tokens`, which means null.
     """
     return tuple(row.get(name) for name in KEY_FIELDS)
+
+
+def budget_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the budget of a row, which is (None, None) if it left no target out."""
+    complete = "count" in row and row["count"] == row.get("full_count", row["count"])
+    return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
+
+
+def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the values that identify a row; rows with the same key replace each other."""
+    return measurement_key(row) + budget_key(row)
+
+
+def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the row of each measurement that scored the most tokens."""
+    ordered = sorted(rows, key=lambda row: row["count"])
+    largest = {measurement_key(row): row for row in ordered}
+    return [row for row in rows if largest[measurement_key(row)] is row]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.curves import describe_lengths
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.evaluation_rows import read_rows
+from posenc.runs.evaluation_rows import largest_rows, read_rows
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
@@ -27,7 +27,7 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
         last_metrics |= training_row(row)
     return {
         **last_metrics,
-        **extrapolation_summary(directory.rows(), config),
+        **extrapolation_summary(largest_rows(directory.rows()), config),
         **_costs(directory),
         **_benchmarks(directory, config),
     }

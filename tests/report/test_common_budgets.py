@@ -1,0 +1,42 @@
+"""Only rows of one evaluation budget are compared and averaged."""
+
+from typing import Any
+
+from posenc.report.common_budgets import common_budgets, one_row_per_measurement
+
+Row = dict[str, Any]
+COMPLETE, SMALL = (None, None), (None, 50)
+
+
+def row(count: int, budget_tokens: int | None = None, length: int = 64) -> Row:
+    names = ("data", "split", "protocol", "stride", "swap", "at_tokens", "budget_seconds")
+    return {
+        **dict.fromkeys(names),
+        "length": length,
+        "count": count,
+        "full_count": 200,
+        "budget_tokens": budget_tokens,
+    }
+
+
+def test_the_budget_of_most_runs_is_chosen_and_among_equals_the_largest() -> None:
+    most = [(64, [row(50, 50)]), (64, [row(50, 50)]), (64, [row(200)])]
+    assert set(common_budgets(most).values()) == {SMALL}
+    equal = [(64, [row(50, 50)]), (64, [row(200)])]
+    assert set(common_budgets(equal).values()) == {COMPLETE}
+
+
+def test_a_budget_that_left_nothing_out_is_a_complete_row() -> None:
+    assert set(common_budgets([(64, [row(200, 900)]), (64, [row(200)])]).values()) == {COMPLETE}
+
+
+def test_a_run_with_several_budgets_has_the_common_one() -> None:
+    runs = [(64, [row(200), row(50, 50)]), (64, [row(50, 50)]), (64, [row(200, length=128)])]
+    budgets = common_budgets(runs)
+    selected = [one_row_per_measurement(rows, length, budgets) for length, rows in runs]
+    assert [[r["count"] for r in rows] for rows in selected] == [[50], [50], [200]]
+
+
+def test_a_run_without_the_common_budget_keeps_its_largest_row() -> None:
+    budgets = common_budgets([(64, [row(200)]), (64, [row(200)])])
+    assert one_row_per_measurement([row(20, 20), row(50, 50)], 64, budgets) == [row(50, 50)]
