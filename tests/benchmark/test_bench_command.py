@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from html import unescape
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from posenc.benchmark.bench_report import NOTE
 from posenc.benchmark.measurements import MEASURING_PROCESS
 from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
@@ -28,10 +30,13 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     overrides = ["encoding=nope,alibi", "passes=[forward]", "rounds=2", "threads=1", "name=mine"]
     assert main(["bench", *SMALL_MODEL, *overrides, "train_length=256", "batch_tokens=256"]) == 0
     printed = capsys.readouterr().out
-    assert "auto: toeplitz" in printed and printed.endswith("outputs/mine/bench/bench.md\n")
+    assert "auto: toeplitz" in printed and printed.endswith("outputs/mine/bench/index.html\n")
     folder = tmp_path / "outputs" / "mine" / "bench"
     files = {file.name for file in folder.iterdir()}
-    assert files == {f"bench.{kind}" for kind in ("json", "csv", "md", "png", "svg")}
+    kinds = ("json", "csv", "md", "png", "svg")
+    assert files == {"index.html", *(f"bench.{kind}" for kind in kinds)}
+    page = " ".join(unescape((folder / "index.html").read_text()).split())
+    assert NOTE in page and "alibi" in page and "posenc bench model.width=32" in page
     bench = json.loads((folder / "bench.json").read_text())
     assert bench["command"].startswith("posenc bench model.width=32")
     nope, alibi = bench["rows"]

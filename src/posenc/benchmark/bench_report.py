@@ -10,7 +10,9 @@ from rich.text import Text
 
 from posenc.benchmark.bench_results import Row
 from posenc.benchmark.cost_figure import cost_figure
+from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
+from posenc.report.vega_figure import Figure
 from posenc.runs.files import write_atomic, write_json
 
 NOTE = (
@@ -21,19 +23,24 @@ NOTE = (
     " the FLOP/s of a matrix product timed in the same rounds; docs/benchmarks.md explains how"
     " FLOPs are counted."
 )
+QUESTION = "How much time and memory does each positional encoding take?"
 PASS_TITLES = {"forward": "forward pass", "step": "training step"}
 
 
 def write_benchmark(
     folder: Path, rows: Sequence[Row], command: str, about: Mapping[str, Any]
 ) -> None:
-    """Write bench.json, bench.csv, bench.md, bench.png and bench.svg, overwriting existing files.
+    """Write index.html, and bench.json, .csv, .md, .png and .svg, overwriting existing files.
 
     `about` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
     the `source` of published costs. The contents of all files are created before any is written.
     """
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
-    files = {"bench.md": _markdown(rows, command, about), **figure.files()}
+    files: dict[str, str | bytes] = {
+        "bench.md": _markdown(rows, command, about),
+        **figure.files(),
+    }
+    files["index.html"] = _page(rows, command, about, figure, list(files)).html()
     write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
     for name, data in files.items():
         write_atomic(folder / name, data)
@@ -122,6 +129,26 @@ def _markdown(rows: Sequence[Row], command: str, about: Mapping[str, Any]) -> st
     parts = [f"# {about['title']}", f"`{command}`", describe_setup(rows)]
     parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(about)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _page(
+    rows: Sequence[Row],
+    command: str,
+    about: Mapping[str, Any],
+    figure: Figure,
+    files: Sequence[str],
+) -> Page:
+    notes = [describe_setup(rows), NOTE, *(about[k] for k in ("conclude", "caution") if k in about)]
+    published = published_tables(rows, about)
+    links = Links([(name, name, "") for name in ["bench.json", *files]])
+    sections = [
+        Section("cost", "Time and memory", [figure, *cost_tables(rows)]),
+        Section("notes", "Notes", [Paragraph(note) for note in notes]),
+        Section("files", "Command and files", [Commands([command]), links], "Files"),
+    ]
+    if published:
+        sections.insert(1, Section("published", "Comparison with published costs", published))
+    return Page(about["title"], about.get("question") or QUESTION, sections)
 
 
 def _paragraphs(about: Mapping[str, Any]) -> list[str]:

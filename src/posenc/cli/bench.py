@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
     folder = Path(config.outputs_dir) / config.name / "bench"
     write_benchmark(folder, rows, arguments.command_line(), about)
     print_benchmark(Console(), rows, about)
-    Console().print(str(folder / "bench.md"), soft_wrap=True, highlight=False)
+    Console().print(str(folder / "index.html"), soft_wrap=True, highlight=False)
     return 0
 
 

@@ -50,8 +50,7 @@ HELP = {
     "evaluate": """
         usage: posenc evaluate run=PATH [key=value ...]
 
-        Adds rows to the run's evaluation.json, replacing rows of the same measurements with
-        the same budget.
+        Adds rows to evaluation.json, replacing those of the same measurements and budget.
 
           posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
           posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt
@@ -183,7 +182,7 @@ HELP = {
 
         Times a forward pass and a training step of every variant, interleaved in one process, and
         measures peak memory in separate processes. Commas make variants. Prints a table and writes
-        bench.json, csv, md, png and svg files to outputs/NAME/bench/.
+        index.html and bench.json, csv, md, png and svg files to outputs/NAME/bench/.
 
           posenc bench
           posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
