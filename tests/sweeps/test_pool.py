@@ -203,7 +203,7 @@ def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: l
 
 def test_the_output_in_a_log_file(fake_run: FakeRun, fake_job: list[str]) -> None:
     new, begun = fake_run("new"), fake_run("begun", state="interrupted", work_done=0.25)
-    save_checkpoint(begun.checkpoints, 200, lambda path: path.write_bytes(b"weights"))
+    save_checkpoint(begun.checkpoints, 200, Path.touch)
     _, printed = launch(fake_job, new, begun, jobs=1, finished=2)
     lines = printed.splitlines()
     assert lines[0].startswith("4 runs: 2 already finished, 2 to run (1 at a time, ")

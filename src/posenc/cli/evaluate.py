@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import run_config, run_directory, training_data
+from posenc.cli.targets import find_run, run_config, select_runs, training_data
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -51,10 +51,10 @@ COLUMNS = {
 
 def run(arguments: Arguments) -> int:
     """Evaluate one or more runs, after all evaluations have been validated."""
-    jobs = expand(None, arguments.overrides, arguments.config_dirs)
+    jobs = expand(None, select_runs(arguments), arguments.config_dirs)
     composer = Composer("evaluate", arguments.config_dirs)
     requests = [OmegaConf.create(compose_resolved(composer, job)) for job in jobs]
-    runs = [run_directory(request.run) for request in requests]
+    runs = [find_run(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
     configs = [
         _evaluation_config(run_config(run, list(request.modules), arguments), request, keys)

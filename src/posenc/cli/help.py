@@ -48,24 +48,24 @@ HELP = {
           --cfg              print the configuration of every job and exit
     """,
     "evaluate": """
-        usage: posenc evaluate run=PATH [key=value ...]
+        usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
 
         Adds rows to evaluation.json, replacing those of the same measurements and budget.
 
-          posenc evaluate run=outputs/quickstart/alibi-L64-s1-3f9c2a1b evaluation.lengths='[4096]'
-          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f data=text data.test=book.txt
-          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f evaluation=everything
-          posenc evaluate run=outputs/scratch/rope-L256-s1-0c1d2e3f evaluation/swap=pi,yarn
+          posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
+          posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn
+          posenc evaluate name=scratch encoding=rope evaluation.lengths='[4096]'
 
         keys
-          run                                     a run directory
+          run                                     a run directory, or a unique prefix of its name
+          name, experiment, size, outputs_dir     instead of run: the finished runs of an experiment
+          encoding, train_length, seed            filters of these runs
           evaluation                              a protocol, or everything (a config group)
           evaluation.lengths | .extra | .factors  default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
-          evaluation/swap                         replace a part of the encoding (a config group)
-          evaluation.swaps                        several swaps: '[none,pi,"yarn factor=4"]'
+          evaluation/swap                         replace a part of the encoding; none: unchanged
           data                                    another corpus, in the run's tokenization
           modules                                 trusted modules that the run's configuration
                                                   may import
@@ -84,13 +84,13 @@ HELP = {
           --strict   exit with code 1 if a premise does not hold or a claim fails
     """,
     "status": """
-        usage: posenc status experiment=NAME [size=laptop] | name=NAME [--json | --watch]
+        usage: posenc status experiment=NAME | name=NAME [FILTER=value ...] [--json | --watch]
 
         Shows every planned run: state, progress, time left, last error, and the command that
         finishes the experiment.
 
           posenc status experiment=quickstart
-          posenc status name=scratch --watch
+          posenc status name=scratch encoding=rope,alibi --watch
 
         flags
           --json     print each run's status, seconds left and the command to finish it
@@ -215,7 +215,7 @@ HELP = {
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
           train_length                          L; properties are measured up to 4L
           seed                                  seed of the randomly drawn weights
-          run                                   a run directory, instead of an encoding
+          run                                   a run directory, or a unique prefix of its name
           lengths                               with run: evaluation lengths besides L; null: 2L, 4L
           windows                               with run: number of windows per length
           sentence                              with run: a sentence with a repeated word

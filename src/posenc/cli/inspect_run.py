@@ -7,7 +7,7 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import run_config, run_directory, training_data
+from posenc.cli.targets import find_run, run_config, training_data
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -43,7 +43,7 @@ def inspect_run(arguments: Arguments) -> int:
     if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
-    directory = run_directory(request.run)
+    directory = find_run(request.run)
     config = run_config(directory, list(request.modules), arguments)
     check_identity(config)
     config.logger = request.logger

@@ -2,29 +2,37 @@
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.targets import experiment_folder, matches_filter, split_filter
 from posenc.config.errors import ConfigError
+from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import expected_runs, is_unfinished, status_json, status_table
 
 WATCH_SECONDS = 1.0
 
 
 def run(arguments: Arguments) -> int:
-    folder = experiment_folder(arguments)
+    values, in_folder = split_filter(arguments.overrides)
+    folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
     if {"--json", "--watch"} <= arguments.flags:
         raise ConfigError("--json and --watch are mutually exclusive; use only one")
+
+    def read_runs() -> list[RunDirectory]:
+        return [run for run in expected_runs(folder) if matches_filter(run, values)]
+
     if "--json" in arguments.flags:
-        print(json.dumps(status_json(expected_runs(folder)), indent=2))
+        print(json.dumps(status_json(read_runs()), indent=2))
     elif "--watch" in arguments.flags:
-        _watch(folder)
-    elif runs := expected_runs(folder):
-        Console().print(status_table(runs), soft_wrap=True)
+        _watch(read_runs)
+    elif values or expected_runs(folder):
+        Console().print(status_table(read_runs()), soft_wrap=True)
     else:
         Console().print(_describe_results(folder), soft_wrap=True, highlight=False)
     return 0
@@ -40,11 +48,11 @@ def _describe_results(folder: Path) -> str:
     return f"no runs, but {' and '.join(results)}" if results else f"{folder} has no runs"
 
 
-def _watch(folder: Path) -> None:
+def _watch(read_runs: Callable[[], list[RunDirectory]]) -> None:
     """Refresh the table until every run has finished or failed."""
     with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
         while True:
-            runs = expected_runs(folder)
+            runs = read_runs()
             live.update(status_table(runs), refresh=True)
             if not any(is_unfinished(run) for run in runs):
                 return

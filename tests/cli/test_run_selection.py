@@ -1,0 +1,63 @@
+"""Runs are named by a unique prefix, or selected from an experiment by filters."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posenc.cli import main
+from posenc.cli.arguments import parse
+from posenc.cli.targets import find_run, select_runs
+from posenc.config.errors import ConfigError
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
+from posenc.sweeps.plan import plan
+
+
+@pytest.fixture
+def runs(
+    small_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[RunDirectory]:
+    """Finished runs: rope with seeds 1 and 2, and alibi with seed 1."""
+    monkeypatch.chdir(tmp_path)
+    others = [word for word in small_job if not word.startswith("outputs_dir=")]
+    pairs = [("rope", 1), ("rope", 2), ("alibi", 1)]
+    jobs = [[*others, f"encoding={name}", f"seed={seed}"] for name, seed in pairs]
+    runs = [job.run for job in plan(jobs, [], "posenc train", print)]
+    for run in runs:
+        Status(state="finished").write(run.status_file)
+    return runs
+
+
+@pytest.mark.parametrize("form", ["alibi", "scratch/alibi", "outputs/scratch/alibi-L"])
+def test_a_run_is_found_by_a_unique_prefix(runs: list[RunDirectory], form: str) -> None:
+    assert find_run(form).path.resolve() == runs[2].path.resolve()
+
+
+def test_a_prefix_of_several_runs_is_an_error_that_lists_them(runs: list[RunDirectory]) -> None:
+    with pytest.raises(ConfigError) as error:
+        find_run("scratch/rope")
+    assert all(run.name in str(error.value) for run in runs[:2])
+    assert runs[2].name not in str(error.value)
+    with pytest.raises(ConfigError, match="not a run directory"):
+        find_run("nowhere")
+
+
+def test_evaluate_selects_finished_runs_of_an_experiment(runs: list[RunDirectory]) -> None:
+    Status(state="failed").write(runs[1].status_file)
+    words = ["name=scratch", "encoding=rope", "evaluation.lengths=[48]"]
+    kept, selected = select_runs(parse("evaluate", words))
+    assert kept == "evaluation.lengths=[48]" and selected == f"run=outputs/scratch/{runs[0].name}"
+    with pytest.raises(ConfigError, match="none of the 2 finished runs"):
+        select_runs(parse("evaluate", ["name=scratch", "seed=2"]))
+
+
+def test_status_shows_the_selected_runs(
+    runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["status", "name=scratch", "seed=1", "encoding=rope,alibi", "--json"]) == 0
+    assert {row["run"] for row in json.loads(capsys.readouterr().out)} == {
+        runs[0].name,
+        runs[2].name,
+    }
