@@ -119,16 +119,17 @@ def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
     assert short["loss"] == unswapped["loss"]  # within the training length a factor is 1
 
 
-def test_commas_make_a_sweep_of_swaps(
+def test_commas_evaluate_several_swaps_in_one_table(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [f"run={short_run.path}", "evaluation.lengths=[33]", "evaluation=last_k"]
-    parameters = ["evaluation.k=4", "evaluation/swap=pi,ntk", "evaluation.swap.factor=2,4.5"]
-    assert main(["evaluate", *words, *parameters]) == 0
+    parameters = ["evaluation.k=4", "evaluation/swap=none,pi,ntk,log_n"]
+    factors = ["evaluation.swap.factor=2,4.5"]
+    assert main(["evaluate", *words, *parameters, *factors]) == 0
     rows = [row for row in short_run.rows() if row["length"] == 33]
-    expected = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5"}
-    assert {row["swap"] for row in rows} == expected
-    assert capsys.readouterr().out.count(" on text (validation)") == 4
+    expected = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5", "log_n", None}
+    assert {row["swap"] for row in rows} == expected and len(rows) == len(expected)
+    assert capsys.readouterr().out.count(" on text (validation)") == 1
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,8 @@ def test_commas_make_a_sweep_of_swaps(
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be at least 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
+        (["evaluation/swap=pi,yarm"], "unknown option (nearest: yarn"),
+        (["evaluation/swap=none,log_n", "evaluation.swap.factor=2"], "none of none, log_n has"),
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
     ],

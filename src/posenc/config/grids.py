@@ -18,6 +18,7 @@ from posenc.config.overrides import (
     override_key,
     parse,
 )
+from posenc.config.swaps import merge_swap_choices
 
 DEFAULT_SIZE = "laptop"
 SWEEP_KEYS = (
@@ -103,6 +104,7 @@ def expand(
       whole experiment at length 128. A new component is added only to the grids that do not vary
       the component's parameters, if there are any: `encoding=t5` runs once alongside the baselines,
       not once per base of RoPE.
+    - Several choices of `evaluation/swap` are swaps of the same jobs, not jobs of their own.
     - A parameter that some grids vary drops the grids that select its component without varying
       it: `encoding.spectrum.base=1e4` keeps only the jobs that have a base.
 
@@ -111,7 +113,7 @@ def expand(
     """
     axes_by_grid = [grid_axes(grid, f"grids[{i}]") for i, grid in enumerate(_check_grids(grids))]
     new_axes: list[list[Axis]] = [[] for _ in axes_by_grid]
-    for axis in command_line_axes(overrides, config_dirs):
+    for axis in command_line_axes(merge_swap_choices(overrides, config_dirs), config_dirs):
         parts = _restrict_to_grids(axis, axes_by_grid)
         kept = [(i, part) for i, part in enumerate(parts) if part]
         axes_by_grid = [[a for a in axes_by_grid[i] if a.key != axis.key] for i, _ in kept]

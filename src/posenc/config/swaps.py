@@ -1,6 +1,7 @@
 """Evaluation swaps, which replace a part of a trained encoding, such as its RoPE spectrum."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,41 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
+from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import options
 from posenc.config.values import canonical
 
 SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
+SWAP_PREFIX = "evaluation.swap."
+
+
+def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
+    """Return `overrides` with several choices of `evaluation/swap` as one list of swaps.
+
+    The swaps are then measured in one evaluation of the run instead of one for each. `none` is the
+    unchanged encoding, and a value of `evaluation.swap.KEY` applies to each swap with this
+    parameter: `evaluation/swap=none,pi evaluation.swap.factor=2,4` has three swaps. Raises
+    ConfigError if no swap has a parameter.
+    """
+    axes = command_line_axes(overrides, config_dirs)
+    chosen = [s.override.partition("=")[2] for a in axes if a.key == SWAP_GROUP for s in a.settings]
+    parameters = [axis for axis in axes if axis.key.startswith(SWAP_PREFIX)]
+    num_values = [len(axis.settings) for axis in parameters]
+    if not chosen or (NO_SWAP not in chosen and max([len(chosen), *num_values]) == 1):
+        return list(overrides)
+    entries, used = [], set()
+    for option in chosen:
+        node = {} if option == NO_SWAP else _swap_node(option, [], config_dirs)
+        own = [axis for axis in parameters if axis.key.removeprefix(SWAP_PREFIX) in node]
+        used |= {axis.key for axis in own}
+        for settings in product(*(axis.settings for axis in own)):
+            words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
+            entries.append(" ".join([option, *words]))
+    if unused := [axis.key for axis in parameters if axis.key not in used]:
+        raise ConfigError(f"{unused[0]}: none of {', '.join(chosen)} has this parameter; remove it")
+    merged = {SWAP_GROUP, *used}
+    kept = [override for override in overrides if override_key(override) not in merged]
+    return [*kept, f"evaluation.swaps={to_override_value(entries, SWAP_GROUP)}"]
 
 
 def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequence[Path]) -> None:
