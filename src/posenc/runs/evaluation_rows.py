@@ -40,7 +40,7 @@ def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the row of each measurement that scored the most tokens."""
-    ordered = sorted(rows, key=lambda row: row["count"])
+    ordered = sorted(rows, key=lambda row: row.get("count", 0))
     largest = {measurement_key(row): row for row in ordered}
     return [row for row in rows if largest[measurement_key(row)] is row]
 
