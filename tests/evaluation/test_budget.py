@@ -1,5 +1,7 @@
 """Measurements that a budget or the user ends early."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -75,14 +77,17 @@ def test_a_row_with_a_budget_reports_its_coverage(
 
 
 def test_a_smaller_budget_replaces_neither_rows_nor_arrays(short_run: RunDirectory) -> None:
+    def rows() -> list[dict[str, Any]]:
+        return [row for row in short_run.rows() if (row["length"], row["stride"]) == (24, None)]
+
     assert main(["evaluate", f"run={short_run.path}"]) == 0
-    before, arrays = short_run.rows(), read_arrays(short_run.positions_file)
+    before, arrays = rows(), read_arrays(short_run.positions_file)
     blocks = read_arrays(short_run.blocks_file)
     words = [f"run={short_run.path}", "evaluation.budget_tokens=100"]
     assert main(["evaluate", *words]) == 0
     assert main(["evaluate", *words]) == 0
-    after = short_run.rows()
-    assert all(row in after for row in before) and len(after) == 2 * len(before)
+    after = rows()
+    assert all(row in after for row in before) and len(after) == 2 * len(before) > 0
     assert largest_rows(after) == before
     for old, file in ((arrays, short_run.positions_file), (blocks, short_run.blocks_file)):
         new = read_arrays(file)

@@ -141,6 +141,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be at least 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
+        (["evaluation/swap=none,pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation/swap=pi,yarm"], "unknown option (nearest: yarn"),
         (["evaluation/swap=none,log_n", "evaluation.swap.factor=2"], "none of none, log_n has"),
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),

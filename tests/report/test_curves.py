@@ -82,3 +82,21 @@ def test_each_swap_has_the_positions_of_its_own_arrays(
 def test_lengths_are_labeled_in_terms_of_the_training_length() -> None:
     labels = [describe_lengths([length], 64)[0] for length in (32, 64, 65, 128, 150, 1024)]
     assert labels == ["L-32", "L", "L+1", "2L", "L+86", "16L"]
+
+
+def test_positions_of_a_larger_budget_are_not_compared(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    """Both runs have a small budget; rope has the positions of a complete evaluation."""
+    name = "f00dfeed0123.validation.4"
+    small = {"protocol": "by_position", "count": 8, "full_count": 80, "budget_tokens": 8}
+    large = {"protocol": "by_position", "count": 80, "full_count": 80, "budget_tokens": None}
+    for encoding, budgets in {"alibi": [small], "rope": [small, large]}.items():
+        rows = [fabricate.row(4, 2.0, **budget) for budget in budgets]
+        tokens_per_position = 20 if large in budgets else 2
+        counts = np.full(4, tokens_per_position)
+        positions = {f"{name}.sum": 2.0 * counts, f"{name}.count": counts}
+        config = fabricate.config(encoding, 2, 1)
+        fabricate.run(tmp_path / "budgets", config, rows, positions=positions)
+    (curves,) = position_curves(read_experiment(tmp_path / "budgets"))
+    assert [curve.label for curve in curves.curves] == ["alibi"]

@@ -1,6 +1,7 @@
 """Writes the results of a benchmark to files and prints them to the terminal."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from posenc.benchmark.bench_results import Row
 from posenc.benchmark.cost_figure import cost_figure
+from posenc.config.errors import plural
 from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
 from posenc.report.vega_figure import Figure
@@ -115,9 +117,8 @@ def describe_setup(rows: Sequence[Row]) -> str:
         return " or ".join(dict.fromkeys(str(row[key]) for row in rows))
 
     first, model = rows[0], rows[0]["model_config"]
-    plural = "s" if first["threads"] > 1 else ""
     return (
-        f"{first['device']}, {first['threads']} thread{plural}, torch {first['torch']},"
+        f"{first['device']}, {plural(first['threads'], 'thread')}, torch {first['torch']},"
         f" {first['date']}: width {model['width']}, {model['layers']} layers, {model['heads']}"
         f" heads, vocabulary {values('vocab_size')}, {values('batch_tokens')} tokens per pass,"
         f" {values('precision')}, {first['rounds']} rounds"
@@ -138,11 +139,11 @@ def _page(
     figure: Figure,
     files: Sequence[str],
 ) -> Page:
-    notes = [describe_setup(rows), NOTE, *(about[k] for k in ("conclude", "caution") if k in about)]
+    notes = [NOTE, *(about[key] for key in ("conclude", "caution") if key in about)]
     published = published_tables(rows, about)
     links = Links([(name, name, "") for name in ["bench.json", *files]])
     sections = [
-        Section("cost", "Time and memory", [figure, *cost_tables(rows)]),
+        Section("cost", "Time and memory", [replace(figure, title="Time"), *cost_tables(rows)]),
         Section("notes", "Notes", [Paragraph(note) for note in notes]),
         Section("files", "Command and files", [Commands([command]), links], "Files"),
     ]

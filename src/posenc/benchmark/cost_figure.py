@@ -64,7 +64,7 @@ def _panel(rows: Sequence[Row], pass_: str) -> Layers:
     layers = [
         baseline.mark_rule(color=GRAY, strokeDash=[4, 3]),
         ranges.encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        published.mark_point(filled=False, fill="white", opacity=1),
+        published.mark_point(filled=False, opacity=1),
         measured.mark_point(filled=True, opacity=1),
     ]
     height = MARKER_HEIGHT * len(names) * (len(lengths) + 1)
@@ -86,8 +86,11 @@ def _styles(rows: Sequence[Row]) -> dict[str, Style]:
 def _size_channel(lengths: Sequence[str]) -> alt.Size:
     """Return a channel that distinguishes lengths, with a legend if there are several."""
     areas = np.linspace(MIN_MARKER_AREA, MAX_MARKER_AREA, len(lengths)).tolist()
-    legend = alt.Legend(title=None, orient="bottom") if len(lengths) > 1 else None
-    return alt.Size("length:N", scale=alt.Scale(domain=lengths, range=areas), legend=legend)
+    scale = alt.Scale(domain=lengths, range=areas)
+    if len(lengths) == 1:
+        return alt.Size("length:N", scale=scale, legend=None)
+    legend = alt.Legend(title=None, orient="bottom", symbolStrokeColor=GRAY)
+    return alt.Size("length:N", scale=scale, legend=legend)
 
 
 def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:

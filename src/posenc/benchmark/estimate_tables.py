@@ -8,8 +8,9 @@ from rich.console import Console
 
 from posenc.benchmark.estimate import Estimate
 from posenc.benchmark.throughput import Machine
+from posenc.config.errors import plural
 from posenc.report.table import Column, Table
-from posenc.sweeps.progress import format_duration, plural
+from posenc.sweeps.progress import format_duration
 
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
 

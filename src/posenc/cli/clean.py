@@ -8,7 +8,7 @@ from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import FOLDER_KEYS, experiment_folder, run_directory
-from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
 from posenc.runs.run_directory import (
     RunDirectory,
@@ -18,7 +18,6 @@ from posenc.runs.run_directory import (
     total_bytes,
 )
 from posenc.runs.status import State
-from posenc.sweeps.progress import plural
 
 STATES = [state for state in get_args(State) if state != "running"]
 

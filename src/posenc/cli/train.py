@@ -13,13 +13,12 @@ from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.cli.arguments import Arguments
 from posenc.config.components import build
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError, unusable_path
+from posenc.config.errors import ConfigError, plural, unusable_path
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import options
 from posenc.runs.files import is_disk_full
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
-from posenc.sweeps.progress import plural
 
 
 def run(arguments: Arguments) -> int:

@@ -62,6 +62,11 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
+def plural(count: int, noun: str) -> str:
+    """Return `1 run` or `3 runs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
 

@@ -15,6 +15,7 @@ from posenc.config.values import canonical
 
 SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 SWAP_PREFIX = "evaluation.swap."
+BOTH_KEYS = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one"
 
 
 def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
@@ -31,6 +32,8 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
     num_values = [len(axis.settings) for axis in parameters]
     if not chosen or (NO_SWAP not in chosen and max([len(chosen), *num_values]) == 1):
         return list(overrides)
+    if any(axis.key == "evaluation.swaps" for axis in axes):
+        raise ConfigError(BOTH_KEYS)
     entries, used = [], set()
     for option in chosen:
         node = {} if option == NO_SWAP else _swap_node(option, [], config_dirs)
@@ -62,7 +65,7 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
                 f"evaluation.swap={evaluation.swap}: set {SWAP_GROUP}= to one of: {available}"
             )
         if evaluation.swaps is not None:
-            raise ConfigError(f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one")
+            raise ConfigError(BOTH_KEYS)
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)

@@ -193,13 +193,16 @@ def _save_rows(
     new_keys = {row_key(row) for row in rows}
     others = [row for row in run.rows() if row_key(row) not in new_keys]
     largest = largest_rows([*others, *rows])
+    blocks: dict[str, np.ndarray] = {}
     for row in [row for row in rows if row in largest]:  # a smaller budget replaces no arrays
         if PROTOCOLS[row["protocol"]].positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_arrays(run.positions_file, arrays)
         if result.blocks is not None:
-            merge_arrays(run.blocks_file, block_arrays(row, result.blocks))
+            blocks |= block_arrays(row, result.blocks)
+    if blocks:
+        merge_arrays(run.blocks_file, blocks)
     merge_rows(run.evaluation_file, rows)
     return rows
 

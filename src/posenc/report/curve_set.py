@@ -110,6 +110,14 @@ class CurveSet:
             "train_length": self.train_length,
         }
 
+    @property
+    def best_ngram(self) -> tuple[int, float] | None:
+        """The order and the perplexity of the n-gram model with the lowest loss."""
+        if not self.ngrams:
+            return None
+        order = min(self.ngrams, key=self.ngrams.__getitem__)
+        return order, exp(self.ngrams[order])
+
     def published_in(self, *units: str) -> dict[str, PublishedCurve]:
         return {label: curve for label, curve in self.published if curve.unit in units}
 

@@ -15,18 +15,12 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
-from posenc.report.common_budgets import common_budgets, has_common_budget
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.runs.block_sums import BlockSums
-from posenc.runs.evaluation_rows import (
-    bin_positions,
-    end_of_window_loss,
-    positions_name,
-    sums_and_counts,
-)
+from posenc.runs.evaluation_rows import bin_positions, end_of_window_loss, positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"
@@ -83,9 +77,12 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     of which there are most: a mean over a few windows mostly shows which text they contain.
     """
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
-    for run, row in _rows(experiment):
+    for run, row in experiment.comparable_rows():
         name = positions_name(row)
-        if row["protocol"] == BY_POSITION and sums_and_counts(row, run.positions, name):
+        counts = run.positions.get(f"{name}.count")
+        if row["protocol"] != BY_POSITION or counts is None:
+            continue
+        if counts.sum() <= row["count"]:  # more tokens are those of a row with a larger budget
             by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
@@ -129,18 +126,6 @@ def _position_bins(run: Run, name: str) -> list[tuple[float, float, int]]:
     return bin_positions(sums, counts, run.train_length, MIN_BIN_TOKENS)
 
 
-def _rows(experiment: Experiment) -> Iterator[tuple[Run, Row]]:
-    """Yield the rows of the weights at the end of training that can be compared with the others."""
-    runs = experiment.evaluated
-    budgets = common_budgets((run.train_length, run.rows) for run in runs)
-    return (
-        (run, row)
-        for run in runs
-        for row in run.final_rows
-        if has_common_budget(row, run.train_length, budgets)
-    )
-
-
 def evaluation_key(row: Row) -> EvaluationKey:
     names = ("data", "data_name", "split", "protocol", "stride", "swap")
     return EvaluationKey(**{name: row[name] for name in names})
@@ -148,7 +133,7 @@ def evaluation_key(row: Row) -> EvaluationKey:
 
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each evaluation row that has a value for `quantity`."""
-    for run, row in _rows(experiment):
+    for run, row in experiment.comparable_rows():
         if row.get(quantity) is not None:
             point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
             if quantity == "loss":

@@ -1,7 +1,7 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,11 @@ from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
-from posenc.report.common_budgets import common_budgets, one_row_per_measurement
+from posenc.report.common_budgets import (
+    common_budgets,
+    has_common_budget,
+    one_row_per_measurement,
+)
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
@@ -68,11 +72,6 @@ class Run:
         `tokens` may also be one of the training budgets at which the run was evaluated.
         """
         return all(self._has(key, value) for key, value in selector.items())
-
-    @property
-    def final_rows(self) -> list[Row]:
-        """The rows of the weights at the end of training."""
-        return [row for row in self.rows if row.get("at_tokens") is None]
 
     def at_tokens(self, selector: Mapping[str, Any]) -> int | None:
         """Return the field `at_tokens` of the rows at the selected training tokens."""
@@ -141,6 +140,15 @@ class Experiment:
     def evaluated(self) -> list[Run]:
         return [run for run in self.runs if run.rows]
 
+    def comparable_rows(self) -> Iterator[tuple[Run, Row]]:
+        """Yield the rows at the end of training whose budget most runs of the length have."""
+        budgets = common_budgets((run.train_length, run.rows) for run in self.evaluated)
+        for run in self.evaluated:
+            for row in run.rows:
+                at_end = row.get("at_tokens") is None
+                if at_end and has_common_budget(row, run.train_length, budgets):
+                    yield run, row
+
 
 def read_experiment(folder: Path) -> Experiment:
     """Read an experiment's folder; a run with damaged files does not affect the others.
@@ -188,14 +196,9 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])
     budgets = common_budgets((run.train_length, run.rows) for run in runs)
-    return [
-        replace(
-            run,
-            label=label,
-            rows=one_row_per_measurement(run.rows, run.train_length, budgets),
-        )
-        for run, label in zip(runs, labels, strict=True)
-    ], damaged
+    rows = [one_row_per_measurement(run.rows, run.train_length, budgets) for run in runs]
+    triples = zip(runs, labels, rows, strict=True)
+    return [replace(run, label=label, rows=kept) for run, label, kept in triples], damaged
 
 
 def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:

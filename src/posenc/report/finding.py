@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from posenc.config.errors import plural
 from posenc.report.conclusions import best_encodings
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.judge import Verdict
@@ -43,7 +44,7 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
     ]
     if unmet:
         verb = "does" if len(unmet) == 1 else "do"
-        count = f"{len(unmet)} of {_count(len(outcomes), 'premise')}"
+        count = f"{len(unmet)} of {plural(len(outcomes), 'premise')}"
         yield f"{count} {verb} not hold: {'; '.join(unmet)}."
     elif outcomes:
         yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
@@ -51,7 +52,7 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
 
 def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
     if claims:
-        yield f"Of {_count(len(claim_outcomes(claims)), 'claim')}, {summary(claims)}."
+        yield f"Of {plural(len(claim_outcomes(claims)), 'claim')}, {summary(claims)}."
 
 
 def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> Iterator[str]:
@@ -60,7 +61,3 @@ def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) 
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, ACCURACY)}"
     for curves in select_first_measurement(losses):
         yield f"L = {curves.train_length}: {best_encodings(curves, PERPLEXITY)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -109,10 +109,9 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
 
 def _ngram_line(curves: CurveSet) -> list[Line]:
     """Return a horizontal line for the best n-gram model, if there is one."""
-    if not curves.ngrams:
+    if curves.best_ngram is None:
         return []
-    order = min(curves.ngrams, key=curves.ngrams.__getitem__)
-    perplexity = exp(curves.ngrams[order])
+    order, perplexity = curves.best_ngram
     return [_horizontal_line(f"{order}-gram model", perplexity, curves, "Kneser-Ney")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
 from posenc.report.curve_set import CurveSet
-from posenc.report.result_rows import ResultRow, Value
+from posenc.report.result_rows import RankedPoint, ResultRow
 from posenc.report.result_tables import ratio_text, shown_published
 from posenc.report.table import records_csv
 from posenc.report.table_quantity import PERPLEXITY, TableQuantity
@@ -41,7 +41,7 @@ def tables_csv(
     return records_csv(records)
 
 
-def _intervals(x: float, value: Value | None, quantity: TableQuantity) -> dict[str, Any]:
+def _intervals(x: float, value: RankedPoint | None, quantity: TableQuantity) -> dict[str, Any]:
     """Return the columns that follow the value at one length.
 
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap

@@ -30,7 +30,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Value:
+class RankedPoint:
     """The point of one cell.
 
     `best` is true if it is the best of its column or cannot be told apart from it. `difference` is
@@ -47,7 +47,7 @@ class ResultRow:
     """The values of one curve by evaluation length."""
 
     curve: Curve
-    values: Mapping[float, Value]
+    values: Mapping[float, RankedPoint]
     early_tokens: EarlyTokens | None
 
 
@@ -86,7 +86,7 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     return Difference(interval.mean, interval.low, interval.high, "t interval over seeds")
 
 
-def _column(curves: CurveSet, x: float) -> dict[str, Value]:
+def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
     """Return the values at one length by label."""
     points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
     choose = max if curves.measurement.protocol == TASKS else min
@@ -95,7 +95,7 @@ def _column(curves: CurveSet, x: float) -> dict[str, Value]:
     for label, point in points.items():
         difference = None if point is best else paired_difference(point, best)
         tied = difference is not None and difference.includes_zero
-        values[label] = Value(point, tied or point.mean == best.mean, difference)
+        values[label] = RankedPoint(point, tied or point.mean == best.mean, difference)
     return values
 
 

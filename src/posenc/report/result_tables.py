@@ -10,7 +10,7 @@ from posenc.report.curve_set import CurveSet
 from posenc.report.curves import describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
-from posenc.report.result_rows import ResultRow, Value
+from posenc.report.result_rows import RankedPoint, ResultRow
 from posenc.report.table import MISSING, Cell, Column, Table
 from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, number_text
 
@@ -130,7 +130,7 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [f"Published rows are from other models on other data: {sources}."] if sources else []
 
 
-def _cell(value: Value | None, quantity: TableQuantity) -> Cell:
+def _cell(value: RankedPoint | None, quantity: TableQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band

@@ -1,7 +1,6 @@
 """Prints a report: its main results on one screen, or all of its tables and texts."""
 
 from collections.abc import Iterator, Sequence
-from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +82,7 @@ def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
 
 
 def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
-    """Return the outcome of a claim, and the training lengths if it is not the same at all."""
+    """Return the outcome of a claim, and its training lengths if others have another outcome."""
     style = OUTCOME_STYLES.get(outcome, "undecided")
     symbol = STYLE_SYMBOLS[style]
     lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
@@ -133,9 +132,9 @@ def _table_at_lengths(
             for value in values
         ]
         grid.append([row.curve.label, *cells])
-    if curves.ngrams:
-        order = min(curves.ngrams, key=curves.ngrams.__getitem__)
-        text = Cell(number_text(exp(curves.ngrams[order])), style="dim")
+    if curves.best_ngram:
+        order, perplexity = curves.best_ngram
+        text = Cell(number_text(perplexity), style="dim")
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     return Table(table_title(quantity, curves), columns, grid)
 

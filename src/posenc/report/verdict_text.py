@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from posenc.config.errors import plural
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.outcome import Outcome, combine
 from posenc.report.result_tables import number_text
@@ -65,7 +66,7 @@ def comparison_text(judged: ClauseVerdict | None) -> str:
     if judged is None or not difference:
         return ""
     seeds = len(judged.seeds)
-    return f"{left} vs. {right}: {difference}, {seeds} seed{'' if seeds == 1 else 's'}"
+    return f"{left} vs. {right}: {difference}, {plural(seeds, 'seed')}"
 
 
 def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:

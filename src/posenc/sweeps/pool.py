@@ -8,6 +8,7 @@ from contextlib import closing
 
 from rich.console import Console
 
+from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.hardware import cores, gpu_groups, gpus
@@ -21,7 +22,6 @@ from posenc.sweeps.progress import (
     create_display,
     final_message,
     format_duration,
-    plural,
     progress_row,
     status_line,
 )

@@ -129,11 +129,6 @@ def format_percent(fraction: float) -> str:
     return f"{int(100 * fraction)} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 run` or `3 runs`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
 def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
     """Return an empty table with a column for run names and the columns with these names."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)

@@ -10,9 +10,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from posenc.config.errors import plural
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
-from posenc.sweeps.progress import format_duration, format_percent, format_rate, plural, run_table
+from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
 
 STYLES = {
     "pending": "dim",

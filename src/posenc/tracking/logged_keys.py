@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import largest_rows, read_arrays
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror import MirrorFile
 from posenc.tracking.upload import figure_key
@@ -68,8 +68,6 @@ def _history_keys(pairs: Sequence[tuple[RunDirectory, DictConfig]]) -> tuple[str
     keys: dict[str, None] = {}
     for run, config in pairs:
         rows = [training_row(row) for row in run.metrics()]
-        rows += evaluation_history(
-            largest_rows(run.rows()), read_arrays(run.positions_file), config
-        )
+        rows += evaluation_history(run.rows(), read_arrays(run.positions_file), config)
         keys |= {key: None for row in rows for key in row if key not in EVALUATION_AXES}
     return tuple(keys)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import largest_rows, read_arrays
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.files import corrupt_file, read_mapping, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import last_logged_step
@@ -101,7 +101,7 @@ class MirrorFile:
         """Assign a step to every evaluation result that is new or has changed."""
         arrays = read_arrays(self.directory.positions_file)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
-        rows = evaluation_history(largest_rows(self.directory.rows()), arrays, config)
+        rows = evaluation_history(self.directory.rows(), arrays, config)
         new_entries: list[dict[str, Any]] = [
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import bin_positions, positions_name
+from posenc.runs.evaluation_rows import bin_positions, largest_rows, positions_name
 from posenc.runs.run_directory import TRAINING_ENDED
 
 MAIN_SPLIT = "validation"
@@ -42,8 +42,13 @@ def training_row(row: Row) -> Row:
 def evaluation_history(
     rows: list[Row], arrays: Mapping[str, np.ndarray], config: DictConfig
 ) -> list[Row]:
-    """Return the extrapolation curves, then loss by position at the longest length."""
-    by_length = sorted(rows, key=lambda row: (row["length"], _qualifiers(row, config)))
+    """Return the extrapolation curves, then loss by position at the longest length.
+
+    Of the rows of a measurement with several budgets, only the largest is logged.
+    """
+    by_length = sorted(
+        largest_rows(rows), key=lambda row: (row["length"], _qualifiers(row, config))
+    )
     history = [extrapolation_row(row, config) for row in by_length]
     curves = loss_by_position(rows, arrays, config.train_length)
     longest_curves = {_qualifiers(row, config): bins for row, bins in curves}
@@ -72,10 +77,11 @@ def loss_by_position(
 ) -> list[tuple[Row, list[tuple[float, float, int]]]]:
     """Return the rows with losses by position, sorted by length, each with its log-spaced bins.
 
-    A bin is (position, mean loss, tokens); positions start at 1.
+    A bin is (position, mean loss, tokens); positions start at 1. `arrays` belong to the largest row
+    of each measurement.
     """
     curves = []
-    for row in sorted(rows, key=itemgetter("length")):
+    for row in sorted(largest_rows(rows), key=itemgetter("length")):
         name = positions_name(row)
         if row["protocol"] == "by_position" and f"{name}.sum" in arrays:
             sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]

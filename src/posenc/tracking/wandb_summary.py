@@ -27,7 +27,7 @@ def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
         last_metrics |= training_row(row)
     return {
         **last_metrics,
-        **extrapolation_summary(largest_rows(directory.rows()), config),
+        **extrapolation_summary(directory.rows(), config),
         **_costs(directory),
         **_benchmarks(directory, config),
     }
@@ -43,7 +43,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     validation_key = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
         row["length"]: row["perplexity"]
-        for row in rows
+        for row in largest_rows(rows)
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
         and row.get("at_tokens") is None
     }
