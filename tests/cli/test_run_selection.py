@@ -7,7 +7,7 @@ import pytest
 
 from posenc.cli import main
 from posenc.cli.arguments import parse
-from posenc.cli.targets import find_run, select_runs
+from posenc.cli.run_selection import filter_runs, find_run, select_runs
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
@@ -48,8 +48,23 @@ def test_evaluate_selects_finished_runs_of_an_experiment(runs: list[RunDirectory
     words = ["name=scratch", "encoding=rope", "evaluation.lengths=[48]"]
     kept, selected = select_runs(parse("evaluate", words))
     assert kept == "evaluation.lengths=[48]" and selected == f"run=outputs/scratch/{runs[0].name}"
-    with pytest.raises(ConfigError, match="none of the 2 finished runs"):
+    with pytest.raises(ConfigError, match="the runs have seed=1"):
         select_runs(parse("evaluate", ["name=scratch", "seed=2"]))
+    with pytest.raises(ConfigError, match="mutually exclusive"):
+        select_runs(parse("evaluate", ["name=scratch", "run=alibi"]))
+
+
+def test_an_experiment_without_finished_runs_cannot_be_evaluated(runs: list[RunDirectory]) -> None:
+    for run in runs:
+        Status(state="failed").write(run.status_file)
+    with pytest.raises(ConfigError, match="no finished runs"):
+        select_runs(parse("evaluate", ["name=scratch"]))
+
+
+def test_a_run_with_a_damaged_configuration_matches_no_filter(runs: list[RunDirectory]) -> None:
+    runs[0].config_file.write_text("encoding: [")
+    assert [run.name for run in filter_runs(runs, {"seed": {"1"}})] == [runs[2].name]
+    assert filter_runs(runs, {}) == runs
 
 
 def test_status_shows_the_selected_runs(

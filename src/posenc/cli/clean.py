@@ -7,7 +7,8 @@ from typing import get_args
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import FOLDER_KEYS, experiment_folder, run_directory
+from posenc.cli.run_selection import run_directory
+from posenc.cli.targets import FOLDER_KEYS, experiment_folder
 from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
 from posenc.runs.run_directory import (

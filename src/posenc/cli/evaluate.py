@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import find_run, run_config, select_runs, training_data
+from posenc.cli.run_selection import find_run, select_runs
+from posenc.cli.targets import find_run, select_runs, training_data, trusted_run_config
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -57,7 +58,7 @@ def run(arguments: Arguments) -> int:
     runs = [find_run(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
     configs = [
-        _evaluation_config(run_config(run, list(request.modules), arguments), request, keys)
+        _evaluation_config(trusted_run_config(run, list(request.modules), arguments), request, keys)
         for run, request, keys in zip(runs, requests, set_keys, strict=True)
     ]
     for directory, config, request, keys in zip(runs, configs, requests, set_keys, strict=True):

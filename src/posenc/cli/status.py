@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.live import Live
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import experiment_folder, matches_filter, split_filter
+from posenc.cli.run_selection import filter_runs, split_filters
+from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import expected_runs, is_unfinished, status_json, status_table
@@ -19,20 +20,20 @@ WATCH_SECONDS = 1.0
 
 
 def run(arguments: Arguments) -> int:
-    values, in_folder = split_filter(arguments.overrides)
+    filters, in_folder = split_filters(arguments.overrides)
     folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
     if {"--json", "--watch"} <= arguments.flags:
         raise ConfigError("--json and --watch are mutually exclusive; use only one")
 
     def read_runs() -> list[RunDirectory]:
-        return [run for run in expected_runs(folder) if matches_filter(run, values)]
+        return filter_runs(expected_runs(folder), filters)
 
     if "--json" in arguments.flags:
         print(json.dumps(status_json(read_runs()), indent=2))
     elif "--watch" in arguments.flags:
         _watch(read_runs)
-    elif values or expected_runs(folder):
-        Console().print(status_table(read_runs()), soft_wrap=True)
+    elif runs := read_runs():
+        Console().print(status_table(runs), soft_wrap=True)
     else:
         Console().print(_describe_results(folder), soft_wrap=True, highlight=False)
     return 0

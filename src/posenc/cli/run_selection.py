@@ -1,0 +1,107 @@
+"""Selection of runs: by path, by a unique prefix of the name, or from an experiment by filters."""
+
+import glob
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from posenc.cli.arguments import Arguments
+from posenc.cli.targets import FOLDER_KEYS, experiment_folder
+from posenc.config.errors import ConfigError, RunError
+from posenc.config.overrides import command_line_axes, override_key, to_override_value
+from posenc.runs.run_directory import RunDirectory, list_runs
+
+FILTER_KEYS = ("encoding", "train_length", "seed")
+DEFAULT_OUTPUTS = "outputs"
+MAX_LISTED = 5
+
+Filters = Mapping[str, set[str | None]]
+"""The allowed values of each filter key, as JSON."""
+
+
+def run_directory(path: Any) -> RunDirectory:
+    """Return the run at `path`. Raises ConfigError if that is not a run directory."""
+    if path is None:
+        raise ConfigError("run is missing; set run=outputs/<experiment>/<run>")
+    if not isinstance(path, str):
+        raise ConfigError(f"run={path} is not a path; set run=outputs/<experiment>/<run>")
+    run = RunDirectory(Path(path))
+    if not run.config_file.is_file():
+        raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
+    return run
+
+
+def find_run(path: Any) -> RunDirectory:
+    """Return the run at `path`, or the only run whose path or name starts with `path`.
+
+    Names are searched in the folders of `outputs/`. Raises ConfigError if there is no such run, or
+    more than one.
+    """
+    if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
+        return run_directory(path)
+    prefix = glob.escape(str(Path(path)))
+    patterns = (prefix, f"{DEFAULT_OUTPUTS}/{prefix}", f"{DEFAULT_OUTPUTS}/*/{prefix}")
+    files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
+    matches = sorted(str(Path(file).parent) for file in files)
+    if len(matches) > 1:
+        listed = ", ".join(matches[:MAX_LISTED]) + ", ..." * (len(matches) > MAX_LISTED)
+        raise ConfigError(f"run={path} is the start of {len(matches)} runs ({listed}); set one")
+    return run_directory(matches[0] if matches else path)
+
+
+def select_runs(arguments: Arguments) -> list[str]:
+    """Return the overrides with `run=PATH,...` in place of an experiment and filters.
+
+    Raises ConfigError if the experiment has no finished run that the filters select, or if `run` is
+    set, too.
+    """
+    in_folder = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
+    if not in_folder:
+        return list(arguments.overrides)
+    filters, others = split_filters(arguments.overrides)
+    if "run" in map(override_key, others):
+        raise ConfigError(f"run and {override_key(in_folder[0])} are mutually exclusive; set one")
+    folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
+    finished = [run for run in list_runs(folder) if run.status().state == "finished"]
+    if not finished:
+        raise ConfigError(f"{folder} has no finished runs; see `posenc status name={folder.name}`")
+    paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
+    kept = [override for override in others if override not in in_folder]
+    return [*kept, f"run={','.join(paths)}"]
+
+
+def split_filters(overrides: Sequence[str]) -> tuple[Filters, list[str]]:
+    """Return the filters among the overrides, and the other overrides."""
+    selected = [override for override in overrides if override_key(override) in FILTER_KEYS]
+    axes = command_line_axes(selected)
+    filters = {axis.key: {setting.value for setting in axis.settings} for axis in axes}
+    return filters, [override for override in overrides if override not in selected]
+
+
+def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirectory]:
+    """Return the runs that have the values of all filters. Raises ConfigError if none has."""
+    if not filters:
+        return list(runs)
+    values = {run.path: _values(run) for run in runs}
+    selected = [
+        run
+        for run in runs
+        if all(values[run.path].get(key) in allowed for key, allowed in filters.items())
+    ]
+    if not selected:
+        existing = {key: {run[key] for run in values.values() if run} for key in filters}
+        listed = "; ".join(f"{key}={','.join(sorted(v))}" for key, v in existing.items())
+        raise ConfigError(f"no run has the requested values (the runs have {listed})")
+    return selected
+
+
+def _values(run: RunDirectory) -> dict[str, str]:
+    """Return a run's values of the filter keys, as JSON; none if its configuration is damaged."""
+    try:
+        config = run.config()
+    except RunError:
+        return {}
+    values = {**config, "encoding": config.choices.encoding}
+    return {key: json.dumps(values[key]) for key in FILTER_KEYS}
