@@ -9,7 +9,7 @@ from rich.console import Console
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import find_run, select_runs
-from posenc.cli.targets import find_run, select_runs, training_data, trusted_run_config
+from posenc.cli.targets import training_data, trusted_run_config
 from posenc.config.compose import LENGTH_KEYS, Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import find_run, run_config, training_data, trusted_run_config
+from posenc.cli.targets import training_data, trusted_run_config
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -45,9 +45,8 @@ def inspect_run(arguments: Arguments) -> int:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
     directory = find_run(request.run)
-    config = run_config(directory, list(request.modules), arguments)
-    check_identity(config)
     config = trusted_run_config(directory, list(request.modules), arguments)
+    check_identity(config)
     config.logger = request.logger
     tracker = build_tracker(config)
     torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))

@@ -208,7 +208,7 @@ def remove_run(run: RunDirectory) -> None:
 def _remove_emptied_folder(folder: Path) -> None:
     """Delete an experiment's folder if its plan has no runs left and it has no other results."""
     with lock(folder / ".plan.lock"):
-        has_no_runs = read_json(folder / "plan.json", {}).get("runs") == []
+        has_no_runs = not read_plan(folder)["runs"]
         has_offline_runs = any((folder / "wandb").glob("*run-*"))
         others = {path.name for path in folder.iterdir()} - ANCILLARY_NAMES
         if has_no_runs and not has_offline_runs and not others:

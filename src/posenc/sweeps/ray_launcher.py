@@ -9,8 +9,8 @@ from posenc.config.errors import plural
 from posenc.config.extras import import_extra
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
-from posenc.sweeps.progress import PlainDisplay, plural, status_line
-from posenc.sweeps.worker import Worker, import_extra
+from posenc.sweeps.progress import PlainDisplay, status_line
+from posenc.sweeps.worker import Worker
 
 
 class RayLauncher(Launcher):
