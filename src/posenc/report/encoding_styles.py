@@ -35,7 +35,8 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("window", "rnope", "rnope_swa", "drope", "longrope", "randomized", "log_n", "untied"),
     *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
-    *("temperature", "smollm3", "command_a", "gemma4", "olmo3", "partial_key_offset"),
+    *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),
+    *("partial_key_offset", "inkling"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation
