@@ -1,0 +1,31 @@
+"""BAM, the Bayesian attention mechanism (Bianchessi et al. 2026, 2505.22842).
+
+    score_h(i, j) += -exp(s_h) (i - j + eps)^a_h,   eps = 1e-5
+
+s [H] and a [H] are learnable and shared by all layers. exp(s) starts at ALiBi's slopes and a at
+`initial_exponent`, so that BAM starts as ALiBi. The authors' code (models/bam.py of
+ArthurSBianchessi/BAM) also has a location, which is fixed at 0 by default, and is not included
+here; its variant with SSMax multiplies the whole score, including this bias, by s ln n.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc.encodings.alibi import authors_slopes
+from posenc.encodings.base import Encoding, Geometry
+
+EPSILON = 1e-5
+
+
+class Bam(Encoding):
+    """A generalized Gaussian prior over distances, with two learnable parameters per head."""
+
+    def __init__(self, geometry: Geometry, *, initial_exponent: float = 1.0) -> None:
+        super().__init__(geometry)
+        self.log_scales = nn.Parameter(torch.tensor(authors_slopes(geometry.heads)).log())
+        self.exponents = nn.Parameter(torch.full((geometry.heads,), float(initial_exponent)))
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        scales = self.log_scales.to(distance.dtype).exp()[head]
+        exponents = self.exponents.to(distance.dtype)[head]
+        return -scales * (distance.clamp(min=0) + EPSILON) ** exponents
