@@ -1,0 +1,64 @@
+"""Contextual GRAPE-M: RoPE over learned phases (model-architectures/GRAPE, grape-m-ctx).
+
+    q_i -> R(Phi_i) q_i,  k_j -> R(Phi_j) k_j,   Phi_t = sum_{l < t} g(w . x_l + b)
+
+R(Phi) rotates pair c by Phi f_c. w [layers, D] ~ N(0, 0.25/D), b [layers] and ln f [layers, d/2]
+are learnable; f starts as RoPE's frequencies. Versions of the repository have g(z) = softplus(z) or
+g(z) = sigmoid(z / 16). In both, b = ln(e^rate - 1), so that softplus starts near `initial_rate` and
+sigmoid near 0.39 for a rate of 0.001. The repository rotates in the opposite direction, which
+equals another order of the channels. q, k [B, H, T, d], in token order.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.rope import Layout, rotate_pairs
+from posenc.encodings.spectra import geometric
+
+
+class GrapeM(PerLayer):
+    """Rotates by a phase that grows by a positive step per token, computed from its content."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        gate: Literal["softplus", "sigmoid"] = "softplus",
+        initial_rate: float = 0.001,
+        base: float = 10000.0,
+        layout: Layout = "half",
+    ) -> None:
+        super().__init__(geometry)
+        if geometry.head_width % 2 or not 0 < initial_rate < 100:
+            raise ValueError(
+                f"the head width {geometry.head_width} must be even, and"
+                f" initial_rate={initial_rate} positive and less than 100"
+            )
+        self.gate, self.layout = gate, layout
+        length = geometry.train_length
+        frequencies, _ = geometric(geometry.head_width, length, length, base=base)
+        self.log_frequencies = nn.Parameter(frequencies.log().float().repeat(geometry.layers, 1))
+        std = 0.5 * geometry.width**-0.5
+        self.weight = nn.Parameter(std * torch.randn(geometry.layers, geometry.width))
+        offset = math.log(math.expm1(initial_rate))
+        self.offset = nn.Parameter(torch.full((geometry.layers,), offset))
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        frequencies = self.log_frequencies[self.layer].double().exp()
+        angles = self.phases(x)[..., None, None] * frequencies  # [B, T, 1, d/2]
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        rotated_q, rotated_k = (rotate_pairs(part, cos, sin, self.layout) for part in (q, k))
+        return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
+
+    def phases(self, x: Tensor) -> Tensor:
+        """Return Phi [B, T] in float64 for hidden states x [B, T, D]."""
+        products = x.double() * self.weight[self.layer].double()  # autocast would round x @ w
+        logits = products.sum(-1) + self.offset[self.layer].double()
+        steps = softplus(logits) if self.gate == "softplus" else (logits / 16).sigmoid()
+        return steps.cumsum(-1) - steps
