@@ -36,7 +36,7 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
     *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),
-    *("partial_key_offset", "inkling", "bam", "wall", "grape_m"),
+    *("partial_key_offset", "inkling", "bam", "wall", "grape_m", "selective_rope"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation

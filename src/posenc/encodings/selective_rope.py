@@ -1,0 +1,62 @@
+"""Selective RoPE (timurcarstensen/selective-rope, modules/rotary.py; ICLR 2026).
+
+    q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,   A_t = theta * sum_{l <= t} conv(W2 W1 n(x))_l
+
+R rotates every pair of channels of every head by its own angle. n normalizes the part of x that
+belongs to each head, conv is causal and depthwise, and theta_p = base^(-2p/d) is fixed. W1 [layers,
+rank, D], W2 [layers, H d/2, rank] and the convolution [layers, H d/2, width] are initialized like
+nn.Linear and nn.Conv1d. The repository's options for a bias, a gate of the phase and other
+parametrizations are off by default and not included. q, k [B, H, T, d], in token order.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv1d, pad
+
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.rope import rotate_pairs
+from posenc.encodings.spectra import geometric
+
+EPSILON = 1e-6
+
+
+class SelectiveRope(PerLayer):
+    """Rotates by angles that are sums over the content of the tokens so far."""
+
+    def __init__(
+        self, geometry: Geometry, *, rank: int = 16, conv_width: int = 4, base: float = 500000.0
+    ) -> None:
+        super().__init__(geometry)
+        if geometry.head_width % 2 or rank < 1 or conv_width < 1:
+            raise ValueError(
+                f"the head width {geometry.head_width} must be even, and rank={rank} and"
+                f" conv_width={conv_width} at least 1"
+            )
+        layers, pairs = geometry.layers, geometry.width // 2
+        self.down = uniform(geometry.width, layers, rank, geometry.width)
+        self.up = uniform(rank, layers, pairs, rank)
+        self.kernel = uniform(conv_width, layers, pairs, conv_width)
+        length = geometry.train_length
+        self.theta, _ = geometric(geometry.head_width, length, length, base=base)
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        angles = (self.phases(x) * self.theta.to(x.device))[..., None, :]  # [B, H, T, 1, d/2]
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        rotated_q, rotated_k = (rotate_pairs(part, cos, sin, "half") for part in (q, k))
+        return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
+
+    def phases(self, x: Tensor) -> Tensor:
+        """Return the sums [B, H, T, d/2] in float64, which autocast does not round."""
+        parts = x.double().unflatten(-1, (self.geometry.heads, -1))
+        states = (parts * (parts.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
+        down, up, kernel = (p[self.layer].double() for p in (self.down, self.up, self.kernel))
+        steps = pad(up @ (down @ states.mT), (kernel.shape[-1] - 1, 0))  # [B, H d/2, T + width - 1]
+        steps = conv1d(steps, kernel[:, None], groups=len(kernel))
+        return steps.cumsum(-1).unflatten(1, (self.geometry.heads, -1)).mT
+
+
+def uniform(fan_in: int, *shape: int) -> nn.Parameter:
+    """Return a parameter with the initial values of nn.Linear, which depend on its fan-in."""
+    bound = fan_in**-0.5
+    return nn.Parameter(nn.init.uniform_(torch.empty(shape), -bound, bound))
