@@ -8,6 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
+from posenc.jobs.job_config import compose_job
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl, truncate_jsonl
 from posenc.tracking.build_tracker import SeveralTrackers, build_tracker, wandb_tracker
@@ -34,9 +35,8 @@ def read_csv(run):
 def read_tensorboard(run):
     """Map each metric to its steps and values."""
     events = EventAccumulator(str(run.path / "tensorboard")).Reload()
-    return {
-        tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]
-    }
+    scalars: list[str] = events.Tags()["scalars"]  # type: ignore[assignment]
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in scalars}
 
 
 def test_csv_has_a_row_for_each_step_and_evaluation_result(run, config, rows, evaluation_row):
@@ -137,7 +137,7 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
     ],
 )
 def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):
-    config = compose("train", [f"logger={option}"])
+    config = compose_job([f"logger={option}"], [])
     assert type(build_tracker(config)) is tracker_class
     assert (wandb_tracker(config.logger) is not None) == uses_wandb
 

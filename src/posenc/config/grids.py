@@ -46,7 +46,7 @@ def compose_sweep(
     """
     config = compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
     if config.get("debug") and any(override_key(override) == "name" for override in overrides):
-        raise ConfigError(f"name= cannot be combined with debug=; the runs are in {config.name}/")
+        raise ConfigError("name= cannot be combined with debug=, whose runs have the name debug")
     return config
 
 

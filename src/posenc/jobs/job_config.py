@@ -39,7 +39,7 @@ def compose_job(
     values = compose_resolved(composer or Composer("train", config_dirs), overrides)
     apply_debug(values)
     for group in (*NUM_POSITIONAL_ARGS, "logger"):
-        if group not in values["choices"]:
+        if group not in values["choices"] and not values.get(group):  # a list is not in choices
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
