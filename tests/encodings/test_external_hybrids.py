@@ -1,6 +1,7 @@
 """Hybrids of shipped models against transformers: rotation and window of every layer."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -53,7 +54,7 @@ def assert_layer(
 
 
 def test_smollm3_equals_transformers(configured: Configured) -> None:
-    config = SmolLM3Config(num_hidden_layers=LAYERS, **DIMENSIONS)
+    config: Any = SmolLM3Config(num_hidden_layers=LAYERS, **DIMENSIONS)
     angles = SmolLM3RotaryEmbedding(config)(torch.zeros(1), POSITIONS)
     encoding = hybrid(configured, "smollm3")
     for index in range(LAYERS):
@@ -62,7 +63,7 @@ def test_smollm3_equals_transformers(configured: Configured) -> None:
 
 
 def test_command_a_equals_transformers(configured: Configured) -> None:
-    config = Cohere2Config(num_hidden_layers=LAYERS, sliding_window=SIZE, **DIMENSIONS)
+    config: Any = Cohere2Config(num_hidden_layers=LAYERS, sliding_window=SIZE, **DIMENSIONS)
     angles = Cohere2RotaryEmbedding(config)(torch.zeros(1), POSITIONS)
     encoding = hybrid(configured, "command_a", f"encoding.first.size={SIZE}")
     for index, kind in enumerate(config.layer_types):
@@ -87,12 +88,10 @@ def test_command_a_equals_rnope_swa_with_another_order_of_channels(
 
 @pytest.mark.parametrize("layers", [6, 8])
 def test_gemma4_equals_transformers(configured: Configured, layers: int) -> None:
-    config = Gemma4TextConfig(
+    config: Any = Gemma4TextConfig(
         num_hidden_layers=layers,
-        head_dim=HEAD_WIDTH,
-        global_head_dim=HEAD_WIDTH,
         sliding_window=SIZE,
-        **DIMENSIONS,
+        **{**DIMENSIONS, "head_dim": HEAD_WIDTH, "global_head_dim": HEAD_WIDTH},
     )
     rotary = Gemma4TextRotaryEmbedding(config)
     size = f"encoding.first.size={SIZE}"
@@ -116,7 +115,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
         "original_max_position_embeddings": TRAIN_LENGTH,
         "rope_theta": 500_000.0,
     }
-    config = Olmo3Config(
+    config: Any = Olmo3Config(
         num_hidden_layers=LAYERS,
         sliding_window=SIZE,
         max_position_embeddings=LENGTH,
