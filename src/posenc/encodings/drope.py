@@ -13,9 +13,16 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, equals_nope
 
+LENGTH_DEPENDENT_REASON = (
+    "beyond the training length the scores depend on the length of the sequence"
+)
+
 
 class Drope(Wrapper):
-    """The inner encoding until it is dropped, and no encoding afterward."""
+    """The inner encoding until it is dropped, and no encoding afterward.
+
+    Once it is dropped, `limitations` has `prefix` unless `scale` is 0.
+    """
 
     def __init__(
         self,
@@ -39,6 +46,7 @@ class Drope(Wrapper):
         self.dropped_fraction, self.scale = dropped_fraction, scale
         self.nope = Encoding(geometry)
         self.dropped = False
+        self._limitations_before = self.limitations
 
     @property
     def active(self) -> Encoding:
@@ -46,13 +54,19 @@ class Drope(Wrapper):
 
     def set_training_progress(self, fraction: float) -> None:
         super().set_training_progress(fraction)
-        self.dropped = fraction > 1 - self.dropped_fraction
+        self._set_dropped(fraction > 1 - self.dropped_fraction)
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.dropped)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.dropped = bool(state)
+        self._set_dropped(bool(state))
+
+    def _set_dropped(self, dropped: bool) -> None:
+        self.dropped = dropped
+        self.limitations = self._limitations_before
+        if dropped and self.scale:
+            self.limitations = {**self.limitations, "prefix": LENGTH_DEPENDENT_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)

@@ -48,7 +48,10 @@ class Block(nn.Module):
     ) -> Tensor:
         """Return the hidden states [B, T, D], or [n, D] if `scored` [B, T] marks n tokens."""
         x = x + self.dropout(self.attention(self.attention_norm(x), pos, encoding))
-        x = x if scored is None else x[scored]
+        return self.add_feed_forward(x if scored is None else x[scored])
+
+    def add_feed_forward(self, x: Tensor) -> Tensor:
+        """Return x + feed_forward(norm(x)) for hidden states [.., D]."""
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -62,13 +65,22 @@ class Attention(nn.Module):
         self.out = Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
-        batch, length, width = x.shape
-        qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, H, T, d] each
+        q, k, v = self.project(x)
         q, k = encoding.rotate(x, q, k, pos)
         with torch.autocast(x.device.type, enabled=False):
             out = self.attend(encoding, x, q, k, v, pos)
-        return self.out(out.transpose(1, 2).reshape(batch, length, width))
+        return self.merge_heads(out)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the queries, keys and values [B, H, T, d] of x [B, T, D], without positions."""
+        batch, length, width = x.shape
+        qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def merge_heads(self, out: Tensor) -> Tensor:
+        """Return the sub-layer's output [B, T, D] for the output [B, H, T, d] of all heads."""
+        return self.out(out.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,113 @@
+"""Cached generation equals the uncached computation, for every encoding and beyond L."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, random_tokens
+from posenc.config.compose import compose
+from posenc.config.paths import options
+from posenc.encodings.base import Encoding
+from posenc.encodings.drope import Drope
+from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.encodings.spectra import geometric
+from posenc.model.generation import GrowingSequence, generate, recomputation_reason
+from posenc.model.transformer import Decoder
+
+TRAIN_LENGTH = 24  # of SMALL_MODEL
+RECOMPUTED = {"degree", "random_walk", "randomized", "scaled_integers"}
+LENGTH_DEPENDENT_SPECTRA = {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
+
+
+def build(*overrides: str) -> Decoder:
+    """Return a float64 model of four layers in evaluation mode."""
+    config = compose("train", [*SMALL_MODEL, *overrides])
+    config.modules = []
+    return EncodingUnderTest(config, "").model({})
+
+
+@torch.no_grad()
+def largest_difference(model: Decoder) -> float:
+    """Return the largest difference from the uncached logits, for a prompt and up to 4L tokens."""
+    length = min(4 * TRAIN_LENGTH, model.encoding.max_length() or 4 * TRAIN_LENGTH)
+    tokens, sequence, largest, start = random_tokens(length), GrowingSequence(model), 0.0, 0
+    ends = {5, 6, TRAIN_LENGTH + 1, TRAIN_LENGTH + 2, length - 1, length}
+    for end in sorted(end for end in ends if end <= length):
+        logits = sequence.append(tokens[:, start:end])
+        expected = model(tokens[:, :end])[:, -1]
+        largest = max(largest, (logits - expected).abs().max().item())
+        start = end
+    return largest
+
+
+@pytest.mark.parametrize("name", sorted(options("encoding")))
+def test_every_encoding_predicts_what_it_does_uncached(name: str) -> None:
+    model = build(f"encoding={name}")
+    assert (recomputation_reason(model.encoding) is not None) == (name in RECOMPUTED)
+    assert largest_difference(model) < 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
+def test_every_spectrum_predicts_what_it_does_uncached(name: str) -> None:
+    model = build("encoding=window", f"encoding/spectrum@encoding.inner.spectrum={name}")
+    reason = recomputation_reason(model.encoding)
+    assert (reason is not None) == (name in LENGTH_DEPENDENT_SPECTRA)
+    assert largest_difference(model) < 1e-9
+
+
+def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posenc.model.generation.recomputation_reason", lambda encoding: None)
+    for name in RECOMPUTED:
+        assert largest_difference(build(f"encoding={name}")) > 1e-6, name
+
+
+def test_drope_is_recomputed_after_it_was_dropped() -> None:
+    model = build("encoding=drope")
+    assert recomputation_reason(model.encoding) is None
+    model.encoding.set_training_progress(1.0)
+    assert "length" in str(recomputation_reason(model.encoding))
+    assert largest_difference(model) < 1e-9
+    restored = build("encoding=drope")
+    restored.load_state_dict(model.state_dict())
+    assert recomputation_reason(restored.encoding) == recomputation_reason(model.encoding)
+
+
+def test_drope_without_scaling_keeps_its_cache_after_it_was_dropped() -> None:
+    model = build("encoding=drope", "encoding.scale=0")
+    model.encoding.set_training_progress(1.0)
+    assert isinstance(model.encoding, Drope) and model.encoding.dropped
+    assert recomputation_reason(model.encoding) is None
+    assert largest_difference(model) < 1e-9
+
+
+def test_encodings_and_spectra_outside_posenc_are_recomputed() -> None:
+    class Mine(Encoding):
+        """Defined outside the package."""
+
+    def spectrum(width: int, train_length: int, length: int) -> tuple[torch.Tensor, float]:
+        return geometric(width, train_length, length)
+
+    rope = build("encoding=rope").encoding
+    assert "Mine is not part of posenc" in str(recomputation_reason(Mine(rope.geometry)))
+    frequencies = rope.get_submodule("sinusoids")
+    assert isinstance(frequencies, SinusoidalFrequencies)
+    frequencies.spectrum = partial(spectrum)
+    assert "not part of posenc" in str(recomputation_reason(rope))
+
+
+def test_the_same_seed_draws_the_same_tokens() -> None:
+    model, prompt = build("encoding=rope"), torch.tensor([1, 2, 3])
+    draw = partial(generate, model, prompt, 40)
+    assert list(draw(1.0, 1)) == list(draw(1.0, 1)) != list(draw(1.0, 2))
+    likely = list(draw(0.0, 1))
+    assert likely == list(draw(0.0, 2)) == list(draw(1e-6, 3))
+    assert likely[0] == model(prompt[None])[0, -1].argmax()
+
+
+def test_draws_have_the_probabilities_of_the_model() -> None:
+    model, prompt = build("encoding=alibi"), torch.tensor([4, 5])
+    draws = torch.tensor([next(generate(model, prompt, 1, 0.5, seed)) for seed in range(400)])
+    expected = (model(prompt[None])[0, -1] / 0.5).softmax(dim=-1)
+    frequency = draws.bincount(minlength=len(expected)) / len(draws)
+    assert (frequency - expected).abs().max() < 5 * (0.25 / len(draws)) ** 0.5
