@@ -174,7 +174,7 @@ def test_contents_are_verified_once_and_after_a_change(
     assert verified == []
     os.utime(folder / "train.bin", ns=(1, 1))
     TokenizedData(folder)
-    assert verified == ["tokenizer.json", "train.bin"]
+    assert verified == ["tokenizer.json", "tokenizer_config.json", "train.bin"]
 
 
 def test_a_corpus_without_digests_is_still_readable(list_corpus: Make, tmp_path: Path) -> None:

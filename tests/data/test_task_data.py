@@ -134,11 +134,11 @@ def test_a_saved_symbol_tokenizer_loads_as_the_same(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.digest() == data.tokenizer.digest()
     text = "3 0 2 5 = 5 -2 0"
-    (ids,) = tokenizer.encode([text])
+    (ids,) = tokenizer.encode_documents([text])
     assert ids.tolist() == [5, 2, 4, 7, 1, 7, 34, 2, 0]
     assert tokenizer.decode(ids.tolist()) == text
     with pytest.raises(ValueError, match="unknown symbols x"):
-        list(tokenizer.encode(["3 x"]))
+        list(tokenizer.encode_documents(["3 x"]))
 
 
 def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens() -> None:

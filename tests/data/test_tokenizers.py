@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Model
 from tokenizers import models, pre_tokenizers
+from transformers import AutoTokenizer
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
 from posenc.data.tokenizers import Tokenizer, load_tokenizer, subword
 from posenc.data.tokenizers.bpe import BPETrainer
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import pretrained
+from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
 
 SENTENCE = "the cat sat on the mat, didn't it? Über 123 cats\n\n  sat.\n"
@@ -25,14 +28,14 @@ TEXTS = st.lists(st.text(alphabet=st.sampled_from(TRICKY) | st.characters(codec=
 
 
 def _ids(tokenizer: Tokenizer, *documents: str) -> list[int]:
-    return np.concatenate(list(tokenizer.encode(documents))).tolist()
+    return np.concatenate(list(tokenizer.encode_documents(documents))).tolist()
 
 
 @settings(deadline=None)
 @given(TEXTS)
 def test_byte_ids_are_the_bytes_of_utf8(documents: list[str]) -> None:
     expected = [id for document in documents for id in [*document.encode(), 256]]
-    ids = [int(id) for part in ByteTokenizer().encode(documents) for id in part]
+    ids = [int(id) for part in ByteTokenizer().encode_documents(documents) for id in part]
     assert ids == expected
     assert ByteTokenizer().decode(ids) == "".join(documents)
 
@@ -40,7 +43,7 @@ def test_byte_ids_are_the_bytes_of_utf8(documents: list[str]) -> None:
 @settings(deadline=None)
 @given(TEXTS)
 def test_bpe_decodes_to_the_encoded_text(documents: list[str]) -> None:
-    ids = [int(id) for part in BPE.encode(documents) for id in part]
+    ids = [int(id) for part in BPE.encode_documents(documents) for id in part]
     assert BPE.decode(ids) == "".join(documents)
     assert ids.count(BPE.eos_id) == len(documents)
 
@@ -53,7 +56,7 @@ def test_encoding_in_pieces_gives_the_same_tokens(documents: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subword, "_PIECE_CHARACTERS", 3)
         patch.setattr(subword, "_BATCH_CHARACTERS", 7)
-        assert [int(id) for part in BPE.encode(documents) for id in part] == expected
+        assert [int(id) for part in BPE.encode_documents(documents) for id in part] == expected
 
 
 def test_a_spelled_out_special_token_is_text() -> None:
@@ -88,7 +91,7 @@ def test_the_number_of_threads_changes_nothing(threads: dict[str, str]) -> None:
         "import sys, numpy; from posenc.data.tokenizers.bpe import BPETrainer;"
         "texts = [' '.join(str(n * n) for n in range(3000)), sys.argv[1] * 3000];"
         "t = BPETrainer(400, 10**6).train(texts);"
-        "print(t.digest(), numpy.concatenate(list(t.encode(texts))).tolist())"
+        "print(t.digest(), numpy.concatenate(list(t.encode_documents(texts))).tolist())"
     )
     texts = [" ".join(str(n * n) for n in range(3000)), SENTENCE * 3000]
     tokenizer = BPETrainer(400, 10**6).train(texts)
@@ -129,7 +132,7 @@ def test_wikitext_has_its_published_number_of_tokens(
 ) -> None:
     text = (wikitext / f"{split}.txt").read_text()
     tokenizer = WordTrainer().train([text])
-    ids = np.concatenate(list(tokenizer.encode([text])))
+    ids = np.concatenate(list(tokenizer.encode_documents([text])))
     assert len(ids) == tokens
     assert np.all(np.diff(np.bincount(ids)) <= 0)
 
@@ -147,6 +150,57 @@ def test_a_saved_tokenizer_loads_as_the_same(tokenizer: Tokenizer, tmp_path: Pat
     assert loaded.vocab_size == tokenizer.vocab_size
     assert loaded.eos_id == tokenizer.eos_id
     assert _ids(loaded, SENTENCE, "a a") == _ids(tokenizer, SENTENCE, "a a")
+
+
+SAVED = {
+    "byte": ByteTokenizer(),
+    "subword": BPE,
+    "word": WordTrainer().train(["a b\nc d é"]),
+    "symbols": SymbolTokenizer(["<bos>", "3", "x=", "-2"]),
+}
+WHITESPACE = "".join(c for c in map(chr, range(0x110000)) if c.isspace())
+EXAMPLES = ["", "a", f"a b\n\nc{'a'.join(WHITESPACE)} zz\u200b", SENTENCE, "line\n"]
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_a_saved_file_is_one_of_the_tokenizers_library(kind: str, tmp_path: Path) -> None:
+    tokenizer = SAVED[kind]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    library = Model.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ["3 x=\n-2", "3"] if kind == "symbols" else EXAMPLES:
+        ids = library.encode(text, add_special_tokens=False).ids
+        assert ids == tokenizer.encode(text), text
+    assert library.get_vocab_size() == tokenizer.vocab_size
+    assert library.token_to_id(tokenizer.eos_token) == tokenizer.eos_id
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_transformers_knows_the_end_of_text_token(kind: str, tmp_path: Path) -> None:
+    SAVED[kind].save(tmp_path / "tokenizer.json")
+    loaded: Any = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded.eos_token_id == SAVED[kind].eos_id
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_files_of_earlier_versions_load_with_the_same_digest(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    state = SAVED[kind].state()
+    file.write_text(json.dumps({"kind": kind, "state": state}))
+    assert load_tokenizer(file).digest() == SAVED[kind].digest()
+
+
+@pytest.mark.parametrize("text", ['{"model": 1}', "[]", "7", '{"kind": "x", "state": {}}'])
+def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
+    ByteTokenizer().save(tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(RunError, match=r"tokenizer\.json is corrupt"):
+        load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_the_encoding_of_a_text_does_not_end_it() -> None:
+    assert ByteTokenizer().encode("ab") == [97, 98]
+    words = WordTokenizer(["a", "<eos>", "<unk>"])
+    assert [words.encode(text) for text in ("", "a", "a\n", "a\nb")] == [[], [0], [0, 1], [0, 1, 2]]
 
 
 @pytest.fixture

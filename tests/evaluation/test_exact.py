@@ -235,8 +235,7 @@ def test_wikitext_validation_through_the_command(
     words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
     assert main(["evaluate", *words, "evaluation.lengths=[100,250]"]) == 0
 
-    vocabulary = json.loads(run.tokenizer_file.read_text())["state"]["words"]
-    ids = {word: id for id, word in enumerate(vocabulary)}
+    ids = json.loads(run.tokenizer_file.read_text())["model"]["vocab"]
     tokens = [
         ids.get(word, ids["<unk>"])
         for line in (wikitext / "validation.txt").read_text().split("\n")[:-1]

@@ -1,6 +1,5 @@
 """`posenc inspect run=...`: analyze the attention of a trained run."""
 
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -117,8 +116,7 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     """
     if isinstance(data.tokenizer, SymbolTokenizer):
         return "The model was trained on the symbols of a task, not on text."
-    (ids,) = data.tokenizer.encode([sentence])
-    tokens = torch.from_numpy(ids[ids != data.tokenizer.eos_id].astype(np.int64))
+    tokens = torch.tensor(data.tokenizer.encode(sentence))
     if len(tokens) > MAX_SENTENCE_TOKENS:
         raise ConfigError(
             f"sentence: {len(tokens):,} tokens are more than {MAX_SENTENCE_TOKENS:,}, the limit for"

@@ -110,7 +110,7 @@ def _write_splits(
     splits = {}
     for split in corpus.splits():
         counts: Counter[str] = Counter()
-        encoded = tokenizer.encode(_count_documents(corpus.documents(split), counts))
+        encoded = tokenizer.encode_documents(_count_documents(corpus.documents(split), counts))
         tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, on_progress)
         if not counts["documents"]:
             raise ConfigError(f"data: the {split} split of '{corpus.name}' has no text in it")

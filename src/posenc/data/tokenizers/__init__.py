@@ -1,12 +1,15 @@
 """Tokenizers, which map text to token ids and back."""
 
+import json
 from pathlib import Path
 
-from posenc.config.errors import describe_error
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from posenc.config.errors import RunError, describe_error
 from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.data.tokenizers.tokenizer import Tokenizer, TokenizerTrainer
+from posenc.data.tokenizers.tokenizer import CONFIG_NAME, Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.word import WordTokenizer
 from posenc.runs.files import corrupt_file, read_mapping
 
@@ -18,9 +21,18 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer that was saved to `path`. Raises RunError if the file is corrupt."""
-    saved = read_mapping(path, {"kind": str, "state": dict})
+    """Return the tokenizer that was saved to `path`. Raises RunError if a file is damaged.
+
+    Files of earlier versions have the kind and the `state()` of the tokenizer.
+    """
+    saved = read_mapping(path, {})
     try:
-        return _CLASSES[saved["kind"]].load(saved["state"])
-    except Exception as error:  # the `tokenizers` library raises no narrower type
+        if "state" in saved:
+            return _CLASSES[saved["kind"]].from_state(saved["state"])
+        config = read_mapping(path.with_name(CONFIG_NAME), {"posenc_kind": str})
+        tokenizer = HuggingFaceTokenizer.from_str(json.dumps(saved))
+        return _CLASSES[config["posenc_kind"]].from_huggingface(tokenizer, config["eos_token"])
+    except RunError:
+        raise
+    except Exception as error:  # `tokenizers` raises nothing more specific
         raise corrupt_file(path, describe_error(error)) from None

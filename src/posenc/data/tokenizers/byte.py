@@ -1,9 +1,11 @@
 """UTF-8 bytes as tokens."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
@@ -14,8 +16,9 @@ class ByteTokenizer(Tokenizer):
     kind = "byte"
     vocab_size = 257
     eos_id = 256
+    eos_token = "<|endoftext|>"
 
-    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+    def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         for document in documents:
             data = np.frombuffer(document.encode(), dtype=np.uint8)
             yield np.append(data, self.eos_id).astype(np.uint32)
@@ -25,3 +28,26 @@ class ByteTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {}
+
+    def to_huggingface(self) -> HuggingFaceTokenizer:
+        vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
+        tokenizer = HuggingFaceTokenizer(models.BPE(vocab=vocabulary, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.add_special_tokens([AddedToken(self.eos_token, special=True)])
+        return tokenizer
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
+        return cls()
+
+
+def _byte_characters() -> list[str]:
+    """Return the character that stands for each byte in GPT-2's byte-level vocabularies.
+
+    Printable bytes stand for themselves, the others for characters from 256 on, in order.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    printable = {ord(character) for character in alphabet if ord(character) < 256}
+    others = iter(character for character in alphabet if ord(character) >= 256)
+    return [chr(byte) if byte in printable else next(others) for byte in range(256)]

@@ -37,7 +37,7 @@ class SubwordTokenizer(Tokenizer):
         self.eos_id = vocabulary[eos_token]
         self.vocab_size = max(vocabulary.values()) + 1
 
-    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+    def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids.
 
         Long documents are encoded in pieces if that changes no token, which is faster and needs
@@ -62,9 +62,20 @@ class SubwordTokenizer(Tokenizer):
         return {"model": self._serialized, "end_of_text": self._eos_token}
 
     @classmethod
-    def load(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: dict[str, Any]) -> Self:
         tokenizer = HuggingFaceTokenizer.from_str(json.dumps(state["model"]))
         return cls(tokenizer, state["end_of_text"])
+
+    @property
+    def eos_token(self) -> str:
+        return self._eos_token
+
+    def to_huggingface(self) -> HuggingFaceTokenizer:
+        return self._tokenizer
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
+        return cls(tokenizer, eos_token)
 
     def _pieces(self, documents: Iterable[str]) -> Iterator[tuple[str, bool]]:
         """Yield pieces of the documents, each with a flag for the last piece of a document."""

@@ -1,11 +1,13 @@
 """A vocabulary of named symbols, defined by a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
+from posenc.data.tokenizers.word_level import tokens_by_id, word_level
 
 
 class SymbolTokenizer(Tokenizer):
@@ -18,7 +20,7 @@ class SymbolTokenizer(Tokenizer):
         self.symbols = tuple(symbols)
         self.vocab_size = len(self.symbols)
 
-    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+    def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield the ids of each document.
 
         Raises ValueError for unknown symbols.
@@ -37,3 +39,14 @@ class SymbolTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {"symbols": list(self.symbols)}
+
+    @property
+    def eos_token(self) -> str:
+        return self.symbols[self.eos_id]
+
+    def to_huggingface(self) -> HuggingFaceTokenizer:
+        return word_level(self.symbols)
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
+        return cls(tokens_by_id(tokenizer))

@@ -1,6 +1,5 @@
 """The interfaces of tokenizers and of trainers, which train a tokenizer on a corpus."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,11 +7,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.data.corpus import Corpus, json_digest
-from posenc.runs.files import write_atomic
+from posenc.runs.files import write_atomic, write_json
 
 Ids = NDArray[np.uint32]
+CONFIG_NAME = "tokenizer_config.json"
+"""The file in which `transformers` expects the special tokens of a tokenizer.json."""
 
 
 class Tokenizer(ABC):
@@ -26,29 +28,59 @@ class Tokenizer(ABC):
     eos_id: int
 
     @abstractmethod
-    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+    def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without the `eos_id` that would end it as a document."""
+        return [int(id) for ids in self.encode_documents([text]) for id in ids][:-1]
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of `ids`."""
+        """Return the text of `ids`, without `eos_id`."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return everything that defines the tokenizer, as JSON values."""
 
     @classmethod
-    def load(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the tokenizer that `state()` describes."""
         return cls(**state)
+
+    @abstractmethod
+    def to_huggingface(self) -> HuggingFaceTokenizer:
+        """Return a tokenizer of the `tokenizers` library with the same ids.
+
+        It encodes every text as `encode` does, unless special tokens are spelled out in the text.
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
+        """Return the tokenizer that `to_huggingface` represents."""
+
+    @property
+    @abstractmethod
+    def eos_token(self) -> str:
+        """The token with the id `eos_id`."""
 
     def digest(self) -> str:
         """Return a hash of the tokenizer."""
         return json_digest([self.kind, self.state()])
 
     def save(self, path: Path) -> None:
-        """Write the kind and the state to `path` atomically, for `load_tokenizer`."""
-        write_atomic(path, json.dumps({"kind": self.kind, "state": self.state()}) + "\n")
+        """Write `path`, a file of the `tokenizers` library, and `tokenizer_config.json` beside it.
+
+        The second file has the end-of-text token, which the first cannot name, and the kind.
+        """
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": self.eos_token,
+            "posenc_kind": self.kind,
+        }
+        write_json(path.with_name(CONFIG_NAME), config)
+        write_atomic(path, self.to_huggingface().to_str() + "\n")
 
 
 class TokenizerTrainer(ABC):

@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+from tokenizers import normalizers
 
 from posenc.data.corpus import Corpus, json_digest, split_lines
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
+from posenc.data.tokenizers.word_level import tokens_by_id, word_level
 
 _END_OF_LINE = "<eos>"
 _UNKNOWN = "<unk>"
@@ -21,6 +24,7 @@ class WordTokenizer(Tokenizer):
     """
 
     kind = "word"
+    eos_token = _END_OF_LINE
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
@@ -29,7 +33,7 @@ class WordTokenizer(Tokenizer):
         self.eos_id = self._ids[_END_OF_LINE]
         self.vocab_size = len(words)
 
-    def encode(self, documents: Iterable[str]) -> Iterator[Ids]:
+    def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         ids: list[int] = []
         for words in _words_by_line(documents):
             ids += [self._ids.get(word, self._unknown_id) for word in words]
@@ -38,6 +42,10 @@ class WordTokenizer(Tokenizer):
                 ids = []
         yield np.array(ids, dtype=np.uint32)
 
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, with an <eos> for every newline."""
+        return super().encode(text + "\n")
+
     def decode(self, ids: Iterable[int]) -> str:
         """Return the words separated by spaces, and the lines separated by newlines."""
         text = " ".join("\n" if id == self.eos_id else self._words[id] for id in ids)
@@ -45,6 +53,15 @@ class WordTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {"words": self._words}
+
+    def to_huggingface(self) -> HuggingFaceTokenizer:
+        tokenizer = word_level(self._words, unknown=_UNKNOWN)
+        tokenizer.normalizer = normalizers.Replace("\n", f" {_END_OF_LINE} ")
+        return tokenizer
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
+        return cls(tokens_by_id(tokenizer))
 
 
 class WordTrainer(TokenizerTrainer):
