@@ -20,6 +20,7 @@ from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import NullTracker
+from posenc.tracking.wandb_client import PRIVATE_SETTINGS
 from posenc.tracking.wandb_config import git_state, token_order_digest
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -131,6 +132,18 @@ def test_metrics_are_plotted_against_tokens_length_or_position(run, folder, conf
         "extrapolation/*": "extrapolation/length",
         "loss_by_position/*": "loss_by_position/position",
     }
+
+
+def test_a_private_setting_that_wandb_does_not_know_is_left_out(
+    run, folder, config, rows, read_offline, monkeypatch
+):
+    monkeypatch.setitem(PRIVATE_SETTINGS, "x_setting_of_another_version", 1)
+    tracker = WandbTracker()
+    tracker.start(run, config)
+    tracker.log(rows(1, 3))
+    tracker.finish(failed=False)
+    (file,) = read_offline(folder)
+    assert file.history() == expected_history(rows(1, 3))
 
 
 def test_two_runs_of_one_process_are_two_wandb_runs(run, folder, config, rows, read_offline):

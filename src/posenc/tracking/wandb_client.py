@@ -25,7 +25,8 @@ FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which delays no training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
-# write. wandb's default is 15. This is the only private setting used; runs also work without it.
+# write. wandb's default is 15. This is the only private setting used; versions of wandb that do not
+# know it keep their own interval.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
 
 
@@ -155,7 +156,7 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: 
         init_timeout=INIT_TIMEOUT,
         finish_timeout=finish_timeout,
         finish_timeout_raises=True,
-        **PRIVATE_SETTINGS,
+        **{k: v for k, v in PRIVATE_SETTINGS.items() if k in wandb.Settings.model_fields},
     )
     if os.environ.get("WANDB_RUN_ID") != init_kwargs["id"]:
         os.environ.pop("WANDB_SWEEP_ID", None)  # this run is not the trial of a W&B sweep agent
