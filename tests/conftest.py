@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from compositions import composed
 from omegaconf import DictConfig
 
+from compositions import composed
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 

@@ -1,8 +1,8 @@
 """Which settings change the hash that names a run."""
 
 import pytest
-from compositions import composed
 
+from compositions import composed
 from posenc.config.identity import identity, run_hash
 
 

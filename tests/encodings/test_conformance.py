@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 import torch
-from compositions import composed
 
+from compositions import composed
 from posenc.check import (
     PROPERTIES,
     EncodingUnderTest,

@@ -88,10 +88,9 @@ def test_command_a_equals_rnope_swa_with_another_order_of_channels(
 
 @pytest.mark.parametrize("layers", [6, 8])
 def test_gemma4_equals_transformers(configured: Configured, layers: int) -> None:
+    widths: dict[str, Any] = {"head_dim": HEAD_WIDTH, "global_head_dim": HEAD_WIDTH}
     config: Any = Gemma4TextConfig(
-        num_hidden_layers=layers,
-        sliding_window=SIZE,
-        **{**DIMENSIONS, "head_dim": HEAD_WIDTH, "global_head_dim": HEAD_WIDTH},
+        num_hidden_layers=layers, sliding_window=SIZE, **DIMENSIONS, **widths
     )
     rotary = Gemma4TextRotaryEmbedding(config)
     size = f"encoding.first.size={SIZE}"

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 import torch
-from compositions import composed
 from torch import Tensor
 
+from compositions import composed
 from posenc.config.components import build
 from posenc.config.paths import options
 from posenc.encodings.spectra import (

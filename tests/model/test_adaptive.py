@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from compositions import composed
 from torch import Tensor, nn
 
+from compositions import composed
 from posenc.config.errors import ConfigError
 from posenc.model import loss
 from posenc.model.adaptive import AdaptiveEmbedding, AdaptiveHead
