@@ -23,6 +23,7 @@ LAYERS = [
     {"sweeps"},
     {"benchmark"},
     {"inspect"},
+    {"api"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

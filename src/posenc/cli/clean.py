@@ -7,13 +7,13 @@ from typing import get_args
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.run_selection import run_directory
 from posenc.cli.targets import FOLDER_KEYS, experiment_folder
 from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
 from posenc.runs.run_directory import (
     RunDirectory,
     list_runs,
+    open_run,
     remove_run,
     run_paths,
     total_bytes,
@@ -47,7 +47,7 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
         available = ", ".join(("run", "state", *FOLDER_KEYS))
         raise ConfigError(f"unknown key {unknown[0]} (available: {available})")
     if "run" in values and len(values) == 1:
-        return [run_directory(path) for path in dict.fromkeys(values["run"])]
+        return [open_run(path) for path in dict.fromkeys(values["run"])]
     if "run" in values or "state" not in values or not folder_keys:
         raise ConfigError("no runs selected; set run=PATH, or name=NAME and state=STATE")
     for state in values["state"]:

@@ -5,9 +5,10 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch import Tensor
 
+from posenc.api.saved_run import run_config, training_data
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import training_data, trusted_run_config
+from posenc.cli.targets import with_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -44,7 +45,7 @@ def inspect_run(arguments: Arguments) -> int:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
     directory = find_run(request.run)
-    config = trusted_run_config(directory, list(request.modules), arguments)
+    config = run_config(directory, list(request.modules), with_modules(arguments))
     check_identity(config)
     config.logger = request.logger
     tracker = build_tracker(config)

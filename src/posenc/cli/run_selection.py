@@ -11,7 +11,7 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.targets import FOLDER_KEYS, experiment_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 
 FILTER_KEYS = ("encoding", "train_length", "seed")
 DEFAULT_OUTPUTS = "outputs"
@@ -21,18 +21,6 @@ Filters = Mapping[str, set[str | None]]
 """The allowed values of each filter key, as JSON."""
 
 
-def run_directory(path: Any) -> RunDirectory:
-    """Return the run at `path`. Raises ConfigError if that is not a run directory."""
-    if path is None:
-        raise ConfigError("run is missing; set run=outputs/<experiment>/<run>")
-    if not isinstance(path, str):
-        raise ConfigError(f"run={path} is not a path; set run=outputs/<experiment>/<run>")
-    run = RunDirectory(Path(path))
-    if not run.config_file.is_file():
-        raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
-    return run
-
-
 def find_run(path: Any) -> RunDirectory:
     """Return the run at `path`, or the only run whose path or name starts with `path`.
 
@@ -40,7 +28,7 @@ def find_run(path: Any) -> RunDirectory:
     more than one.
     """
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
-        return run_directory(path)
+        return open_run(path)
     prefix = glob.escape(str(Path(path)))
     patterns = (prefix, f"{DEFAULT_OUTPUTS}/{prefix}", f"{DEFAULT_OUTPUTS}/*/{prefix}")
     files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
@@ -48,7 +36,7 @@ def find_run(path: Any) -> RunDirectory:
     if len(matches) > 1:
         listed = ", ".join(matches[:MAX_LISTED]) + ", ..." * (len(matches) > MAX_LISTED)
         raise ConfigError(f"run={path} is the start of {len(matches)} runs ({listed}); set one")
-    return run_directory(matches[0] if matches else path)
+    return open_run(matches[0] if matches else path)
 
 
 def select_runs(arguments: Arguments) -> list[str]:

@@ -1,19 +1,14 @@
-"""The folder of an experiment, and the configuration and the training data of a run."""
+"""Selection of an experiment's folder, and the command that trusts more modules."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import Arguments
-from posenc.config.component_types import trusted_modules
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
 from posenc.config.settings import TYPES, check_settings
-from posenc.runs.run_directory import RunDirectory
 
 FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 
@@ -37,42 +32,12 @@ def experiment_folder(arguments: Arguments) -> Path:
     return folder
 
 
-def trusted_run_config(
-    run: RunDirectory, modules: Sequence[str], arguments: Arguments
-) -> DictConfig:
-    """Return the configuration of a run, with `modules` as the modules outside posenc it may use.
+def with_modules(arguments: Arguments) -> Callable[[list[str]], str]:
+    """Return a function that returns the user's command with a list of trusted modules."""
 
-    They are not taken from `config.yaml`, because a run directory may come from someone else, and
-    importing a module runs its code. Raises ConfigError with the complete command if the run's
-    encoding needs another module of the current folder.
-    """
-    config = run.config()
-    config.modules = list(modules)
-    plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
-    for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
-        if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):
-            continue  # the check of the targets names what is missing
+    def command(modules: list[str]) -> str:
         words = [word for word in arguments.argv if override_key(word) != "modules"]
-        value = f"modules=[{','.join([*modules, module])}]"
-        command = shlex.join(["posenc", arguments.command, *words, value])
-        raise ConfigError(
-            f"{run.name} has an encoding of the module {module}, which is outside posenc, and a run"
-            f" directory imports no code by itself; if you trust {module} here: {command}"
-        )
-    return config
+        value = f"modules=[{','.join(modules)}]"
+        return shlex.join(["posenc", arguments.command, *words, value])
 
-
-def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Any:
-    """Return the Dataset that a run was trained on.
-
-    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then.
-    """
-    from posenc.data.build_data import build_data
-
-    data = build_data(config, on_progress)
-    if data.fingerprint != config.frozen.fingerprint:
-        raise ConfigError(
-            f"the corpus has changed since the run was trained (its fingerprint was"
-            f" {config.frozen.fingerprint} and is now {data.fingerprint}); {remedy}"
-        )
-    return data
+    return command

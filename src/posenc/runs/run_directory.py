@@ -150,6 +150,18 @@ class RunDirectory:
         return lines[-1].strip() or "no output"
 
 
+def open_run(path: Any) -> RunDirectory:
+    """Return the run at `path`. Raises ConfigError if that is not a run directory."""
+    if path is None:
+        raise ConfigError("run is missing; set run=outputs/<experiment>/<run>")
+    if not isinstance(path, str):
+        raise ConfigError(f"run={path} is not a path; set run=outputs/<experiment>/<run>")
+    run = RunDirectory(Path(path))
+    if not run.config_file.is_file():
+        raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
+    return run
+
+
 def list_runs(folder: Path) -> list[RunDirectory]:
     """Return the runs in an experiment's folder, sorted by name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import ModuleType
 
 from posenc.jobs.exit_codes import STOP_SIGNALS
 from posenc.runs.environment import MALLOC_VARIABLES
@@ -24,12 +25,14 @@ def start_job(
     context.set_forkserver_preload(PRELOADED)
     _ensure_running()
     process = context.Process(target=run_job_process, args=(arguments, str(log), environment))
-    old_path = list(sys.path)
+    old_path, main_module = list(sys.path), sys.modules["__main__"]
     sys.path[:0] = [str(code)] if code else []  # multiprocessing copies it to the new process
+    # The new process would run a script that calls posenc.train again.
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
         process.start()
     finally:
-        sys.path[:] = old_path
+        sys.path[:], sys.modules["__main__"] = old_path, main_module
     return process
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rich.console import Console
+
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
@@ -32,9 +34,11 @@ class Launcher(Protocol):
     """Launches the runs of a sweep.
 
     `local` is True if the runs use this machine's devices; planning then checks that they exist.
+    Progress is printed on `console`.
     """
 
     local: bool
+    console: Console
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run all jobs until they end, and return the final status of each run by name.

@@ -25,7 +25,11 @@ class RayLauncher(Launcher):
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
-        self.display = PlainDisplay(Console(stderr=True))
+        self.console = Console(stderr=True)
+
+    @property
+    def display(self) -> PlainDisplay:
+        return PlainDisplay(self.console)
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`."""

@@ -42,7 +42,11 @@ class SubmititLauncher(Launcher):
     ) -> None:
         check_positive(jobs=jobs, cpus_per_task=cpus_per_task, timeout_min=timeout_min)
         self.jobs, self.cpus_per_task, self.timeout_min = jobs, cpus_per_task, timeout_min
-        self.display = PlainDisplay(Console(stderr=True))
+        self.console = Console(stderr=True)
+
+    @property
+    def display(self) -> PlainDisplay:
+        return PlainDisplay(self.console)
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`. After Ctrl-C, the jobs continue."""

@@ -1,0 +1,172 @@
+"""`posenc.load`: a trained run as a Python object."""
+
+import shlex
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike, fspath
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from torch import Tensor
+
+from posenc.api.run_evaluation import Row, evaluate_run, evaluation_config
+from posenc.api.saved_run import run_config
+from posenc.attention.precision import autocast
+from posenc.config.compose import Composer
+from posenc.config.errors import ConfigError
+from posenc.config.grids import expand
+from posenc.config.overrides import override_key
+from posenc.config.resolve import compose_resolved
+from posenc.data.tokenizers import Tokenizer, load_tokenizer
+from posenc.evaluation.evaluate import load_model
+from posenc.model.device import select_device
+from posenc.model.generation import generate
+from posenc.model.transformer import Decoder
+from posenc.runs.run_directory import RunDirectory, open_run
+
+
+class LoadedRun:
+    """A run: its configuration, tokenizer and model, which scores and continues text.
+
+    Loading is safe for a run of unknown origin: components are built only from posenc and the
+    trusted `modules`, and weights are read without unpickling code.
+    """
+
+    def __init__(self, directory: RunDirectory, modules: Sequence[str] = ()) -> None:
+        self.directory, self._modules = directory, list(modules)
+        self.name, self.path = directory.name, directory.path
+
+    def __repr__(self) -> str:
+        return f"<posenc run {self.name}>"
+
+    @cached_property
+    def config(self) -> DictConfig:
+        """The complete configuration, frozen when the run was planned."""
+        return self._read_config()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the run; `encode(text)` returns token ids, `decode(ids)` the text."""
+        return load_tokenizer(self.directory.tokenizer_file)
+
+    @cached_property
+    def model(self) -> Decoder:
+        """The model with its final weights, in evaluation mode.
+
+        It is on a GPU if the configuration allows it and there is one. Called with tokens [B, T],
+        it returns the logits [B, T, vocab_size] of the next token at each position. Raises RunError
+        if the run is not fully trained or its checkpoint is damaged.
+        """
+        device = select_device(self.config)
+        model = load_model(self.directory, self.config, self.tokenizer.vocab_size, device)
+        return model.eval()
+
+    @property
+    def rows(self) -> list[Row]:
+        """The evaluation rows of the run so far, as in `evaluation.json`."""
+        return self.directory.rows()
+
+    def score(self, text: str) -> Tensor:
+        """Return the log-probability of each token of a text in nats, float32 [T] on the CPU.
+
+        T is `len(run.tokenizer.encode(text))`. The tokens are one window, which may be longer than
+        the training length; as at the start of a split, the end-of-document token precedes the
+        first one. Raises ConfigError for a text without tokens, and for one that is longer than
+        what the encoding supports.
+        """
+        tokens = self._encode(text, 0)
+        with torch.no_grad(), autocast(self.config.precision, tokens.device):
+            return -self.model.losses(tokens[None, :-1], tokens[None, 1:])[0].float().cpu()
+
+    def generate(
+        self, prompt: str = "", *, tokens: int = 100, temperature: float = 1.0, seed: int = 0
+    ) -> str:
+        """Return the prompt followed by `tokens` more tokens, which may go beyond L.
+
+        Tokens are drawn from softmax(logits / temperature); 0 always takes the most likely token.
+        The end of a document does not stop the generation, and is not in the text.
+
+        Keys and values of earlier tokens are cached, and every prediction equals that of the model
+        on the whole sequence. Where the output at a token depends on how many tokens follow it (as
+        with dynamic NTK scaling or randomized positions), and with encodings outside posenc,
+        nothing is cached and each prediction processes the whole sequence. Raises ConfigError if
+        the encoding does not support so many tokens.
+        """
+        _check_generation(tokens, temperature, seed)
+        ids = self._encode(prompt, tokens)
+        with autocast(self.config.precision, ids.device):
+            new = list(generate(self.model, ids, tokens, temperature, seed))
+        return self.tokenizer.decode([*ids[1:].tolist(), *new])
+
+    def evaluate(self, overrides: str | Sequence[str] = ()) -> list[Row]:
+        """Evaluate the run and return the rows that `posenc evaluate` with `overrides` measures.
+
+        For example, `run.evaluate(["evaluation.lengths=[1024]", "evaluation/swap=yarn"])`. The rows
+        are added to `evaluation.json`. Raises ConfigError for an invalid evaluation, RunError if
+        weights are missing or a loss is not finite.
+        """
+        composer, evaluations = Composer("evaluate"), []
+        for job in expand(None, override_list(overrides)):
+            set_keys = {override_key(override) for override in job}
+            if given := set_keys & {"run", "modules"}:
+                raise ConfigError(f"{', '.join(sorted(given))}: already given to posenc.load")
+            request = OmegaConf.create(compose_resolved(composer, job))
+            config = evaluation_config(self._read_config(), request, set_keys)
+            evaluations.append((config, request, set_keys))
+        console, rows = Console(quiet=True), []
+        for config, request, set_keys in evaluations:
+            rows += evaluate_run(self.directory, config, request, set_keys, console)
+        return rows
+
+    def _read_config(self) -> DictConfig:
+        def trusting(modules: list[str]) -> str:
+            return f"posenc.load({str(self.path)!r}, modules={modules!r})"
+
+        return run_config(self.directory, self._modules, trusting)
+
+    def _encode(self, text: str, num_generated: int) -> Tensor:
+        """Return the end-of-document token and the tokens of `text` on the model's device.
+
+        Raises ConfigError if these and the generated tokens are too many, or none.
+        """
+        try:
+            ids = self.tokenizer.encode(text)
+        except ValueError as error:
+            raise ConfigError(f"{self.name}: {error}") from None
+        length, limit = len(ids) + num_generated, self.model.encoding.max_length()
+        if not length:
+            raise ConfigError("the text has no tokens; pass a text with at least one")
+        if limit is not None and length > limit:
+            raise ConfigError(
+                f"{length} tokens exceed the {limit} positions of"
+                f" encoding={self.config.choices.encoding} in {self.name}; use fewer tokens"
+            )
+        return torch.tensor([self.tokenizer.eos_id, *ids], device=self.model.device)
+
+
+def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
+    """Return the run in a directory, such as `outputs/quickstart/rope-L64-s1-3f9c2a1b`.
+
+    `modules` are the modules outside posenc that you trust the run to import, such as that of your
+    own encoding. Raises ConfigError if the directory is not that of a run or needs another module,
+    and RunError if its configuration is damaged.
+    """
+    loaded = LoadedRun(open_run(fspath(run)), modules)
+    loaded.config  # noqa: B018  # raises now
+    return loaded
+
+
+def override_list(overrides: str | Sequence[str]) -> list[str]:
+    """Return overrides as a list; a string is split into words as in a shell."""
+    return shlex.split(overrides) if isinstance(overrides, str) else list(overrides)
+
+
+def _check_generation(tokens: int, temperature: float, seed: int) -> None:
+    """Raise ConfigError for invalid arguments of `LoadedRun.generate`."""
+    if tokens < 1:
+        raise ConfigError(f"tokens={tokens} must be at least 1")
+    if not 0 <= temperature < float("inf"):
+        raise ConfigError(f"temperature={temperature} must be a non-negative number")
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"seed={seed} must be a non-negative integer below 2^63")

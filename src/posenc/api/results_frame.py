@@ -1,0 +1,36 @@
+"""`posenc.results`: the evaluation rows of an experiment as a data frame."""
+
+import warnings
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+
+from posenc.report.experiment import read_experiment
+
+
+def results(folder: str | PathLike[str]) -> pd.DataFrame:
+    """Return a data frame with one line for every evaluation row in an experiment's folder.
+
+    The first columns describe the run: `run` (its name), `label` (its encoding and the settings in
+    which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. The others are
+    those of the rows, such as `protocol`, `length`, `swap`, `loss` (in nats per token) and
+    `perplexity`. Runs that cannot be read are left out with a warning. Raises ConfigError if the
+    folder has no runs, and RunError if none has been evaluated.
+    """
+    experiment = read_experiment(Path(folder))
+    for name, reason in experiment.damaged.items():
+        warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
+    return pd.DataFrame(
+        {
+            "run": run.name,
+            "label": run.label,
+            "encoding": run.encoding,
+            "train_length": run.train_length,
+            "seed": run.seed,
+            "training_tokens": run.training_tokens(row),
+            **row,
+        }
+        for run in experiment.runs
+        for row in run.rows
+    )

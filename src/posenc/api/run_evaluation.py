@@ -1,0 +1,108 @@
+"""Evaluates a saved run; the command `posenc evaluate` and `LoadedRun.evaluate` share this."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+
+from posenc.api.saved_run import training_data
+from posenc.config.compose import LENGTH_KEYS
+from posenc.config.errors import ConfigError
+from posenc.config.identity import check_identity
+from posenc.config.settings import check_settings
+from posenc.data.build_data import evaluation_data
+from posenc.data.tokenizers import load_tokenizer
+from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.requests import requested_rows
+from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
+from posenc.model.build import build_encoding
+from posenc.model.device import select_device
+from posenc.runs.lock import LOCK_TIMEOUT, lock
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.build_tracker import build_tracker
+
+Row = dict[str, Any]
+
+
+def evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[str]) -> DictConfig:
+    """Return a run's configuration with the requested evaluation settings.
+
+    `set_keys` are the keys that the user has set. Raises ConfigError for settings that the run does
+    not support, and RunError if its configuration has been edited since it was planned.
+    """
+    if "tokenizer" in set_keys:
+        raise ConfigError(
+            "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
+        )
+    if not set_keys & set(LENGTH_KEYS):
+        request.evaluation.lengths = list(config.frozen.lengths)
+    protocol_keys = {"data", "evaluation", "evaluation.protocols"}
+    if "tasks" in config.evaluation.get("protocols", []) and not set_keys & protocol_keys:
+        request.evaluation.protocols = ["tasks"]
+    config.evaluation = request.evaluation
+    check_settings(config)
+    validate_evaluation(config, build_encoding(config, list(config.modules)))
+    check_identity(config)
+    return config
+
+
+def evaluate_run(
+    run: RunDirectory,
+    config: DictConfig,
+    request: DictConfig,
+    set_keys: set[str],
+    console: Console,
+) -> list[Row]:
+    """Measure the rows that `config` requests, save them in `evaluation.json`, and return them.
+
+    Raises ConfigError if the data does not support them or another process uses the run.
+    """
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
+            raise ConfigError(f"{run.name} is being run by another process; wait for it")
+        with _threads_of(run):
+            return _evaluate(run, config, request, set_keys, console)
+
+
+def _evaluate(
+    run: RunDirectory,
+    config: DictConfig,
+    request: DictConfig,
+    set_keys: set[str],
+    console: Console,
+) -> list[Row]:
+    tracker = build_tracker(config)
+    if request.get("data") is None:
+        remedy = "to evaluate on the changed corpus, set data=... evaluation.split=..."
+        data = training_data(config, remedy, console.print)
+    else:
+        tokenizer = load_tokenizer(run.tokenizer_file)
+        data = evaluation_data(request.data, tokenizer, config, console.print)
+    if "evaluation.split" not in set_keys and len(data.splits) == 1:  # use the only split
+        config.evaluation.split = data.splits[0]
+    validate_evaluation_data(config, data)
+    keys = requested_rows(config, data.fingerprint)
+    with console.status("evaluating") as status:
+
+        def on_progress(done: float, rate: float) -> bool:
+            status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
+            return True
+
+        rows = evaluate(run, config, data, keys, select_device(config), on_progress)
+    tracker.start(run, config)
+    tracker.finish(False)
+    return rows
+
+
+@contextmanager
+def _threads_of(run: RunDirectory) -> Iterator[None]:
+    """Use as many threads as in the run's training, which can change the last bits of a sum."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(run.status().resolved.get("threads", threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,50 @@
+"""Reading of a saved run as data that anyone may have written."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.component_types import trusted_modules
+from posenc.config.errors import ConfigError
+from posenc.data.build_data import build_data
+from posenc.data.dataset import Dataset
+from posenc.runs.run_directory import RunDirectory
+
+
+def run_config(
+    run: RunDirectory, modules: Sequence[str], trusting: Callable[[list[str]], str]
+) -> DictConfig:
+    """Return the configuration of a run, with `modules` as the modules outside posenc it may use.
+
+    They are not taken from `config.yaml`, because a run directory may come from someone else, and
+    importing a module runs its code. Raises ConfigError if the run's encoding needs another module
+    of the current folder; `trusting` returns the command or call that trusts a list of modules.
+    """
+    config = run.config()
+    config.modules = list(modules)
+    plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
+    for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
+        if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):
+            continue  # the check of the targets names what is missing
+        raise ConfigError(
+            f"{run.name} has an encoding of the module {module}, which is outside posenc, and a run"
+            f" directory imports no code by itself; if you trust {module} here:"
+            f" {trusting([*modules, module])}"
+        )
+    return config
+
+
+def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Dataset:
+    """Return the dataset that a run was trained on.
+
+    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then.
+    """
+    data = build_data(config, on_progress)
+    if data.fingerprint != config.frozen.fingerprint:
+        raise ConfigError(
+            f"the corpus has changed since the run was trained (its fingerprint was"
+            f" {config.frozen.fingerprint} and is now {data.fingerprint}); {remedy}"
+        )
+    return data

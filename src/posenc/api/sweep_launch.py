@@ -1,0 +1,88 @@
+"""Composes, plans and launches the runs of a sweep; the command and `posenc.train` share this."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from posenc.benchmark.bench_settings import BENCH_KEYS
+from posenc.config.components import build
+from posenc.config.errors import ConfigError, unusable_path
+from posenc.config.grids import compose_sweep, expand_config
+from posenc.config.paths import options
+from posenc.runs.files import is_disk_full
+from posenc.runs.status import Status
+from posenc.sweeps.launcher import Launcher, PlannedRun
+from posenc.sweeps.reuse import reused_experiments
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The settings that all jobs share, their launcher, and the overrides of each job."""
+
+    settings: DictConfig
+    launcher: Launcher
+    jobs: Sequence[Sequence[str]]
+    config_dirs: Sequence[Path]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the experiment."""
+        return Path(self.settings.outputs_dir) / self.settings.name
+
+
+def compose_training(
+    overrides: Sequence[str], config_dirs: Sequence[Path], argv: Sequence[str]
+) -> Sweep:
+    """Return the sweep that `overrides` describe; `argv` are the user's words, for messages.
+
+    Raises ConfigError for invalid overrides, and for a benchmark.
+    """
+    settings = compose_sweep("train", overrides, config_dirs)
+    if benchmark_keys := [key for key in BENCH_KEYS if key in settings]:
+        raise ConfigError(
+            f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
+            f" run posenc bench {' '.join(argv)}"
+        )
+    if not isinstance(settings.retry, bool):
+        raise ConfigError(f"retry={settings.retry} must be true or false")
+    if not settings.hydra.launcher._target_.startswith("posenc."):
+        available = ", ".join(options("hydra/launcher", config_dirs))
+        raise ConfigError(f"hydra/launcher must be one of {available}")
+    launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
+    jobs = expand_config(settings, overrides, config_dirs)
+    return Sweep(settings, launcher, jobs, config_dirs)
+
+
+def plan_training(
+    sweep: Sweep, command: str, on_progress: Callable[[str], None]
+) -> list[PlannedRun]:
+    """Plan the runs of a sweep; see `posenc.sweeps.plan.plan`."""
+    from posenc.sweeps.plan import plan
+
+    reuse, local = reused_experiments(sweep.settings), sweep.launcher.local
+    try:
+        return plan(sweep.jobs, sweep.config_dirs, command, on_progress, reuse=reuse, local=local)
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise ConfigError(
+            f"{unusable_path(error)} (runs go to outputs_dir, prepared data to cache_dir)"
+        ) from None
+
+
+def launch_training(
+    sweep: Sweep, planned_runs: Sequence[PlannedRun]
+) -> tuple[dict[str, Status], dict[str, Status]]:
+    """Run what is not finished, and return the status of each run by name, before and after.
+
+    Failed runs are left alone unless the sweep has retry=true.
+    """
+    before = {planned.name: planned.run.status() for planned in planned_runs}
+    skipped_states = {"finished"} if sweep.settings.retry else {"finished", "failed"}
+    to_launch = [p for p in planned_runs if before[p.name].state not in skipped_states]
+    if to_launch:
+        finished = sum(status.state == "finished" for status in before.values())
+        sweep.launcher.launch(to_launch, finished)
+    return before, {planned.name: planned.run.status() for planned in planned_runs}

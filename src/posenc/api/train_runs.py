@@ -1,0 +1,57 @@
+"""`posenc.train`: plan and run a sweep from Python."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from rich.console import Console
+
+from posenc.api.loaded_run import LoadedRun, override_list
+from posenc.api.sweep_launch import compose_training, launch_training, plan_training
+from posenc.config.errors import ConfigError, RunError
+from posenc.runs.status import Status
+
+
+def train(
+    overrides: str | Sequence[str] = (),
+    *,
+    config_dirs: Sequence[str | PathLike[str]] = (),
+    show_progress: bool = False,
+) -> list[LoadedRun]:
+    """Train and evaluate the runs that `overrides` describe, and return them.
+
+    `overrides` are those of `posenc train`, as a list or as one string that is split as in a
+    shell; commas make a sweep. `config_dirs` are folders of YAML files, as with `--config-dir`. As
+    with the command, each run is a process of its own, finished runs are not repeated, and
+    interrupted ones resume. Nothing is printed unless `show_progress`.
+
+    Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
+    run failed. An interrupt saves a checkpoint of every run and raises KeyboardInterrupt.
+    """
+    words, folders = override_list(overrides), [Path(folder) for folder in config_dirs]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        raise ConfigError(f"config_dirs: {missing[0]} is not a folder")
+    sweep = compose_training(words, folders, words)
+    console = Console(stderr=True, quiet=not show_progress)
+    sweep.launcher.console = console
+    on_progress: Callable[[str], None] = console.print
+    flags = [word for folder in folders for word in ("--config-dir", str(folder))]
+    command = shlex.join(["posenc", "train", *flags, *words])
+    planned_runs = plan_training(sweep, command, on_progress)
+    _, statuses = launch_training(sweep, planned_runs)
+    if any(status.state != "finished" for status in statuses.values()):
+        raise RunError(_describe_unfinished(statuses))
+    return [LoadedRun(planned.run, planned.modules) for planned in planned_runs]
+
+
+def _describe_unfinished(statuses: dict[str, Status]) -> str:
+    """Return one line for each run that is not finished, and what to do about it."""
+    unfinished = {name: s for name, s in statuses.items() if s.state != "finished"}
+    failed = any(status.state == "failed" for status in unfinished.values())
+    retry = " with retry=true" if failed else ""
+    lines = [f"{len(unfinished)} of {len(statuses)} runs did not finish; train them again{retry}"]
+    for name, status in unfinished.items():
+        error = f" ({status.error})" if status.error else ""
+        lines.append(f"{name}: {status.state}{error}")
+    return "\n".join(lines)

@@ -1,0 +1,24 @@
+"""`import posenc` is fast, because it imports nothing until it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import posenc
+
+
+def test_importing_posenc_imports_no_library() -> None:
+    code = (
+        "import sys; import posenc; dir(posenc);"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'hydra', 'rich', 'pandas', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_every_public_name_exists() -> None:
+    for name in posenc.__all__:
+        assert getattr(posenc, name).__doc__, name
+        assert name in dir(posenc)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = posenc.trian  # pyrefly: ignore[missing-attribute]

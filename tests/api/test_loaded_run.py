@@ -1,0 +1,132 @@
+"""A run that `posenc.load` returns: its model scores, continues and evaluates text."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import posenc
+from posenc.cli import main
+from posenc.runs.run_directory import RunDirectory
+
+TEXT = "abc def gh abc. Ünï"
+
+
+@pytest.fixture(scope="session")
+def rope(trained_runs: dict[str, RunDirectory]) -> posenc.LoadedRun:
+    return posenc.load(trained_runs["rope"].path)
+
+
+@pytest.mark.parametrize("repeats", [1, 10])
+def test_scores_are_the_log_probabilities_of_the_model(
+    rope: posenc.LoadedRun, repeats: int
+) -> None:
+    text = TEXT * repeats
+    tokens = torch.tensor([256, *text.encode()])
+    with torch.no_grad():
+        expected = rope.model(tokens[None])[0].log_softmax(dim=-1)
+    scores = rope.score(text)
+    assert scores.shape == (len(text.encode()),) and scores.dtype == torch.float32
+    torch.testing.assert_close(scores, expected[:-1].gather(1, tokens[1:, None])[:, 0])
+
+
+def test_scores_add_up_to_the_loss_of_an_evaluation(rope: posenc.LoadedRun, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text(TEXT)
+    (row,) = rope.evaluate(
+        f"data=text data.test={tmp_path}/short.txt evaluation.protocols=[nonoverlapping]"
+        f" evaluation.lengths=[{len(TEXT.encode()) + 1}]"
+    )
+    end = rope.model(torch.tensor([[256, *TEXT.encode()]]))[0, -1].log_softmax(dim=-1)[256]
+    assert row["sum"] == pytest.approx(-(rope.score(TEXT).double().sum() + end).item(), rel=1e-5)
+
+
+def test_the_likeliest_continuation_is_the_models(rope: posenc.LoadedRun) -> None:
+    ids = [256, *b"abc"]
+    for _ in range(60):  # beyond the training length
+        ids.append(int(rope.model(torch.tensor([ids]))[0, -1].argmax()))
+    text = rope.generate("abc", tokens=60, temperature=0)
+    assert text == rope.tokenizer.decode(ids) and text.startswith("abc")
+
+
+def test_a_seed_reproduces_a_text(rope: posenc.LoadedRun) -> None:
+    texts = [rope.generate("a", tokens=30, seed=seed) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    assert len(rope.generate(tokens=30, seed=3)) > 0
+
+
+def test_a_text_longer_than_the_encoding_supports_is_refused(
+    trained_runs: dict[str, RunDirectory],
+) -> None:
+    learned = posenc.load(trained_runs["learned"].path)
+    assert learned.score("a" * 24).shape == (24,)
+    assert learned.generate("a" * 4, tokens=20)
+    with pytest.raises(posenc.ConfigError, match=r"25 tokens exceed the 24 .* encoding=learned"):
+        learned.score("a" * 25)
+    with pytest.raises(posenc.ConfigError, match=r"25 tokens exceed the 24 .* encoding=learned"):
+        learned.generate("a" * 5, tokens=20)
+
+
+def test_an_evaluation_measures_the_rows_of_the_command(rope: posenc.LoadedRun) -> None:
+    protocol = "evaluation.protocols=[nonoverlapping]"
+    overrides = ["evaluation.lengths=[24,48]", "evaluation/swap=yarn", protocol]
+    rows = rope.evaluate(overrides)
+    assert [(row["length"], row["swap"]) for row in rows] == [(24, "yarn"), (48, "yarn")]
+    assert main(["evaluate", f"run={rope.path}", *overrides]) == 0
+    saved = [row for row in rope.rows if row["swap"] == "yarn"]
+    measured = ("seconds", "tokens_per_second", "peak_memory_mb")
+    for ours, theirs in zip(rows, saved, strict=True):
+        assert {key: ours[key] for key in ours if key not in measured} == {
+            key: theirs[key] for key in theirs if key not in measured
+        }
+
+
+def test_an_evaluation_prints_nothing(
+    rope: posenc.LoadedRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rope.evaluate("evaluation.lengths=[24]")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "overrides", ["evaluation.length=[24]", "run=x", "tokenizer=byte", "evaluation/swap=nothing"]
+)
+def test_an_invalid_evaluation_is_an_exception(rope: posenc.LoadedRun, overrides: str) -> None:
+    with pytest.raises(posenc.ConfigError):
+        rope.evaluate(overrides)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"seed": -1}]
+)
+def test_invalid_arguments_are_refused(rope: posenc.LoadedRun, arguments: dict[str, int]) -> None:
+    with pytest.raises(posenc.ConfigError):
+        rope.generate("a", **arguments)
+
+
+def test_an_empty_text_has_no_score(rope: posenc.LoadedRun) -> None:
+    with pytest.raises(posenc.ConfigError):
+        rope.score("")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(posenc.ConfigError, match="is not a run directory"):
+        posenc.load(tmp_path)
+
+
+def test_loading_imports_no_module_that_is_not_trusted(
+    trained_runs: dict[str, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / trained_runs["rope"].name
+    shutil.copytree(trained_runs["rope"].path, run)
+    config = OmegaConf.load(run / "config.yaml")
+    config.encoding["_target_"] = "untrusted_module.Rope"
+    OmegaConf.save(config, run / "config.yaml")
+    monkeypatch.chdir(tmp_path)
+    Path("untrusted_module.py").write_text("raise SystemExit('this code was run')")
+    with pytest.raises(posenc.ConfigError, match=r"modules=\['untrusted_module'\]"):
+        posenc.load(run)
+    Path("untrusted_module.py").unlink()
+    with pytest.raises(posenc.ConfigError, match="untrusted_module"):
+        _ = posenc.load(run).model

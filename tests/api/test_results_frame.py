@@ -1,0 +1,44 @@
+"""`posenc.results` has every evaluation row of an experiment."""
+
+from pathlib import Path
+
+import pytest
+
+import posenc
+from posenc.runs.run_directory import RunDirectory
+
+
+def test_every_row_of_every_run_is_in_the_frame(trained_runs: dict[str, RunDirectory]) -> None:
+    frame = posenc.results(trained_runs["rope"].path.parent)
+    rows = [(run.name, row) for run in trained_runs.values() for row in run.rows()]
+    assert len(frame) == len(rows)
+    records = frame.to_dict("records")
+    for (name, row), record in zip(rows, records, strict=True):
+        assert {key: record[key] for key in ("run", "length", "loss")} == {
+            "run": name,
+            "length": row["length"],
+            "loss": row["loss"],
+        }
+        assert (record["train_length"], record["seed"], record["training_tokens"]) == (24, 1, 7680)
+    assert set(frame.encoding) == {"rope", "learned"}
+
+
+def test_a_damaged_run_is_left_out_with_a_warning(
+    trained_runs: dict[str, RunDirectory],
+) -> None:
+    folder = trained_runs["rope"].path.parent
+    damaged = folder / "damaged"
+    damaged.mkdir()
+    (damaged / "config.yaml").write_text("seed: [")
+    try:
+        with pytest.warns(UserWarning, match="damaged is left out"):
+            frame = posenc.results(folder)
+    finally:
+        (damaged / "config.yaml").unlink()
+        damaged.rmdir()
+    assert set(frame.encoding) == {"rope", "learned"}
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(posenc.ConfigError, match="contains no runs"):
+        posenc.results(tmp_path)
