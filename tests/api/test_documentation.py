@@ -1,5 +1,6 @@
-"""The notebook and the examples of docs/python.md run as they are written."""
+"""The notebook and the examples of docs/python.md run as they are written; the site is built."""
 
+import os
 import re
 import subprocess
 import sys
@@ -40,3 +41,18 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
 def test_the_notebook_is_saved_without_outputs() -> None:
     text = (DOCS / "notebook.ipynb").read_text()
     assert '"execution_count": null' in text and '"output_type"' not in text
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocstrings")
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=DOCS.parent,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # an advertisement of mkdocs-material
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    reference = (tmp_path / "reference" / "index.html").read_text()
+    assert "log-probability of each token" in reference

@@ -2,7 +2,7 @@
 
 k_j -> k_{j-1} in the channels that RoPE leaves unrotated; the first key keeps its own. There, a
 query is compared with the token before the one whose value it reads, so that one layer is enough
-for an induction head. The repository applies it in the layers with a long window; here it applies
+for induction. The repository applies it in the layers with a long window; here it applies
 in every layer, unless it is one of the two encodings of Interleave. q, k [B, H, T, d], in token
 order.
 """
