@@ -133,6 +133,19 @@ def test_an_unfinished_run_cannot_be_evaluated(
     assert run.rows() == []
 
 
+def test_an_edited_configuration_is_neither_evaluated_nor_inspected(
+    finished: RunDirectory, evaluation_error: EvaluationError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = OmegaConf.load(finished.config_file)
+    config.encoding.spectrum.base = 500
+    finished.config_file.write_text(OmegaConf.to_yaml(config))
+    before = finished.evaluation_file.read_text()
+    assert "edited since" in evaluation_error(finished)
+    assert main(["inspect", f"run={finished.path}"]) == 1
+    assert "edited since" in capsys.readouterr().err
+    assert finished.evaluation_file.read_text() == before
+
+
 def test_a_corpus_that_has_changed_since_training_is_an_error(
     finished: RunDirectory, evaluation_error: EvaluationError, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from posenc.report.common_budgets import (
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
-from posenc.runs.evaluation_rows import read_arrays, read_rows
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 
@@ -215,7 +215,7 @@ def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},
         metrics={key: value for row in directory.metrics() for key, value in row.items()},
-        ngrams=read_rows(directory.ngrams_file),
+        ngrams=directory.ngrams(),
     )
 
 

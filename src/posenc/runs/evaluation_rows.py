@@ -15,6 +15,17 @@ from posenc.runs.files import corrupt_file, read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
+NO_TYPES: Mapping[str, Any] = {}
+ROW_TYPES = {
+    **dict.fromkeys(("data", "split", "protocol"), str),
+    "length": int,
+    "stride": int | None,
+    "swap": str | None,
+    "loss": int | float,
+}
+"""Keys of every evaluation row, which has more, and their types."""
+NGRAM_TYPES = {"order": int, "data": str, "split": str, "loss": int | float}
+"""The same for the losses of n-gram models in `ngrams.json`."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -45,12 +56,18 @@ def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if largest[measurement_key(row)] is row]
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows in a file; a missing file has none. Raises RunError if it is corrupt."""
+def read_rows(path: Path, types: Mapping[str, Any] = NO_TYPES) -> list[dict[str, Any]]:
+    """Return the rows in a file; a missing file has none.
+
+    `types` has the types of keys that every row must have. Raises RunError if the file is corrupt.
+    """
     contents = read_json(path, {"rows": []})
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise corrupt_file(path, 'it is not {"rows": [{...}, ...]}')
+    wrong = {key for row in rows for key in types if not isinstance(row.get(key, ...), types[key])}
+    if wrong:
+        raise corrupt_file(path, f"missing or of the wrong type: {', '.join(sorted(wrong))}")
     return rows
 
 

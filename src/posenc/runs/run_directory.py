@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.errors import ConfigError, RunError, first_line
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
-from posenc.runs.evaluation_rows import KEY_FIELDS, read_rows
+from posenc.runs.evaluation_rows import NGRAM_TYPES, ROW_TYPES, read_rows
 from posenc.runs.files import corrupt_file, read_jsonl, read_mapping, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
@@ -123,11 +123,11 @@ class RunDirectory:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the evaluation rows. Raises RunError if the file is corrupt."""
-        rows = read_rows(self.evaluation_file)
-        required = set(KEY_FIELDS) - {"at_tokens"}
-        if missing := {key for row in rows for key in required - row.keys()}:
-            raise corrupt_file(self.evaluation_file, f"a row has no {', '.join(sorted(missing))}")
-        return rows
+        return read_rows(self.evaluation_file, ROW_TYPES)
+
+    def ngrams(self) -> list[dict[str, Any]]:
+        """Return the losses of n-gram models. Raises RunError if the file is corrupt."""
+        return read_rows(self.ngrams_file, NGRAM_TYPES)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of the training log. Raises RunError if a row is corrupt."""
