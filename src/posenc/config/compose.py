@@ -25,8 +25,8 @@ from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
-MAX_OPTION_LENGTH = 200
-"""The largest number of characters in an option; a file with a longer name cannot exist."""
+MAX_OPTION_LENGTH = 250
+"""The most characters of an option, the name of a file without `.yaml`; systems allow 255 bytes."""
 
 
 def compose(
