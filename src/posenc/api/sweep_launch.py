@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.config.components import build
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, unusable_path
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import options
@@ -50,8 +51,10 @@ def compose_training(
     if not settings.hydra.launcher._target_.startswith("posenc."):
         available = ", ".join(options("hydra/launcher", config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")
-    launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     jobs = expand_config(settings, overrides, config_dirs)
+    for job in jobs[:1]:  # reports an unknown key before torch is imported, which is slow
+        compose("train", job, config_dirs)
+    launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     return Sweep(settings, launcher, jobs, config_dirs)
 
 

@@ -10,15 +10,49 @@ from pathlib import Path
 from posenc.config.errors import ConfigError
 from posenc.config.yaml_files import check_yaml_files
 
+FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
+"""Keys that name the folder of an experiment."""
+FILTER_KEYS = ("encoding", "train_length", "seed")
+"""Keys that select runs of an experiment."""
+CFG = "--cfg"
 FLAGS = {
-    "train": ("--cfg",),
+    "train": (CFG,),
+    "evaluate": (CFG,),
+    "plan": (CFG, "--json"),
+    "bench": (CFG,),
+    "inspect": (CFG,),
+    "check": (CFG,),
     "status": ("--json", "--watch"),
     "clean": ("--yes",),
-    "plan": ("--json",),
     "report": ("--full", "--strict"),
     "dashboard": ("--spec",),
 }
+CFG_PARTS = ("job", "hydra", "all")
+"""What Hydra's `--cfg` prints; posenc has only `job`, the default."""
 MULTIRUN_FLAGS = ("-m", "--multirun")
+SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "wandb-sweep")
+HYDRA_FLAGS = {
+    "--config-name": "set experiment=NAME for a file in experiment/",
+    "--config-path": "add a folder of YAML files with --config-dir DIR",
+    "--info": "posenc list prints the config groups, and posenc train --cfg the configuration",
+    "--resolve": "--cfg prints resolved values",
+    "--package": "--cfg prints the complete configuration",
+    "--run": "posenc train runs the jobs",
+    "--hydra-help": "posenc COMMAND --help lists the keys of a command",
+    "--shell-completion": "posenc completion bash prints a completion script",
+    "--experimental-rerun": "rerun the command of a sweep, which resumes its runs",
+}
+"""Flags of Hydra that posenc does not have -> what to use instead."""
+SHORT_FLAGS = {
+    "-cn": "--config-name",
+    "-cp": "--config-path",
+    "-i": "--info",
+    "-p": "--package",
+    "-r": "--run",
+    "-sc": "--shell-completion",
+    "-c": CFG,
+    "-cd": "--config-dir",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +74,9 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
     `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` is accepted but not needed, because
-    commas make a sweep. If a key is set more than once, the last value is used, and a note says so.
+    commas make a sweep, and so is the `job` of `--cfg job`. The error for another flag of Hydra
+    says what to use instead. If a key is set more than once, the last value is used, and a note
+    says so.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
@@ -49,15 +85,19 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
     while remaining:
         word = remaining.pop(0)
         name, _, value = word.partition("=")
-        if name in ("--config-dir", "-cd"):
+        name = SHORT_FLAGS.get(name, name)
+        if name == "--config-dir":
             config_dirs.append(_config_dir(value or (remaining.pop(0) if remaining else "")))
+        elif name == CFG and CFG in FLAGS.get(command, ()):
+            has_part = bool(remaining) and remaining[0] in CFG_PARTS
+            _check_part(value or (remaining.pop(0) if has_part else "job"))
+            flags.add(CFG)
         elif word in FLAGS.get(command, ()):
             flags.add(word)
-        elif word in MULTIRUN_FLAGS and command == "train":
+        elif word in MULTIRUN_FLAGS and command in SWEEP_COMMANDS:
             continue
         elif word.startswith("-"):
-            available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
-            raise ConfigError(f"unknown flag {word} (available: {available})")
+            raise _unknown_flag(command, word, name)
         else:
             _check_hydra_key(word)
             overrides.append(word)
@@ -80,6 +120,19 @@ def _check_hydra_key(override: str) -> None:
         raise ConfigError(
             f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
         )
+
+
+def _check_part(part: str) -> None:
+    """Raise ConfigError for Hydra's own settings, which `--cfg hydra` and `--cfg all` print."""
+    if part != "job":
+        raise ConfigError(f"{CFG} {part}: only {CFG} job is available; omit {part}")
+
+
+def _unknown_flag(command: str, word: str, name: str) -> ConfigError:
+    if name in HYDRA_FLAGS:
+        return ConfigError(f"posenc has no flag {word}; {HYDRA_FLAGS[name]}")
+    available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
+    return ConfigError(f"unknown flag {word} (available: {available})")
 
 
 def _config_dir(name: str) -> Path:

@@ -12,7 +12,8 @@ from posenc.benchmark.bench_results import published_ratios, read_published, res
 from posenc.benchmark.bench_settings import check_bench_settings
 from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
 from posenc.benchmark.variants import build_variants
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, did_you_mean
@@ -30,6 +31,8 @@ def run(arguments: Arguments) -> int:
     console = Console(stderr=True)
     with console.status("checking every variant"):
         jobs = compose_jobs(arguments)
+        if CFG in arguments.flags:
+            return print_configs(config for _, config in jobs)
         variants = build_variants(jobs)
         config = jobs[0][1]
         settings: Any = OmegaConf.to_container(config)

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from posenc.check import EncodingUnderTest, Result, check, description
 from posenc.check.under_test import SMALL_MODEL
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config import components
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key, parse
@@ -28,6 +29,8 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"{override.input_line}: posenc check takes a single value per key")
     overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
     encoding = _encoding_under_test(overrides, config_dirs)
+    if CFG in arguments.flags:
+        return print_configs([encoding.config])
     if any(override_key(override) == "encoding" for override in overrides):
         return _check_one(encoding, console)
     failures = 0

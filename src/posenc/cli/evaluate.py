@@ -7,9 +7,9 @@ from rich.console import Console
 
 from posenc.api.run_evaluation import Row, evaluate_run, evaluation_config
 from posenc.api.saved_run import run_config
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
-from posenc.cli.targets import with_modules
+from posenc.cli.targets import print_configs, with_modules
 from posenc.config.compose import Composer
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
@@ -41,6 +41,8 @@ def run(arguments: Arguments) -> int:
     jobs = expand(None, select_runs(arguments), arguments.config_dirs)
     composer = Composer("evaluate", arguments.config_dirs)
     requests = [OmegaConf.create(compose_resolved(composer, job)) for job in jobs]
+    if CFG in arguments.flags:
+        return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
     trusting = with_modules(arguments)

@@ -16,6 +16,7 @@ COMMANDS = {
     "inspect": "analyze an encoding without training, or the attention of a trained run",
     "clean": "delete selected runs",
     "list": "list every config group and its options",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 
 HELP = {
@@ -27,7 +28,6 @@ HELP = {
 
           posenc train experiment=quickstart
           posenc train encoding=alibi,rope train_length=256,512 seed=1,2,3
-          posenc train encoding=rope encoding.spectrum.base=1e4,5e5
           posenc train encoding=alibi model=tiny data=text data.paths='[a.txt,b.parquet]' \\
               train_length=512 tokens=5e6 seed=1 evaluation.extra='[0,10,100,1000]'
           posenc train experiment=alibi_extrapolation size=laptop hydra.launcher.jobs=2
@@ -45,7 +45,7 @@ HELP = {
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
-          --cfg              print the configuration of every job and exit
+          --cfg              print all configurations; evaluate, plan, bench, inspect, check too
     """,
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
@@ -137,7 +137,6 @@ HELP = {
         repeating the command uploads nothing twice.
 
           posenc sync quickstart
-          posenc sync experiment=alibi_extrapolation
     """,
     "dashboard": """
         usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
@@ -145,7 +144,6 @@ HELP = {
         Creates or updates a W&B workspace and a W&B report of an experiment. They show the runs
         that posenc sync has uploaded.
 
-          posenc dashboard quickstart
           posenc dashboard quickstart --spec
 
         flags
@@ -157,7 +155,6 @@ HELP = {
         Writes a W&B sweep for each of the experiment's grids to outputs/NAME/wandb-sweep-1.yaml
         and so on, and prints the commands that start them. Takes the keys of posenc train.
 
-          posenc wandb-sweep experiment=rope_base
           posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
     """,
     "check": """
@@ -170,7 +167,6 @@ HELP = {
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
-          posenc check
 
         keys
           encoding, encoding/spectrum     the encoding; encoding.KEY sets a parameter
@@ -184,7 +180,6 @@ HELP = {
         measures peak memory in separate processes. Commas make variants. Prints a table and writes
         index.html and bench.json, csv, md, png and svg files to outputs/NAME/bench/.
 
-          posenc bench
           posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
           posenc bench encoding=alibi,fox passes='[step]' model=gpt2_124m precision=bf16
           posenc bench experiment=alibi_cost
@@ -206,7 +201,6 @@ HELP = {
         of a trained run. Prints tables and writes index.html, csv, png and svg files to
         outputs/NAME/inspect/ or to inspect/ in the run directory.
 
-          posenc inspect encoding=rope
           posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4
           posenc inspect encoding=all
           posenc inspect run=outputs/quickstart/alibi-L64-s1-3f9c2a1b
@@ -227,9 +221,15 @@ HELP = {
 
         Prints the options of every config group, or of one group.
 
-          posenc list
-          posenc list encoding
           posenc list encoding --config-dir my_conf
+    """,
+    "completion": """
+        usage: posenc completion bash|zsh|fish
+
+        Prints a script that completes commands, keys, options, experiments and run directories.
+
+          eval "$(posenc completion bash)"            # in ~/.bashrc; zsh: in ~/.zshrc
+          posenc completion fish | source             # in ~/.config/fish/config.fish
     """,
 }
 

@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.benchmark.variants import variant_labels
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
@@ -52,6 +53,8 @@ def run(arguments: Arguments) -> int:
 
 def _inspect_encodings(arguments: Arguments) -> int:
     encodings = inspected_encodings(arguments)
+    if CFG in arguments.flags:
+        return print_configs(inspected.config for inspected in encodings)
     config = encodings[0].config
     tracker = build_tracker(config)
     torch.set_num_threads(1)  # faster than several threads for encodings of this size

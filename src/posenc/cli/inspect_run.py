@@ -6,9 +6,9 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.api.saved_run import run_config, training_data
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import with_modules
+from posenc.cli.targets import print_configs, with_modules
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
@@ -44,6 +44,8 @@ def inspect_run(arguments: Arguments) -> int:
     if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
         raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
+    if CFG in arguments.flags:
+        return print_configs([request])
     directory = find_run(request.run)
     config = run_config(directory, list(request.modules), with_modules(arguments))
     check_identity(config)

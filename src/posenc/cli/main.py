@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from posenc import __version__
 from posenc.cli.arguments import parse
 from posenc.cli.help import COMMANDS, command_help, overview
 from posenc.config.errors import (
@@ -37,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
+        return 0
+    if words[0] == "--version":
+        print(f"posenc {__version__}")
         return 0
     try:
         return _run(words[0], words[1:])

@@ -7,12 +7,13 @@ from rich.console import Console
 from posenc.benchmark.estimate import estimate
 from posenc.benchmark.estimate_tables import as_json, print_estimates
 from posenc.benchmark.throughput import Machine
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.components import build
-from posenc.config.compose import Composer, compose
+from posenc.config.compose import compose
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
-from posenc.jobs.job_config import compose_job
+from posenc.jobs.job_config import compose_sweep_jobs
 
 
 def run(arguments: Arguments) -> int:
@@ -20,10 +21,11 @@ def run(arguments: Arguments) -> int:
     machine_overrides = [o for o in arguments.overrides if root_key(o) == "machine"]
     overrides = [o for o in arguments.overrides if o not in machine_overrides]
     machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
+    configs = compose_sweep_jobs(sweep_jobs("train", overrides, folders), folders)
+    if CFG in arguments.flags:
+        return print_configs(configs)
     with console.status("estimating"):
-        jobs, composer = sweep_jobs("train", overrides, folders), Composer("train", folders)
         verified: set[str] = set()
-        configs = [compose_job(job, folders, composer) for job in jobs]
         estimates = [estimate(config, machine, verified) for config in configs]
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))

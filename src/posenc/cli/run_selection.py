@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posenc.cli.arguments import Arguments
-from posenc.cli.targets import FOLDER_KEYS, experiment_folder
+from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
+from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 
-FILTER_KEYS = ("encoding", "train_length", "seed")
 DEFAULT_OUTPUTS = "outputs"
 MAX_LISTED = 5
 

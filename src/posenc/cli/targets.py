@@ -1,16 +1,17 @@
 """Selection of an experiment's folder, and the command that trusts more modules."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-from posenc.cli.arguments import Arguments
+from omegaconf import OmegaConf
+
+from posenc.cli.arguments import FOLDER_KEYS, Arguments
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
 from posenc.config.settings import TYPES, check_settings
-
-FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 
 
 def experiment_folder(arguments: Arguments) -> Path:
@@ -30,6 +31,13 @@ def experiment_folder(arguments: Arguments) -> Path:
         names = ", ".join(existing) or "none"
         raise ConfigError(f"{folder} does not exist (experiments in {config.outputs_dir}: {names})")
     return folder
+
+
+def print_configs(configs: Iterable[Any]) -> int:
+    """Print configurations as YAML, for the flag `--cfg`; the exit code is 0."""
+    for config in configs:
+        print(OmegaConf.to_yaml(config))
+    return 0
 
 
 def with_modules(arguments: Arguments) -> Callable[[list[str]], str]:

@@ -5,12 +5,11 @@ The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
-from posenc.cli.arguments import Arguments
-from posenc.config.compose import Composer
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.errors import plural
 from posenc.runs.status import Status
 
@@ -19,14 +18,10 @@ def run(arguments: Arguments) -> int:
     """Plan all runs, launch the unfinished ones and print a summary."""
     console = Console(stderr=True)
     sweep = compose_training(arguments.overrides, arguments.config_dirs, arguments.argv)
-    if "--cfg" in arguments.flags:
-        from posenc.jobs.job_config import compose_job
+    if CFG in arguments.flags:
+        from posenc.jobs.job_config import compose_sweep_jobs
 
-        composer = Composer("train", arguments.config_dirs)
-        for overrides in sweep.jobs:
-            print(OmegaConf.to_yaml(compose_job(overrides, arguments.config_dirs, composer)))
-        return 0
-
+        return print_configs(compose_sweep_jobs(sweep.jobs, sweep.config_dirs))
     with console.status("validating configurations and preparing data") as status:
         planned_runs = plan_training(sweep, arguments.command_line(), status.update)
     before, after = launch_training(sweep, planned_runs)

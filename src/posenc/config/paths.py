@@ -1,6 +1,7 @@
 """The folder `conf/` with its config groups, in a checkout and in an installed wheel."""
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -15,10 +16,12 @@ def conf_dir() -> Path:
     raise FileNotFoundError(f"no conf/train.yaml next to {_PACKAGE}: the installation is corrupt")
 
 
-def groups() -> list[str]:
+@cache
+def groups() -> tuple[str, ...]:
     """Return every config group as a slash-separated path, sorted."""
     root = conf_dir()
-    return sorted({file.parent.relative_to(root).as_posix() for file in root.glob("*/**/*.yaml")})
+    names = {file.parent.relative_to(root).as_posix() for file in root.glob("*/**/*.yaml")}
+    return tuple(sorted(names))
 
 
 def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:

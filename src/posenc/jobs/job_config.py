@@ -1,6 +1,6 @@
 """Composition of one job's configuration, with its settings resolved and checked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -26,6 +26,14 @@ NUM_POSITIONAL_ARGS = {
 """The number of positional arguments that each config group's target is called with."""
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
+
+
+def compose_sweep_jobs(
+    jobs: Iterable[Sequence[str]], config_dirs: Sequence[Path]
+) -> list[DictConfig]:
+    """Return the configurations of the jobs of a sweep; see `compose_job`."""
+    composer = Composer("train", config_dirs)
+    return [compose_job(overrides, config_dirs, composer) for overrides in jobs]
 
 
 def compose_job(

@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
 from posenc.config.components import check
-from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
 from posenc.config.settings import evaluation_lengths
@@ -19,7 +18,7 @@ from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.requests import missing_rows, requested_rows
-from posenc.jobs.job_config import compose_job
+from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.files import write_atomic, write_json
@@ -70,8 +69,7 @@ def plan(
     sweep. New runs that an experiment in `reuse` has finished are copied from it. If `local`, the
     runs must fit the devices and the memory of this machine.
     """
-    composer = Composer("train", config_dirs)
-    configs = [compose_job(overrides, config_dirs, composer) for overrides in jobs]
+    configs = compose_sweep_jobs(jobs, config_dirs)
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
     encodings = _validate_all(configs, local=local)
     datasets: dict[str, Dataset] = {}

@@ -1,0 +1,144 @@
+"""`posenc completion`: print a script with which a shell completes posenc's command lines.
+
+The script calls `posenc completion line=TEXT`, which prints the words that can end the line.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, Arguments
+from posenc.cli.help import COMMANDS
+from posenc.config.errors import ConfigError
+from posenc.config.paths import conf_dir, groups, options
+
+SCRIPTS = {
+    "bash": """
+_posenc() {
+    local line="${COMP_LINE:0:COMP_POINT}" word
+    COMPREPLY=()
+    while IFS= read -r word; do
+        # Readline replaces only the part of a word behind its last word break.
+        [[ ${line##* } == *=* && $COMP_WORDBREAKS == *=* ]] && word="${word#*=}"
+        COMPREPLY+=("$word")
+    done < <(posenc completion "line=$line" 2>/dev/null)
+    if [[ ${COMPREPLY[0]} == *[=.] ]]; then compopt -o nospace 2>/dev/null; fi
+}
+complete -F _posenc posenc
+""",
+    "zsh": """
+_posenc() {
+    local -a candidates
+    candidates=("${(@f)$(posenc completion "line=${(j: :)words[1,CURRENT]}" 2>/dev/null)}")
+    compadd -Q -S '' -- ${(M)candidates:#*[=.]}
+    compadd -Q -- ${candidates:#*[=.]}
+}
+compdef _posenc posenc
+""",
+    "fish": """
+complete -c posenc -f -a '(posenc completion "line="(commandline -cp) 2>/dev/null)'
+""",
+}
+CONFIG_FILES = {"plan": "train", "wandb-sweep": "train", "check": "train"}
+"""Command -> the file in `conf/` with its keys, if that is not named after the command."""
+EXPERIMENT_GROUPS = ("experiment", "size")
+"""Config groups whose options set keys of other groups."""
+OTHER_KEYS = {
+    "plan": ("machine",),
+    "bench": EXPERIMENT_GROUPS,
+    "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),
+    "status": FILTER_KEYS,
+    "clean": ("run", "state"),
+}
+"""Keys that a command takes, but that are not in its file in `conf/` or FOLDER_KEYS."""
+FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")
+OUTPUTS = Path("outputs")
+
+
+def run(arguments: Arguments) -> int:
+    (word,) = arguments.overrides if len(arguments.overrides) == 1 else ("",)
+    key, _, line = word.partition("=")
+    if key == "line":
+        print("\n".join(completions(line)))
+    elif word in SCRIPTS:
+        print(SCRIPTS[word].strip())
+    else:
+        raise ConfigError(f"set the shell: posenc completion {' or '.join(SCRIPTS)}")
+    return 0
+
+
+def completions(line: str) -> list[str]:
+    """Return the words that can end a command line, which is cut off at the cursor."""
+    *words, last = re.split(r"\s+", line.lstrip())
+    if len(words) < 2:
+        return _matching([*COMMANDS, "--help", "--version"], last)
+    command = words[1]
+    if command not in COMMANDS:
+        return []
+    if last.startswith("-"):
+        return _matching([*FLAGS.get(command, ()), "--config-dir", "--help"], last)
+    if command in ("list", "completion"):
+        return _matching(groups() if command == "list" else tuple(SCRIPTS), last)
+    key, is_value, value = last.partition("=")
+    if not is_value:
+        keys = [_next_part(f"{key}=", last) for key in _keys(command)]
+        return _matching([*_folders(command), *keys], last)
+    chosen, comma, current = value.rpartition(",")
+    return [f"{key}={chosen}{comma}{option}" for option in _matching(_values(key), current)]
+
+
+def _matching(words: Iterable[str], start: str) -> list[str]:
+    return sorted({word for word in words if word.startswith(start)})
+
+
+def _next_part(key: str, start: str) -> str:
+    """Return a dotted key up to the first dot behind `start`, so that few words are offered."""
+    part, dot, _ = key[len(start) :].partition(".")
+    return key[: len(start)] + part + dot
+
+
+def _folders(command: str) -> list[str]:
+    """Return the names of experiments, which some commands take as a word of their own."""
+    return _values("name") if command in FOLDER_COMMANDS and command != "clean" else []
+
+
+def _values(key: str) -> list[str]:
+    """Return the options of a config group, the experiments or the run directories."""
+    if key == "name":
+        return [file.parent.name for file in OUTPUTS.glob("*/plan.json")]
+    if key == "run":
+        return [str(file.parent) for file in OUTPUTS.glob("*/*/config.yaml")]
+    return list(options(key))
+
+
+def _keys(command: str) -> list[str]:
+    """Return the keys of a command, and those of the options of its config groups."""
+    if command in FOLDER_COMMANDS:
+        return [*FOLDER_KEYS, *OTHER_KEYS.get(command, ())]
+    file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
+    keys = _dotted_keys(file)
+    entries = yaml.safe_load(file.read_text())["defaults"]
+    chosen = {name for entry in entries if isinstance(entry, dict) for name in entry}
+    available = [group for group in groups() if group.split("/")[0] in chosen]
+    for group in set(available) - set(EXPERIMENT_GROUPS):
+        prefix = group.replace("/", ".")
+        for option in (conf_dir() / group).glob("*.yaml"):
+            keys += [f"{prefix}.{key}" for key in _dotted_keys(option)]
+    return [*keys, *available, *OTHER_KEYS.get(command, ())]
+
+
+def _dotted_keys(file: Path) -> list[str]:
+    """Return the keys of a YAML file as dotted paths."""
+    return _paths("", yaml.safe_load(file.read_text()) or {})
+
+
+def _paths(prefix: str, node: dict[str, Any]) -> list[str]:
+    paths = []
+    for name, child in node.items():
+        if name != "defaults" and not name.endswith("_"):  # such as _target_
+            nested = _paths(f"{prefix}{name}.", child) if isinstance(child, dict) else []
+            paths += nested or [f"{prefix}{name}"]
+    return paths
