@@ -1,5 +1,7 @@
 """Measurements that a budget or the user ends early."""
 
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -76,20 +78,25 @@ def test_a_row_with_a_budget_reports_its_coverage(
     assert sorted(row["count"] for row in rows) == [100, 100, 398, 398]  # one batch scores all
 
 
-def test_a_smaller_budget_replaces_neither_rows_nor_arrays(short_run: RunDirectory) -> None:
-    def rows() -> list[dict[str, Any]]:
-        return [row for row in short_run.rows() if (row["length"], row["stride"]) == (24, None)]
+def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
+    short_run: RunDirectory, tmp_path: Path
+) -> None:
+    run = RunDirectory(Path(copytree(short_run.path, tmp_path / short_run.name)))
+    run.evaluation_file.unlink()
 
-    assert main(["evaluate", f"run={short_run.path}"]) == 0
-    before, arrays = rows(), read_arrays(short_run.positions_file)
-    blocks = read_arrays(short_run.blocks_file)
-    words = [f"run={short_run.path}", "evaluation.budget_tokens=100"]
+    def rows() -> list[dict[str, Any]]:
+        return [row for row in run.rows() if (row["length"], row["stride"]) == (24, None)]
+
+    assert main(["evaluate", f"run={run.path}"]) == 0
+    before, arrays = rows(), read_arrays(run.positions_file)
+    blocks = read_arrays(run.blocks_file)
+    words = [f"run={run.path}", "evaluation.budget_tokens=100"]
     assert main(["evaluate", *words]) == 0
     assert main(["evaluate", *words]) == 0
     after = rows()
     assert all(row in after for row in before) and len(after) == 2 * len(before) > 0
     assert largest_rows(after) == before
-    for old, file in ((arrays, short_run.positions_file), (blocks, short_run.blocks_file)):
+    for old, file in ((arrays, run.positions_file), (blocks, run.blocks_file)):
         new = read_arrays(file)
         assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
 

@@ -14,7 +14,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.steps import evaluated_steps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
-from posenc.runs.evaluation_rows import read_arrays, row_key
+from posenc.runs.evaluation_rows import measurement_key, read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, list_weights
@@ -66,7 +66,7 @@ def stop_after(run: RunDirectory, questions: int) -> None:
 def measured(run: RunDirectory) -> dict[tuple[Any, ...], list[Any]]:
     """The sums of each row, whose keys must all differ."""
     rows = run.rows()
-    by_key = {row_key(row): [row[name] for name in MEASURED] for row in rows}
+    by_key = {measurement_key(row): [row[name] for name in MEASURED] for row in rows}
     assert len(by_key) == len(rows)
     return by_key
 
@@ -117,11 +117,11 @@ def test_an_interrupted_run_has_the_same_rows_once(
     stop_after(run, 9)
     assert [weights.step for weights in list_weights(run.checkpoints)] == [5]
     stop_after(run, 17)
-    before = {row_key(row): row for row in run.rows()}
+    before = {measurement_key(row): row for row in run.rows()}
     assert {key[-1] for key in before} == {960}
     finished(run)
     assert measured(run) == measured(uninterrupted)
-    after = {row_key(row): row for row in run.rows()}
+    after = {measurement_key(row): row for row in run.rows()}
     assert all(after[key] == row for key, row in before.items())  # not measured again
 
 
