@@ -16,7 +16,7 @@ from posenc.model.generation import GrowingSequence, generate, recomputation_rea
 from posenc.model.transformer import Decoder
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
-RECOMPUTED = {"degree", "random_walk", "randomized", "scaled_integers"}
+RECOMPUTED = {"degree", "olmo3", "random_walk", "randomized", "scaled_integers"}
 LENGTH_DEPENDENT_SPECTRA = {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
 
 
@@ -58,7 +58,7 @@ def test_every_spectrum_predicts_what_it_does_uncached(name: str) -> None:
 
 def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("posenc.model.generation.recomputation_reason", lambda encoding: None)
-    for name in RECOMPUTED:
+    for name in RECOMPUTED - {"olmo3"}:  # of its four layers here, only the last one has YaRN
         assert largest_difference(build(f"encoding={name}")) > 1e-6, name
 
 
