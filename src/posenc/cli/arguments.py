@@ -99,7 +99,6 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
         elif word.startswith("-"):
             raise _unknown_flag(command, word, name)
         else:
-            _check_hydra_key(word)
             overrides.append(word)
     for key, count in Counter(map(_key, overrides)).items():
         if count > 1:
@@ -110,16 +109,6 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
 def _key(override: str) -> str:
     """Return the key of an override, without parsing it, because `list` must not import Hydra."""
     return override.partition("=")[0].lstrip("+~")
-
-
-def _check_hydra_key(override: str) -> None:
-    """Raise ConfigError for a setting of Hydra itself that would have no effect."""
-    key = _key(override)
-    is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
-    if key.startswith(("hydra.", "hydra/")) and not is_launcher:
-        raise ConfigError(
-            f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
-        )
 
 
 def _check_part(part: str) -> None:

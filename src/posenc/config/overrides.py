@@ -37,8 +37,17 @@ class Axis(NamedTuple):
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Parse overrides with Hydra's parser. Raises ConfigError for invalid syntax."""
+    """Parse overrides with Hydra's parser.
+
+    Raises ConfigError for invalid syntax, and for settings of Hydra that would have no effect.
+    """
     for override in overrides:
+        key = override_key(override)
+        is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
+        if key.startswith(("hydra.", "hydra/")) and not is_launcher:
+            raise ConfigError(
+                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
+            )
         if _nesting(override) > MAX_NESTING:  # neither the parser nor OmegaConf would survive it
             raise ConfigError(
                 f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"

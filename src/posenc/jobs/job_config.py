@@ -46,8 +46,11 @@ def compose_job(
     """
     values = compose_resolved(composer or Composer("train", config_dirs), overrides)
     apply_debug(values)
+    chosen = set(values["choices"])
+    if values.get("logger"):  # a list of loggers is not among the choices
+        chosen.add("logger")
     for group in (*NUM_POSITIONAL_ARGS, "logger"):
-        if group not in values["choices"] and not values.get(group):  # a list is not in choices
+        if group not in chosen:
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
