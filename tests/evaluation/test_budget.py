@@ -81,7 +81,9 @@ def test_a_row_with_a_budget_reports_its_coverage(
 def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
     short_run: RunDirectory, tmp_path: Path
 ) -> None:
-    run = RunDirectory(Path(copytree(short_run.path, tmp_path / short_run.name)))
+    run = RunDirectory(
+        Path(copytree(short_run.path, tmp_path / "outputs" / "copy" / short_run.name))
+    )
     run.evaluation_file.unlink()
 
     def rows() -> list[dict[str, Any]]:

@@ -326,8 +326,10 @@ def test_a_missing_folder_names_the_available_ones(folder: Path, console: Consol
 
 
 def test_an_empty_folder_has_the_command_that_makes_runs(tmp_path: Path, console: Console) -> None:
+    folder = tmp_path / "outputs" / "empty"
+    folder.mkdir(parents=True)
     with pytest.raises(ConfigError, match="`posenc train`"):
-        write_report(tmp_path, console)
+        write_report(folder, console)
 
 
 def test_a_folder_without_evaluations_has_the_command_that_shows_its_runs(
