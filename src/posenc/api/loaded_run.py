@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch import Tensor
 
-from posenc.api.run_evaluation import Row, evaluate_run, evaluation_config
+from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config
 from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
@@ -112,12 +112,10 @@ class LoadedRun:
             if given := set_keys & {"run", "modules"}:
                 raise ConfigError(f"{', '.join(sorted(given))}: already given to posenc.load")
             request = OmegaConf.create(compose_resolved(composer, job))
-            config = evaluation_config(self._read_config(), request, set_keys)
-            evaluations.append((config, request, set_keys))
-        console, rows = Console(quiet=True), []
-        for config, request, set_keys in evaluations:
-            rows += evaluate_run(self.directory, config, request, set_keys, console)
-        return rows
+            config = self._read_config()
+            evaluations.append(build_evaluation(self.directory, config, request, set_keys))
+        console = Console(quiet=True)
+        return [row for evaluation in evaluations for row in evaluate_run(evaluation, console)]
 
     def _read_config(self) -> DictConfig:
         def trusting(modules: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,8 +28,20 @@ from posenc.tracking.build_tracker import build_tracker
 Row = dict[str, Any]
 
 
-def evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[str]) -> DictConfig:
-    """Return a run's configuration with the requested evaluation settings.
+@dataclass(frozen=True)
+class Evaluation:
+    """A valid evaluation of a run; `data` is the node of other data than those of its training."""
+
+    run: RunDirectory
+    config: DictConfig
+    data: DictConfig | None
+    split_is_set: bool
+
+
+def build_evaluation(
+    run: RunDirectory, config: DictConfig, request: DictConfig, set_keys: set[str]
+) -> Evaluation:
+    """Return the requested evaluation of a run with the configuration `config`.
 
     `set_keys` are the keys that the user has set. Raises ConfigError for settings that the run does
     not support, and RunError if its configuration has been edited since it was planned.
@@ -46,42 +59,32 @@ def evaluation_config(config: DictConfig, request: DictConfig, set_keys: set[str
     check_settings(config)
     validate_evaluation(config, build_encoding(config, list(config.modules)))
     check_identity(config)
-    return config
+    return Evaluation(run, config, request.get("data"), "evaluation.split" in set_keys)
 
 
-def evaluate_run(
-    run: RunDirectory,
-    config: DictConfig,
-    request: DictConfig,
-    set_keys: set[str],
-    console: Console,
-) -> list[Row]:
-    """Measure the rows that `config` requests, save them in `evaluation.json`, and return them.
+def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
+    """Measure the requested rows, save them in the run's `evaluation.json`, and return them.
 
     Raises ConfigError if the data does not support them or another process uses the run.
     """
+    run = evaluation.run
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             raise ConfigError(f"{run.name} is being run by another process; wait for it")
         with _threads_of(run):
-            return _evaluate(run, config, request, set_keys, console)
+            return _evaluate(evaluation, console)
 
 
-def _evaluate(
-    run: RunDirectory,
-    config: DictConfig,
-    request: DictConfig,
-    set_keys: set[str],
-    console: Console,
-) -> list[Row]:
+def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
+    run, config = evaluation.run, evaluation.config
     tracker = build_tracker(config)
-    if request.get("data") is None:
+    if evaluation.data is None:
         remedy = "to evaluate on the changed corpus, set data=... evaluation.split=..."
         data = training_data(config, remedy, console.print)
     else:
         tokenizer = load_tokenizer(run.tokenizer_file)
-        data = evaluation_data(request.data, tokenizer, config, console.print)
-    if "evaluation.split" not in set_keys and len(data.splits) == 1:  # use the only split
+        data = evaluation_data(evaluation.data, tokenizer, config, console.print)
+    if not evaluation.split_is_set and len(data.splits) == 1:  # use the only split
         config.evaluation.split = data.splits[0]
     validate_evaluation_data(config, data)
     keys = requested_rows(config, data.fingerprint)

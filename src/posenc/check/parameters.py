@@ -1,6 +1,7 @@
 """Properties of an encoding's numeric configuration parameters."""
 
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 from omegaconf import DictConfig, ListConfig
@@ -69,10 +70,10 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
     evidence = []
     for key, value in parameters:
         reasons: dict[str, None] = {}
-        effect = _first_effect(under_test, references, key, value, reasons)
+        effect = _effect(under_test, references, key, value, reasons)
         if effect is None:  # narrow heads have few frequencies
             with_one_head = with_one_head or _references(under_test, {"model.heads": 1})
-            effect = _first_effect(under_test, with_one_head, key, value, reasons)
+            effect = _effect(under_test, with_one_head, key, value, reasons)
         if effect is None:
             return failed(f"{key}={value:g}: {'; '.join(reasons)}")
         evidence.append(f"{key} {effect}")
@@ -95,21 +96,6 @@ def _references(under_test: EncodingUnderTest, model: Changes) -> References:
     return references
 
 
-def _first_effect(
-    under_test: EncodingUnderTest,
-    references: References,
-    key: str,
-    value: float,
-    reasons: dict[str, None],
-) -> str | None:
-    """Return the effect of the first alternative to `value` that has one."""
-    effects = (
-        _effect(under_test, references, key, new_value, reasons)
-        for new_value in alternative_values(value)
-    )
-    return next((effect for effect in effects if effect), None)
-
-
 def _effect(
     under_test: EncodingUnderTest,
     references: References,
@@ -117,19 +103,23 @@ def _effect(
     value: float,
     reasons: dict[str, None],
 ) -> str | None:
-    """Return the effect of another value; if there is none, add the reason to `reasons`."""
-    for reference, changes in references:
+    """Return the effect of the first alternative to `value` that has one.
+
+    The reasons why the others have none are added to `reasons`.
+    """
+    for new_value, (reference, changes) in product(alternative_values(value), references):
         try:
-            other = LogitsByCondition(under_test.model({**changes, key: value}), reference.length)
+            model = under_test.model({**changes, key: new_value})
+            other = LogitsByCondition(model, reference.length)
             if difference := reference.difference(other):
                 return f"by {difference:.1e}"
         except (ConfigError, ValueError) as error:
-            reasons[f"{value:g} is rejected ({error})"] = None
+            reasons[f"{new_value:g} is rejected ({error})"] = None
             continue
         limit = other.model.encoding.max_length()
         if limit != reference.model.encoding.max_length():
             return f"changes the maximum length to {limit}"
-        reasons[f"{value:g} changes nothing"] = None
+        reasons[f"{new_value:g} changes nothing"] = None
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, OUTPUTS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
 from posenc.config.paths import conf_dir, groups, options
@@ -55,7 +55,6 @@ OTHER_KEYS = {
 }
 """Keys that a command takes, but that are not in its file in `conf/` or FOLDER_KEYS."""
 FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")
-OUTPUTS = Path("outputs")
 
 
 def run(arguments: Arguments) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from posenc.api.run_evaluation import Row, evaluate_run, evaluation_config
+from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
@@ -46,14 +46,13 @@ def run(arguments: Arguments) -> int:
     runs = [find_run(request.run) for request in requests]
     set_keys = [{override_key(override) for override in job} for job in jobs]
     trusting = with_modules(arguments)
-    configs = [
-        evaluation_config(run_config(run, list(request.modules), trusting), request, keys)
+    evaluations = [
+        build_evaluation(run, run_config(run, list(request.modules), trusting), request, keys)
         for run, request, keys in zip(runs, requests, set_keys, strict=True)
     ]
     console = Console(stderr=True)
-    for directory, config, request, keys in zip(runs, configs, requests, set_keys, strict=True):
-        rows = evaluate_run(directory, config, request, keys, console)
-        _print_rows(directory.name, rows)
+    for evaluation in evaluations:
+        _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
     return 0
 
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, OUTPUTS, Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 
-DEFAULT_OUTPUTS = "outputs"
 MAX_LISTED = 5
 
 Filters = Mapping[str, set[str | None]]
@@ -29,7 +28,7 @@ def find_run(path: Any) -> RunDirectory:
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
         return open_run(path)
     prefix = glob.escape(str(Path(path)))
-    patterns = (prefix, f"{DEFAULT_OUTPUTS}/{prefix}", f"{DEFAULT_OUTPUTS}/*/{prefix}")
+    patterns = (prefix, f"{OUTPUTS}/{prefix}", f"{OUTPUTS}/*/{prefix}")
     files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.rope import Layout, rotate_pairs
+from posenc.encodings.rope import Layout, rotate_by_angles
 from posenc.encodings.spectra import geometric
 
 
@@ -49,12 +49,9 @@ class GrapeM(PerLayer):
         self.offset = nn.Parameter(torch.full((geometry.layers,), offset))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        dtype = torch.promote_types(q.dtype, torch.float32)
         frequencies = self.log_frequencies[self.layer].double().exp()
         angles = self.phases(x)[..., None, None] * frequencies  # [B, T, 1, d/2]
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-        rotated_q, rotated_k = (rotate_pairs(part, cos, sin, self.layout) for part in (q, k))
-        return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
+        return rotate_by_angles(q, k, angles, self.layout)
 
     def phases(self, x: Tensor) -> Tensor:
         """Return Phi [B, T] in float64 for hidden states x [B, T, D]."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Geometry, PerLayer, require_1d_positions
+from posenc.encodings.temperature import log_temperature
 
 
 class Inkling(PerLayer):
@@ -74,4 +75,4 @@ class Inkling(PerLayer):
         """Return tau in float64, which is 1 in layers that are not global."""
         if not self.is_global(self.layer):
             return torch.ones_like(pos, dtype=torch.float64)
-        return 1 + self.alpha * ((pos.double() + 1) / self.n_floor).clamp(min=1).log()
+        return log_temperature(pos.double() + 1, self.n_floor, self.alpha)

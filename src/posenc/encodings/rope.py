@@ -56,6 +56,14 @@ class Rope(Encoding):
         return torch.cat([rotated, unrotated], dim=-1) if unrotated.shape[-1] else rotated
 
 
+def rotate_by_angles(q: Tensor, k: Tensor, angles: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Rotate the pairs of q and k by float64 angles [B, (H,) T, 1, d/2]."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    rotated_q, rotated_k = (rotate_pairs(part, cos, sin, layout) for part in (q, k))
+    return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
+
+
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Rotate the pairs of x [B, H, T, d]; cos and sin are [(B,) T, axes, d/2/axes]."""
     if cos.ndim == 4:  # batched: insert the head axis

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.rope import rotate_pairs
+from posenc.encodings.rope import rotate_by_angles
 from posenc.encodings.spectra import geometric
 
 EPSILON = 1e-6
@@ -40,11 +40,8 @@ class SelectiveRope(PerLayer):
         self.theta, _ = geometric(geometry.head_width, length, length, base=base)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        dtype = torch.promote_types(q.dtype, torch.float32)
         angles = (self.phases(x) * self.theta.to(x.device))[..., None, :]  # [B, H, T, 1, d/2]
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-        rotated_q, rotated_k = (rotate_pairs(part, cos, sin, "half") for part in (q, k))
-        return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
+        return rotate_by_angles(q, k, angles, "half")
 
     def phases(self, x: Tensor) -> Tensor:
         """Return the sums [B, H, T, d/2] in float64, which autocast does not round."""

@@ -74,8 +74,13 @@ class Temperature(Wrapper):
         if self.rule == "llama4":
             return 1 + s * (n / self.start).floor().log1p()
         if self.rule == "inkling":
-            return 1 + s * (n / self.start).clamp(min=1).log()
+            return log_temperature(n, self.start, s)
         return s * torch.ones_like(n)
+
+
+def log_temperature(n: Tensor, start: int, scale: Tensor | float) -> Tensor:
+    """Return Inkling's temperature for numbers of visible keys n."""
+    return 1 + scale * (n / start).clamp(min=1).log()
 
 
 def _check_rule(rule: Rule, scale: float | None, start: int | None, trainable: bool) -> None:

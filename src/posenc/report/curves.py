@@ -77,7 +77,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     of which there are most: a mean over a few windows mostly shows which text they contain.
     """
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
-    for run, row in experiment.comparable_rows():
+    for run, row in experiment.comparable_rows:
         name = positions_name(row)
         counts = run.positions.get(f"{name}.count")
         if row["protocol"] != BY_POSITION or counts is None:
@@ -133,7 +133,7 @@ def evaluation_key(row: Row) -> EvaluationKey:
 
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each evaluation row that has a value for `quantity`."""
-    for run, row in experiment.comparable_rows():
+    for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
             point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
             if quantity == "loss":

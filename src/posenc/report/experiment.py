@@ -1,8 +1,9 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -140,14 +141,16 @@ class Experiment:
     def evaluated(self) -> list[Run]:
         return [run for run in self.runs if run.rows]
 
-    def comparable_rows(self) -> Iterator[tuple[Run, Row]]:
-        """Yield the rows at the end of training whose budget most runs of the length have."""
+    @cached_property
+    def comparable_rows(self) -> list[tuple[Run, Row]]:
+        """The rows at the end of training whose budget most runs of the length have."""
         budgets = common_budgets((run.train_length, run.rows) for run in self.evaluated)
-        for run in self.evaluated:
-            for row in run.rows:
-                at_end = row.get("at_tokens") is None
-                if at_end and has_common_budget(row, run.train_length, budgets):
-                    yield run, row
+        return [
+            (run, row)
+            for run in self.evaluated
+            for row in run.rows
+            if row.get("at_tokens") is None and has_common_budget(row, run.train_length, budgets)
+        ]
 
 
 def read_experiment(folder: Path) -> Experiment:
