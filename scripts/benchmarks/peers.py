@@ -147,14 +147,14 @@ def check_learning(steps: dict[str, Steps], vocab_size: int) -> None:
 
 def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> None:
     print(
-        "| model | parameters | GFLOPs per step | loss | ms per step | tokens/s | utilisation",
+        "| model | parameters | GFLOPs per step | loss | ms per step | tokens/s | utilization",
         end="",
     )
     print(" | compared with | speedup of posenc | range |")
     print("| --- " + "| ---: " * 6 + "| --- | ---: | --- |")
     for name, implementation in steps.items():
         seconds = statistics.median(row[name] for row in results)
-        utilisation = statistics.median(
+        utilization = statistics.median(
             implementation.flops / row[name] / (MatrixProduct.flops / row["product"])
             for row in results
         )
@@ -164,7 +164,7 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
             f"| {name} | {implementation.parameters:,} | {implementation.flops / 1e9:.0f}"
             f" | {implementation.losses[0]:.2f} to {implementation.losses[-1]:.2f}"
             f" | {seconds * 1e3:.0f} | {implementation.tokens.numel() / seconds:.0f}"
-            f" | {utilisation:.2f} | {counterpart or ''} | {ratio} |"
+            f" | {utilization:.2f} | {counterpart or ''} | {ratio} |"
         )
 
 

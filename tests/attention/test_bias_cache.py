@@ -15,7 +15,7 @@ from posenc.encodings.interleave import Interleave
 from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.untied import Untied
 from posenc.encodings.window import Window
-from posenc.model.transformer import Transformer, initialise
+from posenc.model.transformer import Transformer, initialize
 
 GEOMETRY = Geometry(width=32, heads=4, layers=4, train_length=40)
 TOKENS = torch.randint(0, 50, (2, 40), generator=torch.Generator().manual_seed(0))
@@ -57,7 +57,7 @@ def untied_fire_in_a_window() -> Encoding:
 def model_with(encoding: Encoding, kernel_name: str) -> Transformer:
     sizes = {"width": 32, "layers": 4, "heads": 4, "feed_forward": 64}
     model = Transformer(50, encoding, get_kernel(kernel_name), **sizes)
-    initialise(model, 1)
+    initialize(model, 1)
     return model.double()
 
 

@@ -45,7 +45,7 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     assert alibi["ratios"] == [a / n for a, n in pairs]
     assert alibi["encoding_config"]["_target_"] == "posenc.encodings.alibi.Alibi"
     assert min(nope["peak_memory_mb"], alibi["peak_memory_mb"]) > 0
-    assert 0 < nope["utilisation"] < 1
+    assert 0 < nope["utilization"] < 1
     _, row = csv.DictReader((folder / "bench.csv").read_text().splitlines())
     assert float(row["ratio"]) == alibi["ratio"]
 

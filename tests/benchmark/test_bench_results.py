@@ -33,14 +33,14 @@ def test_ratios_are_formed_within_a_round(rows: Rows) -> None:
     assert [row["ratio"] for row in rows[2:]] == [1, 2]
 
 
-def test_rates_and_utilisation_come_from_the_median(rows: Rows) -> None:
+def test_rates_and_utilization_come_from_the_median(rows: Rows) -> None:
     alibi = rows[1]
     assert alibi["milliseconds"] == 5000 and alibi["tokens_per_second"] == 64 / 5
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 50 * 32
     per_token = 2 * matrices + 2 * 2 * 32 * 16
     assert alibi["flops"] == 3 * 64 * per_token
     assert alibi["product_flops_per_second"] == 2 * 2048**3
-    assert alibi["utilisation"] == pytest.approx(3 * 64 * per_token / 5 / (2 * 2048**3))
+    assert alibi["utilization"] == pytest.approx(3 * 64 * per_token / 5 / (2 * 2048**3))
 
 
 def test_published_numbers_become_ratios_to_the_same_encoding(rows: Rows) -> None:

@@ -22,7 +22,7 @@ from posenc.data.build_data import build_data
 from posenc.jobs.job_config import compose_job
 from posenc.model.build import build_meta_model, build_model
 
-GPU = DataSheetGpu(float32=1e12, bf16=4e12, utilisation=0.5, memory=1e9)
+GPU = DataSheetGpu(float32=1e12, bf16=4e12, utilization=0.5, memory=1e9)
 ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64", "model.layers=3"]
 
 
@@ -194,7 +194,7 @@ def test_the_rate_of_this_machine_is_measured(planned: Callable[..., DictConfig]
 
 def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> None:
     run: Estimate = estimate(planned(), GPU)
-    machine = DataSheetGpu(float32=1e12, bf16=1e12, utilisation=1.0, memory=1.0)
+    machine = DataSheetGpu(float32=1e12, bf16=1e12, utilization=1.0, memory=1.0)
     machine.concurrent_runs = 2
     assert total_cost([run] * 4, machine)["seconds"] == 2 * run.seconds
     assert total_cost([run], machine)["seconds"] == run.seconds

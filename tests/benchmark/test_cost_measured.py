@@ -12,7 +12,7 @@ from posenc.sweeps.job_process import JobProcess
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
 
-CPU = DataSheetGpu(float32=1e12, bf16=1e12, utilisation=1.0, memory=1e12)
+CPU = DataSheetGpu(float32=1e12, bf16=1e12, utilization=1.0, memory=1e12)
 CPU.gpu = False
 SIZES = [
     ["model=tiny", "encoding=rope", "train_length=256", "batch_tokens=4096"],

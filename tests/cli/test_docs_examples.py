@@ -58,6 +58,11 @@ def trained(
 @pytest.mark.parametrize(
     ("trained", "key", "targets"),
     [
+        (
+            "An encoding",
+            "encoding._target_",
+            {"my_encoding.LearnedSquareRoot", "posenc.encodings.alibi.Alibi"},
+        ),
         ("A model", "model._target_", {"my_model.Centered"}),
         ("A dataset", "data._target_", {"my_data.Counting"}),
         ("An experiment", "choices.encoding", {"alibi", "rope"}),
@@ -82,4 +87,4 @@ def test_the_callback_logs_a_value_in_every_step(trained: list[RunDirectory]) ->
 
 
 def test_every_section_with_a_file_is_run() -> None:
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8

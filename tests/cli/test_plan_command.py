@@ -29,7 +29,7 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
     assert estimates["runs"][0]["flops_per_second"] == 0.3 * 67e12
     assert not list(tmp_path.iterdir())
 
-    assert main([*words, "machine.utilisation=0.6", "precision=bf16"]) == 0
+    assert main([*words, "machine.utilization=0.6", "precision=bf16"]) == 0
     table = " ".join(capsys.readouterr().out.split())
     assert "4 runs" in table and "evaluation is excluded" in table
     assert "at 5.9e14 FLOP/s" in table and "vocabulary: 257 tokens" in table
@@ -67,7 +67,7 @@ def test_the_sweep_of_a_paper_is_estimated_without_its_data(
         (["size=gpu_hour"], "size=gpu_hour"),
         (["experiment=rope_base", "size=big"], "size=big: unknown option"),
         (["machine=abacus"], "machine=abacus: unknown option"),
-        (["machine=h100", "machine.utilisation=2"], "utilisation=2"),
+        (["machine=h100", "machine.utilization=2"], "utilization=2"),
         (["machine=h100", "model.heads=5"], "heads=5 does not divide width=128"),
         (["machine=h100", "--csv"], "unknown flag --csv"),
     ],

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,16 @@ load_tokenizer, build_tracker and find_tracker need arguments that a configurati
 """
 
 
-def public_callables() -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the value of everything callable in a module of the package."""
-    for module in pkgutil.walk_packages(posenc.__path__, "posenc."):
-        if not module.name.endswith("__main__"):
-            for name, value in vars(importlib.import_module(module.name)).items():
-                if callable(value) and not name.startswith("__"):
-                    yield f"{module.name}.{name}", value
-
-
-CALLABLES = dict(public_callables())
+@cache
+def public_callables() -> dict[str, Any]:
+    """Return everything callable in a module of the package by its dotted name."""
+    return {
+        f"{module.name}.{name}": value
+        for module in pkgutil.walk_packages(posenc.__path__, "posenc.")
+        if not module.name.endswith("__main__")
+        for name, value in vars(importlib.import_module(module.name)).items()
+        if callable(value) and not name.startswith("__")
+    }
 
 
 def library_callables(group: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str)
     annotation = group_type(group)
     allowed = {
         value
-        for value in CALLABLES.values()
+        for value in public_callables().values()
         for is_factory in (False, True)
         if is_allowed(value, annotation, group, is_factory=is_factory)
         and not in_library(f"{value.__module__}.{value.__name__}", group)
@@ -82,7 +82,7 @@ def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str)
     functions = {value.__name__ for value in allowed if not isinstance(value, type)}
     assert all(value.__module__.startswith(package) for value in allowed)
     assert functions == FUNCTIONS.get(group, set())
-    assert len(allowed) < len(set(map(id, CALLABLES.values()))) / 10
+    assert len(allowed) < len(set(map(id, public_callables().values()))) / 10
 
 
 @pytest.mark.parametrize("group", LIBRARY_TYPES)
@@ -133,7 +133,9 @@ def test_every_option_that_is_shipped_is_allowed(group: str) -> None:
     for node in targets:
         is_factory = bool(node.get("_partial_") or NUM_POSITIONAL_ARGS.get(group))
         path = node["_target_"]
-        target = library_callables(group)[path] if in_library(path, group) else CALLABLES[path]
+        target = (
+            library_callables(group)[path] if in_library(path, group) else public_callables()[path]
+        )
         assert is_allowed(target, group_type(group), group, is_factory=is_factory), target
 
 

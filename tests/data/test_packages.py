@@ -83,7 +83,7 @@ def test_a_held_out_package_must_be_required(corpus: object) -> None:
 
 
 def test_the_overlap_is_a_fraction() -> None:
-    with pytest.raises(ConfigError, match=r"largest_overlap=1\.5"):
+    with pytest.raises(ConfigError, match=r"max_overlap=1\.5"):
         PackagesCorpus([], [], 1.5)
 
 

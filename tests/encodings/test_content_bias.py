@@ -474,7 +474,7 @@ def test_dapes_parameter_count_per_layer(heads: int, count: int) -> None:
     assert sum(p.numel() for p in over_kerple.parameters()) == LAYERS * (count + 2 * heads)
 
 
-def test_dape_initialises_its_weights_like_linear_layers() -> None:
+def test_dape_initializes_its_weights_like_linear_layers() -> None:
     torch.manual_seed(1)
     encoding, linear = Dape(geometry(64), inner=Alibi), torch.nn.Linear(128, 32)
     for ours, theirs in (

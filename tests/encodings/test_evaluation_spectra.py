@@ -32,7 +32,7 @@ from posenc.encodings.spectra import (
 from posenc.encodings.spectra.yarn import yarn_attention_factor
 from posenc.model.block import Attention
 from posenc.model.build import build_model
-from posenc.model.transformer import Transformer, initialise
+from posenc.model.transformer import Transformer, initialize
 
 Configured = Callable[..., DictConfig]
 Scaled = Callable[..., tuple[Tensor, float]]
@@ -55,7 +55,7 @@ def model_with(
     encoding = make(geometry, spectrum=spectrum)
     sizes = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
     model = Transformer(50, encoding, get_kernel("auto"), **sizes)
-    initialise(model, seed)
+    initialize(model, seed)
     return model.double().eval()
 
 

@@ -145,8 +145,8 @@ def test_axial_pope_of_pope_pytorch_gives_equal_scores(sides: tuple[int, ...], w
     assert_same(ours, rotated_q @ rotated_k.mT, inputs)
 
 
-def test_others_fail_to_initialise_pope_with_uniform_phases_and_ours_does_not() -> None:
-    """Theirs is wrong: both initialise a parameter that requires a gradient in place."""
+def test_others_fail_to_initialize_pope_with_uniform_phases_and_ours_does_not() -> None:
+    """Theirs is wrong: both initialize a parameter that requires a gradient in place."""
     assert PoPE(8, heads=HEADS).bias.eq(0).all()
     assert PolarEmbedding(8, HEADS).learned_bias.eq(0).all()
     assert Pope(shape(8), spectrum=geometric).phase.eq(0).all()

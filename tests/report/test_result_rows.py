@@ -1,4 +1,4 @@
-"""Which values of a column can be told apart from the best, and their intervals in the tables."""
+"""Which values of a column are distinguishable from the best, and their intervals in the tables."""
 
 import csv
 import io

@@ -119,7 +119,7 @@ def test_the_summary_has_training_costs_and_benchmarks_of_the_same_model(run, co
         "pass": "step",
         "tokens_per_second": 5.0,
         "peak_memory_mb": None,
-        "utilisation": 0.5,
+        "utilization": 0.5,
     }
     others = [{"length": 128}, {"encoding_config": {}}, {"model_config": {}}, {"precision": "bf16"}]
     rows = [row, *(row | other | {"tokens_per_second": 9.0} for other in others)]
@@ -129,6 +129,6 @@ def test_the_summary_has_training_costs_and_benchmarks_of_the_same_model(run, co
             "cost/training_tokens_per_second": 200.0,
             "cost/training_memory_mb": 40.0,
             "bench/step_tokens_per_second": 5.0,
-            "bench/step_utilisation": 0.5,
+            "bench/step_utilization": 0.5,
         }
     )

@@ -36,7 +36,7 @@ class Sweep:
 def compose_training(
     overrides: Sequence[str], config_dirs: Sequence[Path], argv: Sequence[str]
 ) -> Sweep:
-    """Return the sweep that `overrides` describe; `argv` are the user's words, for messages.
+    """Return the sweep that `overrides` describe; messages quote `argv`, the command line.
 
     Raises ConfigError for invalid overrides, and for a benchmark.
     """

@@ -21,7 +21,7 @@ NOTE = (
     "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
     " first row in the same table, computed within each round; the table shows the median and the"
     " range over the rounds. peak MB is the extra peak memory of the pass, measured in a separate"
-    " process, excluding weights and optimizer state. utilisation is the model's FLOP/s divided by"
+    " process, excluding weights and optimizer state. utilization is the model's FLOP/s divided by"
     " the FLOP/s of a matrix product timed in the same rounds; docs/benchmarks.md explains how"
     " FLOPs are counted."
 )
@@ -59,7 +59,7 @@ def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, A
 
 
 def cost_tables(rows: Sequence[Row]) -> list[Table]:
-    """Return a table of times, memory and utilisation for each length and pass."""
+    """Return a table of times, memory and utilization for each length and pass."""
     columns = [
         Column("encoding", align="left"),
         Column("kernel", align="left"),
@@ -68,7 +68,7 @@ def cost_tables(rows: Sequence[Row]) -> list[Table]:
         Column("ratio", format=".3f"),
         Column("range"),
         Column("peak MB", format=".0f"),
-        Column("utilisation", format=".1%"),
+        Column("utilization", format=".1%"),
     ]
     return [Table(title, columns, list(map(_cells, group))) for title, group in _groups(rows)]
 
@@ -83,7 +83,7 @@ def _cells(row: Row) -> list[str | float | None]:
         row["ratio"],
         f"{row['ratio_lowest']:.2f}–{row['ratio_highest']:.2f}",
         row["peak_memory_mb"],
-        row["utilisation"],
+        row["utilization"],
     ]
 
 

@@ -84,7 +84,7 @@ def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
         "product_flops_per_second": peak_flops,
-        "utilisation": variant.flops / median_seconds / peak_flops,
+        "utilization": variant.flops / median_seconds / peak_flops,
     }
 
 

@@ -39,24 +39,24 @@ class Machine(ABC):
 class DataSheetGpu(Machine):
     """A GPU described by its data sheet: peak FLOP/s by precision and memory in bytes.
 
-    `utilisation` is the assumed fraction of peak FLOP/s that training achieves.
+    `utilization` is the assumed fraction of peak FLOP/s that training achieves.
     """
 
     float32: float
     bf16: float
-    utilisation: float
+    utilization: float
     memory: float | None
     concurrent_runs: int = 1
     gpu = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.utilisation <= 1:
-            raise ValueError(f"utilisation={self.utilisation} must be positive and at most 1")
+        if not 0 < self.utilization <= 1:
+            raise ValueError(f"utilization={self.utilization} must be positive and at most 1")
         if self.concurrent_runs < 1:
             raise ValueError(f"concurrent_runs={self.concurrent_runs} must be at least 1")
 
     def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
-        return self.utilisation * getattr(self, config.precision)
+        return self.utilization * getattr(self, config.precision)
 
 
 class ThisMachine(Machine):

@@ -16,11 +16,11 @@ HOOKS = tuple(
     if inspect.isfunction(value) and not name.startswith("_") and name != "overrides"
 )
 SIMILAR = 0.75
-"""The lowest `difflib` ratio at which a method's name is taken for a misspelt hook."""
+"""The lowest `difflib` ratio at which a method's name is taken for a misspelled hook."""
 
 
 def verify_definitions(encoding: Encoding) -> None:
-    """Raise ConfigError for a misspelt hook, a wrong signature or a class without any hook."""
+    """Raise ConfigError for a misspelled hook, a wrong signature or a class without any hook."""
     for part in parts(encoding):
         definition = type(part)
         _verify_names(definition)

@@ -33,7 +33,7 @@ AXES = {
 def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     """Raise ConfigError for the first hook that raises or returns a wrong shape, dtype or NaN.
 
-    The encoding is tested with each of `dtypes`. If it contains an encoding of the user, that one
+    The encoding is tested with each of `dtypes`. If it contains a user-defined encoding, that one
     is tested first and by itself, so that the message names it.
     """
     for part in user_parts(encoding):

@@ -14,8 +14,6 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 """Keys that name the folder of an experiment."""
 FILTER_KEYS = ("encoding", "train_length", "seed")
 """Keys that select runs of an experiment."""
-OUTPUTS = Path("outputs")
-"""The default of outputs_dir, in which runs and experiments are found by name."""
 CFG = "--cfg"
 FLAGS = {
     "train": (CFG,),

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, OUTPUTS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
-from posenc.config.paths import conf_dir, groups, options
+from posenc.config.paths import OUTPUTS, conf_dir, groups, options
 
 SCRIPTS = {
     "bash": """

@@ -41,7 +41,7 @@ HELP = {
           precision, kernel, compile, gradient_clip    numerics
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
-          retry; reuse             true: rerun failed runs; experiments to copy finished runs of
+          retry; reuse             true: rerun failed runs; experiments to copy finished runs from
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
@@ -66,7 +66,7 @@ HELP = {
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
           evaluation/swap                         replace a part of the encoding; none: unchanged
-          data                                    another corpus, in the run's tokenization
+          data                                    a different corpus, with the run's tokenizer
           modules                                 trusted modules that the run's configuration
                                                   may import
     """,
@@ -120,11 +120,11 @@ HELP = {
           posenc plan experiment=alibi_extrapolation
           posenc plan experiment=alibi_extrapolation size=paper devices=8 machine=h100
           posenc plan encoding=alibi,t5 model=gpt2_124m train_length=1024 machine=a100 \\
-              machine.utilisation=0.4
+              machine.utilization=0.4
 
         keys in addition to those of train
           machine               this machine, benchmarked for a second, or the data sheet of a GPU
-          machine.utilisation   fraction of the data sheet's FLOP/s that training reaches
+          machine.utilization   fraction of the data sheet's FLOP/s that training reaches
 
         flags
           --json             print JSON, in bytes, FLOPs and seconds

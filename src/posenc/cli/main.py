@@ -30,7 +30,7 @@ PATH_ERRORS = (
     errno.EPERM,
     errno.EROFS,
 )
-"""Errors of the operating system that mean that a path of the user cannot be used."""
+"""Errors of the operating system that mean that a user-supplied path cannot be used."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

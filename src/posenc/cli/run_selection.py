@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, OUTPUTS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
+from posenc.config.paths import OUTPUTS, experiment_arguments
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 
 MAX_LISTED = 5
@@ -33,7 +34,7 @@ def find_run(path: Any) -> RunDirectory:
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:
         listed = ", ".join(matches[:MAX_LISTED]) + ", ..." * (len(matches) > MAX_LISTED)
-        raise ConfigError(f"run={path} is the start of {len(matches)} runs ({listed}); set one")
+        raise ConfigError(f"run={path} matches {len(matches)} runs ({listed}); specify one")
     return open_run(matches[0] if matches else path)
 
 
@@ -41,7 +42,7 @@ def select_runs(arguments: Arguments) -> list[str]:
     """Return the overrides with `run=PATH,...` in place of an experiment and filters.
 
     Raises ConfigError if the experiment has no finished run that the filters select, or if `run` is
-    set, too.
+    also set.
     """
     in_folder = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     if not in_folder:
@@ -52,7 +53,8 @@ def select_runs(arguments: Arguments) -> list[str]:
     folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
     finished = [run for run in list_runs(folder) if run.status().state == "finished"]
     if not finished:
-        raise ConfigError(f"{folder} has no finished runs; see `posenc status name={folder.name}`")
+        command = f"posenc status {experiment_arguments(folder)}"
+        raise ConfigError(f"{folder} has no finished runs; see `{command}`")
     paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
     kept = [override for override in others if override not in in_folder]
     return [*kept, f"run={','.join(paths)}"]

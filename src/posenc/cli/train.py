@@ -11,6 +11,7 @@ from posenc.api.sweep_launch import compose_training, launch_training, plan_trai
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.errors import plural
+from posenc.config.paths import experiment_arguments
 from posenc.runs.status import Status
 
 
@@ -40,6 +41,7 @@ def _summarize(
         return 1
     runs = plural(len(after), "run")
     console.print(
-        f"{runs} finished ({folder}). Next: posenc report name={folder.name}", highlight=False
+        f"{runs} finished ({folder}). Next: posenc report {experiment_arguments(folder)}",
+        highlight=False,
     )
     return 0

@@ -54,7 +54,7 @@ def compose(
         except MissingConfigException as error:
             raise _unknown_option(error) from None
         except ConfigCompositionException as error:
-            composition_error = error  # handled below: _unknown_key must leave this context first
+            composition_error = error  # handled below: _unknown_key composes in its own context
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
         except RecursionError:

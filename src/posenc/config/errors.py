@@ -52,7 +52,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def unusable_path(error: OSError) -> str:
-    """Return the message for a path of the user that the system cannot use."""
+    """Return the message for a path that the operating system cannot use."""
     reason = "is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
     return f"{error.filename or 'a file'}: {reason}; use another path"
 
@@ -80,7 +80,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
 
 def _abbreviates(name: str, option: str) -> bool:
-    """Whether the last part of a dotted name abbreviates that of `option`, under equal parents.
+    """Whether the last part of a dotted name abbreviates that of `option`, if their parents match.
 
     `lr` abbreviates `learning_rate` under any parent.
     """

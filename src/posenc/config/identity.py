@@ -58,7 +58,7 @@ def check_identity(config: DictConfig) -> None:
 
 
 def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[str, str]:
-    """Map each target of the user's own in a config group's node to a hash of its source code."""
+    """Map each user-defined target in a config group's node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and not (path.startswith("posenc.") or in_library(path, group)):

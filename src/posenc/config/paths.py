@@ -1,11 +1,24 @@
 """The folder `conf/` with its config groups, in a checkout and in an installed wheel."""
 
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+OUTPUTS = Path("outputs")
+"""The default of outputs_dir, in which runs and experiments are found by name."""
+
+
+def experiment_arguments(folder: Path) -> str:
+    """Return the arguments with which a command finds an experiment's folder."""
+    name = shlex.quote(f"name={folder.name}")
+    return (
+        name
+        if folder.parent == OUTPUTS
+        else f"{name} {shlex.quote(f'outputs_dir={folder.parent}')}"
+    )
 
 
 def conf_dir() -> Path:

@@ -23,8 +23,8 @@ class PackagesCorpus(Corpus):
 
     `validation` and `test` name the packages of these splits; all others are in the train split,
     so no package is in two splits. Test suites, bundled copies of other packages, files over
-    500 kB and files that are not UTF-8 are left out, as is a file of whose distinct lines more
-    than `largest_overlap` occur in the files before it. Files are read split by split from test
+    500 kB and files that are not UTF-8 are left out, as is a file if the fraction of its distinct
+    lines that occur in earlier files exceeds `max_overlap`. Files are read split by split from test
     to train, then by the name of the package and the path, so a duplicate is kept in the test or
     validation split. The text depends on the installed versions, which constraints.txt pins, and is
     identified by the hashes that pip recorded for its files.
@@ -32,13 +32,11 @@ class PackagesCorpus(Corpus):
 
     name = "python_packages"
 
-    def __init__(
-        self, validation: Sequence[str], test: Sequence[str], largest_overlap: float
-    ) -> None:
-        if not 0 <= largest_overlap <= 1:
-            raise ConfigError(f"data.largest_overlap={largest_overlap} must be between 0 and 1")
+    def __init__(self, validation: Sequence[str], test: Sequence[str], max_overlap: float) -> None:
+        if not 0 <= max_overlap <= 1:
+            raise ConfigError(f"data.max_overlap={max_overlap} must be between 0 and 1")
         self._named = {"validation": list(validation), "test": list(test)}
-        self._largest_overlap = largest_overlap
+        self._max_overlap = max_overlap
 
     def splits(self) -> tuple[str, ...]:
         return SPLITS
@@ -52,7 +50,7 @@ class PackagesCorpus(Corpus):
             name: [(file.as_posix(), _recorded_hash(package, file)) for package, file in sources]
             for name, sources in self._sources.items()
         }
-        return json_digest({"split": split, "files": files, "overlap": self._largest_overlap})
+        return json_digest({"split": split, "files": files, "overlap": self._max_overlap})
 
     @cached_property
     def _files(self) -> dict[str, list[tuple[str, str]]]:
@@ -63,7 +61,7 @@ class PackagesCorpus(Corpus):
             files[split] = []
             for path, text in _texts(sources):
                 lines = _line_hashes(text)
-                if lines and len(lines & seen) <= self._largest_overlap * len(lines):
+                if lines and len(lines & seen) <= self._max_overlap * len(lines):
                     files[split].append((path, text))
                     seen |= lines
         return files
@@ -92,9 +90,9 @@ class PackagesCorpus(Corpus):
 
 
 def required_packages(name: str) -> dict[str, Distribution]:
-    """Return the installed packages that `name` requires, directly or not, by normalised name.
+    """Return the installed packages that `name` requires, directly or not, by normalized name.
 
-    Extras are not followed. Names are normalised as PyPA specifies: lower case, with hyphens.
+    Extras are not followed. Names are normalized as PyPA specifies: lower case, with hyphens.
     """
     packages: dict[str, Distribution] = {}
     waiting = [name]

@@ -143,14 +143,14 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
 
 
 def _check_search(key: str, pattern: str) -> None:
-    """Raise ConfigError if the `**` in a pattern, which follows links, finds too many folders."""
+    """Raise ConfigError if the `**` in a pattern finds too many folders; it follows symlinks."""
     top, has_recursion, _ = str(Path(pattern).expanduser()).partition("**")
     folders = glob.glob(top or ".") if has_recursion else []
     searched = chain.from_iterable(os.walk(folder, followlinks=True) for folder in folders)
     if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
         raise ConfigError(
-            f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, links included; name"
-            " a folder further down before the first **"
+            f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, symlinks included;"
+            " name a deeper folder before the first **"
         )
 
 

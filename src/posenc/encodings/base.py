@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 MAX_WIDTH, MAX_LAYERS = 2**17, 2**9
-"""Several times the dimensions of the largest published models; more is a typing error."""
+"""Several times the dimensions of the largest published models; more is probably a typo."""
 
 
 @dataclass(frozen=True)

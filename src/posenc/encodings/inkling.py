@@ -5,8 +5,8 @@
 
 W [H, r, D] and P [r, E], both initialized to N(0, 0.02^2), belong to one layer; P is shared by the
 heads. Every `every`-th layer, and the last one, is global: E is `extent`, and tau is as above. The
-other layers have a window, which is their E, and tau = 1. Nothing is rotated, so that beyond E a
-global layer has no positions but tau. i is the position of the query.
+other layers have a window, which is their E, and tau = 1. Nothing is rotated, so beyond E,
+tau is a global layer's only positional signal. i is the position of the query.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
 keys and values; both are properties of the model and not included. Without n0, it has no tau.

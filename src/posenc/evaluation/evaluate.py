@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
+from posenc.config.paths import experiment_arguments
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
@@ -50,7 +51,9 @@ def evaluate(
     Raises RunError if weights are missing, before anything is measured.
     """
     requests = measurement_requests(config, data, keys)
-    budgets = dict.fromkeys(request.at_tokens for request in requests)  # in the order of all ranks
+    budgets = dict.fromkeys(
+        request.at_tokens for request in requests
+    )  # ordered, so that all ranks agree
     checkpoints = {at_tokens: _find_checkpoint(run, config, at_tokens) for at_tokens in budgets}
     total_tokens = sum(request.tokens for request in requests)
     rows: list[dict[str, Any]] = []
@@ -124,7 +127,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         raise RunError(
             f"{run.name} is not fully trained: its latest intact checkpoint is of step {step} of"
             f" {total}; finish its training first, with the command that"
-            f" `posenc status name={run.path.parent.name}` prints"
+            f" `posenc status {experiment_arguments(run.path.parent)}` prints"
         )
     return checkpoint
 

@@ -1,4 +1,4 @@
-"""Interpolated Kneser-Ney n-gram models, the yardstick for a language model of the same tokens.
+"""Interpolated Kneser-Ney n-gram models, the baseline for a language model of the same tokens.
 
 Kneser & Ney 1995 in the interpolated form of Chen & Goodman 1999 (Computer Speech & Language 13,
 section 4), with one discount per order. For a context h of n-1 tokens and h' without its first:

@@ -4,7 +4,7 @@ import logging
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -21,13 +21,13 @@ from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.ngram_baseline import ngram_rows
 from posenc.evaluation.requests import (
     measurement_requests,
     missing_rows,
     requested_rows,
     training_fraction,
 )
-from posenc.evaluation.yardstick import ngram_rows
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
@@ -123,7 +123,7 @@ def _run(
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve settings when a run first starts; a resumed run keeps its original settings."""
+    """Resolve settings when a run first starts; a resumed run keeps all but its code and kernel."""
     device, dtype = select_device(config), attention_dtype(config.precision)
     resolved = ResolvedSettings(
         code=code_digest(),
@@ -135,8 +135,11 @@ def _resolve_settings(
     )
     if progress.status.resolved and list_checkpoints(run.checkpoints):
         current, resolved = resolved, ResolvedSettings(**progress.status.resolved)
-        if resolved.code != current.code:
-            log.warning("started with code %s, resuming with %s", resolved.code, current.code)
+        for name in ("code", "kernel"):
+            before, now = getattr(resolved, name), getattr(current, name)
+            if before != now:
+                log.warning("started with %s %s, resuming with %s", name, before, now)
+        resolved = replace(resolved, kernel=current.kernel)
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())
     log.info("posenc %s, %s", config.frozen.posenc, resolved)

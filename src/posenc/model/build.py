@@ -14,7 +14,7 @@ from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
-from posenc.model.transformer import Decoder, initialise, seed_of
+from posenc.model.transformer import Decoder, initialize, seed_of
 from posenc.runs.hardware import memory_bytes
 
 
@@ -27,7 +27,7 @@ def build_model(config: DictConfig, vocab_size: int, encoding: Encoding | None =
     """
     encoding = encoding or build_encoding(config, list(config.get("modules") or []))
     model = _build_decoder(config, vocab_size, encoding)
-    initialise(model, config.seed)
+    initialize(model, config.seed)
     return model
 
 

@@ -40,7 +40,7 @@ class Decoder(nn.Module):
 
     `embedding` maps tokens [B, T] to hidden states [B, T, D], which are multiplied by
     `embedding_scale`; `encoding.embed` and `dropout` are applied before the first block.
-    `zero_init` is an option of `initialise`.
+    `zero_init` is an option of `initialize`.
     """
 
     head: Head
@@ -162,7 +162,7 @@ class Transformer(Decoder):
         )
 
 
-def initialise(model: Decoder, seed: int) -> None:
+def initialize(model: Decoder, seed: int) -> None:
     """Draw every weight outside the encoding from the seed and the name of the parameter.
 
     Models that differ only in their encoding therefore start from the same weights. Biases are 0.

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.runs.block_sums import BlockSums
@@ -120,5 +120,5 @@ def _block_weights(num_blocks: int) -> Array:
 @lru_cache(maxsize=8)
 def _t_values(degrees: int) -> Array:
     """Return RESAMPLES evenly spaced quantiles of Student's t distribution in random order."""
-    quantiles = t.ppf((np.arange(RESAMPLES) + 0.5) / RESAMPLES, degrees)
+    quantiles = stdtrit(degrees, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
     return np.random.default_rng(RANDOM_SEED + 1).permutation(quantiles)

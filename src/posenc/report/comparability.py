@@ -55,8 +55,8 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         key = _differ(rows[0], row, CORPUS_KEYS) or "data"
         raise Obstacle(
             "not comparable",
-            f"{ngram} was scored on another text than {run.name} ({key} {_short(rows[0][key])} and"
-            f" {_short(row.get(key))})",
+            f"{ngram} was scored on different text from {run.name}"
+            f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
     if row["protocol"] in NONOVERLAPPING_PROTOCOLS and best["count"] != row["count"]:

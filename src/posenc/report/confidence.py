@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 
@@ -46,7 +46,7 @@ def t_interval(values: Sequence[float], confidence: float) -> TInterval:
     mean, count = fmean(values), len(values)
     if count == 1:
         return TInterval(mean, None, None)
-    half_width = float(t.ppf((1 + confidence) / 2, count - 1)) * stdev(values) / sqrt(count)
+    half_width = float(stdtrit(count - 1, (1 + confidence) / 2)) * stdev(values) / sqrt(count)
     return TInterval(mean, mean - half_width, mean + half_width)
 
 

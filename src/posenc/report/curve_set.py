@@ -34,7 +34,7 @@ class Point:
     @cached_property
     def text_interval(self) -> BootstrapInterval | None:
         """The interval of a mean loss over text and seeds; None unless all blocks were saved."""
-        blocks = [seed for seed in self.blocks if seed is not None]
+        blocks = [sums for sums in self.blocks if sums is not None]
         return mean_interval(blocks) if len(blocks) == len(self.seeds) else None
 
     @property

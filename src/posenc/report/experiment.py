@@ -11,6 +11,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, did_you_mean
+from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
@@ -123,7 +124,7 @@ class Experiment:
 
     `command` is the command that planned the runs, `not_started` names planned runs without a
     directory, `damaged` maps runs that cannot be read to the reason, and `about` has the
-    experiment's own texts.
+    experiment's own descriptions.
     """
 
     name: str
@@ -172,7 +173,7 @@ def read_experiment(folder: Path) -> Experiment:
     }
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
-        raise RunError(_none_evaluated(folder.resolve().name, runs, damaged))
+        raise RunError(_none_evaluated(folder, runs, damaged))
     return Experiment(
         name=folder.resolve().name,
         folder=_portable(str(folder)),
@@ -234,10 +235,11 @@ def _no_runs(folder: Path) -> str:
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 
-def _none_evaluated(name: str, runs: Sequence[Run], damaged: Mapping[str, str]) -> str:
+def _none_evaluated(folder: Path, runs: Sequence[Run], damaged: Mapping[str, str]) -> str:
     if damaged:
         run, reason = next(iter(damaged.items()))
-        return f"{name}: no run can be reported; {run}: {reason}"
+        return f"{folder}: no run can be reported; {run}: {reason}"
     states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return f"{name}: no run has been evaluated yet ({counts}); see `posenc status name={name}`"
+    command = f"posenc status {experiment_arguments(folder)}"
+    return f"{folder}: no run has been evaluated yet ({counts}); see `{command}`"

@@ -9,9 +9,9 @@ from posenc.report.result_rows import ResultRow
 from posenc.report.table_quantity import PERPLEXITY, TableQuantity
 
 BEST_NOTE = (
-    "Marked: the best value of each column, and every value that cannot be told apart from it"
-    f" because the {CONFIDENCE:.0%} interval of their difference, paired by seed, includes 0"
-    " ({methods})."
+    "Marked: the best value of each column, and every value not statistically distinguishable"
+    f" from it because the {CONFIDENCE:.0%} interval of their difference, paired by seed,"
+    " includes 0 ({methods})."
 )
 NO_METHOD = "there are too few seeds for intervals"
 SEEDS_NOTE = (

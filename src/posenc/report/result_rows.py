@@ -33,8 +33,8 @@ class Difference:
 class RankedPoint:
     """The point of one cell.
 
-    `best` is true if it is the best of its column or cannot be told apart from it. `difference` is
-    its difference from the best point; None for the best point and without an interval.
+    `best` is true if it is the best of its column or not statistically distinguishable from it.
+    `difference` is its difference from the best point; None for that point or without an interval.
     """
 
     point: Point

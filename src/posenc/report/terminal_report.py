@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.config.paths import experiment_arguments
 from posenc.report.curve_set import CurveSet
 from posenc.report.curves import describe_lengths
 from posenc.report.judge import Verdict
@@ -23,8 +24,8 @@ from posenc.report.verdict_text import claim_outcomes, summary
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
 NOTE = (
-    "*: cannot be told apart from the best of its column. Intervals, reasons, other tables and"
-    " limitations: --full, or the page below."
+    "*: not statistically distinguishable from the best of its column. Intervals, reasons, other"
+    " tables and limitations: --full, or the page below."
 )
 
 
@@ -54,8 +55,9 @@ def _print_main_results(console: Console, results: Results) -> None:
             else:
                 console.print(line, soft_wrap=True)
         console.print()
+    folder = Path(results.experiment.folder).expanduser()
     for line in results.missing[:1]:
-        console.print(f"{line} posenc status name={results.experiment.name}")
+        console.print(f"{line} posenc status {experiment_arguments(folder)}", soft_wrap=True)
     for name, reason in results.experiment.damaged.items():
         console.print(f"{name}: {reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(Text(NOTE, "dim"))

@@ -1,4 +1,4 @@
-"""The texts of verdicts: counts of outcomes, numbers, and the premises that are not met."""
+"""Verdicts as text: counts of outcomes, numbers, and the premises that are not met."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ COUNTED: dict[Outcome, tuple[str, str]] = {
     "not comparable": ("not comparable", "not comparable"),
     "premise not met": ("with a premise not met", "with a premise not met"),
 }
-"""Outcome -> its text after 1 and after other counts."""
+"""Outcome -> its singular and plural form."""
 
 
 def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[Verdict]]]:

@@ -23,7 +23,7 @@ ROW_TYPES = {
     "swap": str | None,
     "loss": int | float,
 }
-"""Keys of every evaluation row, which has more, and their types."""
+"""Required keys of an evaluation row, which has others, and their types."""
 NGRAM_TYPES = {"order": int, "data": str, "split": str, "loss": int | float}
 """The same for the losses of n-gram models in `ngrams.json`."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
@@ -39,7 +39,7 @@ def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def budget_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the budget of a row, which is (None, None) if it left no target out."""
+    """Return the budget of a row, which is (None, None) if no target was skipped."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
     return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
 
@@ -59,7 +59,8 @@ def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def read_rows(path: Path, types: Mapping[str, Any] = NO_TYPES) -> list[dict[str, Any]]:
     """Return the rows in a file; a missing file has none.
 
-    `types` has the types of keys that every row must have. Raises RunError if the file is corrupt.
+    `types` maps the keys that every row must have to their types. Raises RunError if the file is
+    corrupt.
     """
     contents = read_json(path, {"rows": []})
     rows = contents.get("rows") if isinstance(contents, dict) else None

@@ -15,7 +15,7 @@ WRITE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class ResolvedSettings:
-    """Settings that a run resolves when its training starts and keeps when it resumes.
+    """Settings that a run resolves when its training starts; see `docs/runs.md` for resumed runs.
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
     digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
@@ -76,7 +76,7 @@ class Status:
 
 
 class Progress:
-    """The status of a running job; only rank 0 is the writer of `status.json`."""
+    """The status of a running job; only rank 0 writes `status.json`."""
 
     def __init__(self, path: Path, *, is_writer: bool = True) -> None:
         self.path, self.is_writer = path, is_writer

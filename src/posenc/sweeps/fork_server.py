@@ -13,7 +13,7 @@ from types import ModuleType
 from posenc.jobs.exit_codes import STOP_SIGNALS
 from posenc.runs.environment import MALLOC_VARIABLES
 
-PRELOADED = ["torch", "pytorch_lightning", "hydra", "typeguard", "scipy.stats"]
+PRELOADED = ["torch", "pytorch_lightning", "hydra", "typeguard", "scipy.special"]
 """Libraries that every job imports; posenc is not preloaded, because jobs import a frozen copy."""
 
 

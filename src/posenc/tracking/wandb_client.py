@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
 REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that precedes a table
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
-UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which delays no training
+UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
 # write. wandb's default is 15. This is the only private setting used; versions of wandb that do not

@@ -13,7 +13,7 @@ from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
 
 MAIN_PROTOCOL = "nonoverlapping"
 COST_QUANTITIES = ("training_tokens_per_second", "training_memory_mb")
-BENCHMARK_METRICS = ("tokens_per_second", "peak_memory_mb", "utilisation")
+BENCHMARK_METRICS = ("tokens_per_second", "peak_memory_mb", "utilization")
 
 
 def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:

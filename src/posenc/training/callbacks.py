@@ -59,7 +59,7 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
     if isinstance(callback, lightning.EarlyStopping) and config.validation.every_tokens is None:
         return "it acts after each validation; set validation.every_tokens"
     if isinstance(callback, (AVERAGING, *STOPPING)) and config.evaluation.at_tokens:
-        return "the weights for evaluation.at_tokens would not be those of the run; leave it out"
+        return "the weights for evaluation.at_tokens would not be those of the run; unset it"
     if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):
         return "it copies the model; set compile=false and trainer.strategy=ddp"
     return None

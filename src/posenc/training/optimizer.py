@@ -87,7 +87,7 @@ def muon(
 ) -> "Combined":
     """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for all other parameters.
 
-    Updates of Muon have the size of AdamW's, so the two may share one learning rate. Weight decay
+    Muon's updates are scaled to match AdamW's, so the two may share one learning rate. Weight decay
     applies to the matrices of the blocks.
     """
     _check_learning_rate(learning_rate)
@@ -130,7 +130,7 @@ def _check(betas: list[float], weight_decay: float) -> None:
 
 
 class Combined(torch.optim.Optimizer):
-    """Several optimizers, each of its own parameters, as one: one step, one state_dict."""
+    """Combines several optimizers, each with its own parameters, into one."""
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
         self.optimizers = optimizers
@@ -139,7 +139,7 @@ class Combined(torch.optim.Optimizer):
         self._share()
 
     def _share(self) -> None:
-        """Let the parts use this optimizer's groups and state, which are what is saved."""
+        """Point the optimizers at this one's groups and state, which are what gets saved."""
         start = 0
         for optimizer in self.optimizers:
             stop = start + len(optimizer.param_groups)

@@ -131,7 +131,7 @@ class Recorder(pl.Callback):
                 callback.on_validation_end(trainer, pl_module)
 
     def _record(self, row: dict[str, Any]) -> None:
-        """Write the row of a step, with what callbacks logged in it."""
+        """Write the row of a step, plus what the callbacks logged during it."""
         logged = self.logged.take() if self.logged else {}
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
         if self.training_ended:

@@ -2,7 +2,7 @@
 
 `step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
 `..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
-learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` is a schedule, too.
+learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` can also be used.
 """
 
 import inspect

@@ -99,8 +99,8 @@ class FullyShardedStrategy(ModelParallelStrategy):
     """FSDP (`fully_shard`; Zhao et al. 2023, arXiv:2304.11277) with unsharded checkpoints.
 
     A run can resume on any number of devices, because its checkpoints have the same format as those
-    of a single device. Lightning's own unsharded checkpoints have another format: they number the
-    optimizer's state in the order of the module's parameters, not of the parameter groups.
+    of a single device. Lightning's own unsharded checkpoints use a different format: they number
+    the optimizer's state in the order of the module's parameters, not of the parameter groups.
     """
 
     def __init__(self, devices: int) -> None:

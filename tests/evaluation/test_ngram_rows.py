@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
-from posenc.evaluation.yardstick import ngram_rows
+from posenc.evaluation.ngram_baseline import ngram_rows
 
 Configured = Callable[..., DictConfig]
 
