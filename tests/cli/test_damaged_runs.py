@@ -13,7 +13,7 @@ from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
-from posenc.tracking.mirror import MirrorFile
+from posenc.tracking.mirror_file import MirrorFile
 
 SmallRun = Callable[..., RunDirectory]
 

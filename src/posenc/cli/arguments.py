@@ -23,6 +23,7 @@ FLAGS = {
     "inspect": (CFG,),
     "check": (CFG,),
     "status": ("--json", "--watch"),
+    "sync": ("--offline",),
     "clean": ("--yes",),
     "report": ("--full", "--strict"),
     "dashboard": ("--spec",),

@@ -8,7 +8,7 @@ COMMANDS = {
     "report": "write tables, figures and an HTML report of an experiment's results",
     "status": "show the progress of every run of an experiment, and how to finish it",
     "plan": "estimate parameters, memory, FLOPs and time of an experiment",
-    "sync": "upload an experiment's runs to W&B",
+    "sync": "upload an experiment's runs to W&B, or rewrite their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",
     "wandb-sweep": "write an experiment's grids as W&B sweeps",
     "check": "run the property tests on encodings",
@@ -130,11 +130,12 @@ HELP = {
           --json             print JSON, in bytes, FLOPs and seconds
     """,
     "sync": """
-        usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME
+        usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--offline]
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
         in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
-        repeating the command uploads nothing twice.
+        repeating the command uploads nothing twice. With --offline, instead writes missing or
+        incomplete offline W&B files again, which needs no API key.
 
           posenc sync quickstart
     """,
@@ -210,8 +211,7 @@ HELP = {
           train_length                          L; properties are measured up to 4L
           seed                                  seed of the randomly drawn weights
           run                                   a run directory, or a unique prefix of its name
-          lengths                               with run: evaluation lengths besides L; null: 2L, 4L
-          windows                               with run: number of windows per length
+          lengths, windows                      with run: lengths besides L; windows per length
           sentence                              with run: a sentence with a repeated word
           logger                                logger=wandb also logs tables and figures
           name, outputs_dir                     results go to outputs_dir/name/inspect

@@ -1,4 +1,4 @@
-"""`posenc sync`: upload the runs of an experiment to W&B."""
+"""`posenc sync`: upload the runs of an experiment to W&B, or rewrite their offline files."""
 
 from rich.console import Console
 
@@ -9,27 +9,27 @@ from posenc.runs.run_directory import list_runs
 
 
 def run(arguments: Arguments) -> int:
-    from posenc.tracking.upload import upload_figures, upload_run
+    from posenc.tracking.upload import sync_run, upload_figures
     from posenc.tracking.wandb_client import WandbError
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     runs = list_runs(folder)
     if not runs:
         raise ConfigError(f"{folder} has no runs; create them with posenc train")
-    damaged = 0
+    offline, damaged = "--offline" in arguments.flags, 0
     for index, directory in enumerate(runs):
         try:
-            console.print(f"{directory.name}: {upload_run(directory)}")
+            console.print(f"{directory.name}: {sync_run(directory, offline=offline)}")
         except WandbError as error:
             raise RunError(
-                f"{directory.name}: {error}; {index - damaged} of {len(runs)} runs uploaded; rerun"
-                f" to continue"
+                f"{directory.name}: {error}; {index - damaged} of {len(runs)} runs done; rerun to"
+                f" continue"
             ) from None
         except PosencError as error:
             damaged += 1
-            console.print(f"{directory.name}: not uploaded: {error}", markup=False)
-    if upload_figures(folder):
+            console.print(f"{directory.name}: skipped: {error}", markup=False)
+    if not offline and upload_figures(folder):
         console.print("figures of the report: uploaded")
     if damaged:
-        raise RunError(f"{damaged} of {len(runs)} runs could not be uploaded; see the errors above")
+        raise RunError(f"{damaged} of {len(runs)} runs were skipped; see the errors above")
     return 0

@@ -14,6 +14,7 @@ from posenc.config.errors import plural
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
+from posenc.tracking.mirror_file import is_complete
 
 STYLES = {
     "pending": "dim",
@@ -48,11 +49,14 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
     total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
     commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
-    return Group(_table(statuses), *errors, total, *commands)
+    return Group(_table(statuses), *errors, total, *commands, *_incomplete_mirrors(runs, statuses))
 
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Return the name, path, status and time left of each run, and the command to finish it."""
+    """Return the name, path, status and time left of each run, and the command to finish it.
+
+    `wandb_complete` is null if the run was not logged to W&B.
+    """
     statuses = {run.name: run.status() for run in runs}
     return [
         {
@@ -60,9 +64,28 @@ def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
             "path": str(run.path),
             **asdict(statuses[run.name]),
             "seconds_left": _seconds_left(statuses[run.name]),
+            "wandb_complete": is_complete(run),
             "command": next(iter(_commands_to_finish([run], statuses)), None),
         }
         for run in runs
+    ]
+
+
+def _incomplete_mirrors(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
+    """Return a line about the W&B runs that lack rows although their runs have ended."""
+    names = [
+        run.name
+        for run in runs
+        if statuses[run.name].state in ("finished", "failed") and is_complete(run) is False
+    ]
+    if not names:
+        return []
+    command = f"posenc sync {runs[0].path.resolve().parent.name}"
+    return [
+        Text(
+            f"incomplete in W&B: {', '.join(names)} ({command} uploads what is missing, and"
+            f" {command} --offline rewrites the offline files)"
+        )
     ]
 
 

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs
-from posenc.tracking.mirror import MirrorFile
+from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import figure_key
 from posenc.tracking.wandb_config import run_config, variant
 from posenc.tracking.wandb_history import EVALUATION_AXES, evaluation_history, training_row

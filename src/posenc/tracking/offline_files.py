@@ -27,12 +27,17 @@ def last_logged_step(run: "Run") -> int:
     """
     if not run.offline:
         return run.starting_step - 1
-    current_folder, wandb_folder = Path(run.settings.sync_dir), Path(run.settings.wandb_dir)
-    # wandb appends a number to the folder name if a run starts twice within a second
-    files = wandb_folder.glob(f"*run-*-{run.id}*/run-{run.id}.wandb")
+    current_folder = Path(run.settings.sync_dir)
+    files = offline_run_files(Path(run.settings.wandb_dir), run.id)
     newest_first = sorted(files, key=lambda file: file.parent.name.partition("run-")[2])[::-1]
     steps = (_last_step_once_closed(f) for f in newest_first if f.parent != current_folder)
     return next((step for step in steps if step >= 0), -1)
+
+
+def offline_run_files(wandb_folder: Path, run_id: str) -> list[Path]:
+    """Return the offline run files (`.wandb`) of a W&B run, one for each time it was started."""
+    # wandb appends a number to the folder name if a run starts twice within a second
+    return sorted(wandb_folder.glob(f"*run-*-{run_id}*/run-{run_id}.wandb"))
 
 
 def last_step(file: Path) -> int:

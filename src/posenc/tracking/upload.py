@@ -1,4 +1,4 @@
-"""Uploads an experiment's runs and the figures of its report to W&B (`posenc sync`)."""
+"""`posenc sync`: uploads runs and the figures of the report to W&B, or rewrites offline files."""
 
 import hashlib
 from contextlib import suppress
@@ -9,19 +9,21 @@ from posenc.config.errors import PosencError
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import wandb_tracker
+from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
 from posenc.training.checkpoint import list_checkpoints
 
-Outcome = Literal["uploaded", "running", "not started"]
+Outcome = Literal["uploaded", "rewritten", "complete", "running", "not started"]
 REPORT_JOB_TYPE = "report"
 
 
-def upload_run(directory: RunDirectory) -> Outcome:
+def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     """Upload the rows that are missing from a run on W&B, and return the outcome.
 
-    Reads only the run directory, not the offline run files, which may be missing or incomplete.
+    If `offline`, writes the offline run files anew instead, unless they are complete. Either way,
+    reads only the run directory, not the offline run files, which may be missing or incomplete.
     Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
     reached, another PosencError if the run's own files are damaged.
     """
@@ -31,8 +33,14 @@ def upload_run(directory: RunDirectory) -> Outcome:
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        find_tracker(directory).upload(directory, directory.config(), rows)
-    return "uploaded"
+        tracker, config = find_tracker(directory), directory.config()
+        if offline and MirrorFile(directory).is_complete:
+            return "complete"
+        if offline:
+            tracker.rewrite_offline(directory, config, rows)
+            return "rewritten"
+        tracker.upload(directory, config, rows)
+        return "uploaded"
 
 
 def upload_figures(folder: Path) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,20 +45,29 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
         return run or _init("offline", folder, init_kwargs, FINISH_TIMEOUT)
 
 
-@contextmanager
-def online_run(**init_kwargs: Any) -> Generator["Run"]:
+def online_run(**init_kwargs: Any) -> AbstractContextManager["Run"]:
     """Yield a W&B run that is open on the server. Raises WandbError if W&B fails.
 
     Its local files are temporary and removed when this process exits.
     """
     folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _run_or_error("online", folder, init_kwargs)
+
+
+def offline_run(folder: Path, **init_kwargs: Any) -> AbstractContextManager["Run"]:
+    """Yield an offline W&B run with files in `<folder>/wandb/`. Raises WandbError if W&B fails."""
+    return _run_or_error("offline", folder, init_kwargs)
+
+
+@contextmanager
+def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Generator["Run"]:
     with process_state_restored():
         try:
-            run = _init("online", folder, init_kwargs, UPLOAD_TIMEOUT)
+            run = _init(mode, folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
             _try_to_stop_service()
-            raise WandbError(f"W&B is not available online: {one_line(error)}") from None
+            raise WandbError(f"W&B is not available {mode}: {one_line(error)}") from None
     try:
         yield run
     except PosencError:  # a damaged file of the run, not W&B

@@ -24,6 +24,11 @@ def experiment_folder(run: RunDirectory) -> Path:
     return run.path.resolve().parent
 
 
+def wandb_folder(run: RunDirectory) -> Path:
+    """Return the folder with the local files of the W&B runs of an experiment."""
+    return experiment_folder(run) / "wandb"
+
+
 def wandb_id(*names: str) -> str:
     """Join names with dots into a W&B id of at most 64 characters from [A-Za-z0-9_.-].
 

@@ -3,25 +3,30 @@
 import logging
 import os
 import re
+import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.mirror import Mirror, MirrorFile
+from posenc.tracking.mirror import Mirror
+from posenc.tracking.mirror_file import MirrorFile
+from posenc.tracking.offline_files import offline_run_files
 from posenc.tracking.tracker import Inspection, Tracker
 from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
+    offline_run,
     online_run,
     open_run,
     short_requests,
 )
-from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
+from posenc.tracking.wandb_config import experiment_folder, run_config, run_id, wandb_folder
 from posenc.training.checkpoint import latest_checkpoint
 
 if TYPE_CHECKING:
@@ -61,7 +66,7 @@ class WandbTracker(Tracker):
         self._directory = run
         with self._failures_as_warnings():
             mirror_file = MirrorFile(run)
-            mirror_file.create()
+            mirror_file.record_open()
             init_kwargs = self._training_kwargs(mirror_file, config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._mirror = Mirror(self._run, run, config)
@@ -87,6 +92,24 @@ class WandbTracker(Tracker):
             self._mirror = Mirror(wandb_run, run, config)
             self._mirror.log_training(rows)
             self._finish(wandb_run, failed=run.status().state != "finished")
+
+    def rewrite_offline(
+        self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]
+    ) -> None:
+        """Replace the run's offline run files by one with all rows. Raises WandbError on failure.
+
+        `rows` are the rows of the training log that a resumed run would not write again.
+        """
+        self._directory = run
+        mirror_file = MirrorFile(run)
+        previous = offline_run_files(wandb_folder(run), mirror_file.run_id)
+        mirror_file.record_open()
+        with offline_run(
+            experiment_folder(run), **self._training_kwargs(mirror_file, config)
+        ) as wandb_run:
+            self._mirror = Mirror(wandb_run, run, config, rewrite=True)
+            self._mirror.log_training(rows)
+            self._finish(wandb_run, failed=run.status().state != "finished", replaced=previous)
 
     def log_inspection(self, inspection: Inspection) -> None:
         if self.mode == "disabled":
@@ -119,11 +142,15 @@ class WandbTracker(Tracker):
             "config": config,
         }
 
-    def _finish(self, run: "Run", failed: bool) -> None:
+    def _finish(self, run: "Run", failed: bool, replaced: Sequence[Path] = ()) -> None:
+        """Log the results, close the W&B run and delete the offline run files that it replaces."""
         self._mirror.log_results()
         if self.checkpoints and not failed:
             _log_checkpoint(run, self._directory)
         close_run(run, failed)
+        for file in replaced:
+            shutil.rmtree(file.parent)
+        MirrorFile(self._directory).record_complete(offline=run.offline)
 
     @contextmanager
     def _failures_as_warnings(self) -> Generator[None]:

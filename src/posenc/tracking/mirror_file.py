@@ -1,0 +1,125 @@
+"""`mirror.json`: what the W&B run of a run directory has, and whether it is complete."""
+
+import hashlib
+from typing import Any
+
+from omegaconf import DictConfig
+
+from posenc.config.errors import RunError
+from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.files import corrupt_file, read_mapping, write_json
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.offline_files import offline_run_files
+from posenc.tracking.wandb_config import git_state, run_id, sweep_trial_id, wandb_folder
+from posenc.tracking.wandb_history import EVALUATION_AXES, Row, evaluation_history
+
+MEDIA_KEY = "loss_by_position"
+FILE_TYPES = {"identity": dict, "entries": list[dict], "file_sizes": dict[str, int] | None}
+
+
+class MirrorFile:
+    """`mirror.json`: the W&B run's id, the steps of its evaluation results, and its offline files.
+
+    `identity` is written when the run first starts. Each entry is a history row `{"step", "row"}`
+    or `{"step", "loss_by_position"}` with a digest of the losses shown in a table and an image.
+    `file_sizes` has the bytes of each offline run file once all rows have been logged. It is empty
+    if the rows are on the server, and None while the W&B run is open or after it has failed.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.file = directory.path / "mirror.json"
+        contents = read_mapping(self.file, FILE_TYPES)
+        self.identity: dict[str, Any] = contents.get("identity", {})
+        self.entries: list[dict[str, Any]] = contents.get("entries", [])
+        self.has_file_sizes = "file_sizes" in contents
+        self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
+        if not all(isinstance(entry.get("step"), int) for entry in self.entries):
+            raise corrupt_file(self.file, "an entry has no step")
+
+    @property
+    def run_id(self) -> str:
+        return self.identity.get("id") or run_id(self.directory)
+
+    @property
+    def git(self) -> dict[str, Any]:
+        """`git_commit` and `git_dirty` at the time of the first start, if known."""
+        return {key: value for key, value in self.identity.items() if key.startswith("git_")}
+
+    @property
+    def newest_media(self) -> dict[str, Any] | None:
+        return next((entry for entry in reversed(self.entries) if MEDIA_KEY in entry), None)
+
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether W&B has all rows; None if there is no W&B run or an earlier version logged it."""
+        if not self.has_file_sizes:
+            return None
+        if self.file_sizes is None:
+            return False
+        folder = wandb_folder(self.directory)
+        return all(
+            (folder / name).is_file() and (folder / name).stat().st_size >= size
+            for name, size in self.file_sizes.items()
+        )
+
+    def record_open(self) -> None:
+        """Record that the W&B run is not complete, and its identity when it first starts."""
+        if not self.file.exists():
+            self.identity = {"id": sweep_trial_id() or run_id(self.directory), **git_state()}
+        self.has_file_sizes, self.file_sizes = True, None
+        self._write()
+
+    def record_complete(self, *, offline: bool) -> None:
+        """Record that all rows have been logged to the server or, if `offline`, to files."""
+        folder = wandb_folder(self.directory)
+        files = offline_run_files(folder, self.run_id) if offline else []
+        self.has_file_sizes = True
+        self.file_sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files}
+        self._write()
+
+    def add_new_results(self, config: DictConfig) -> None:
+        """Assign a step to every evaluation result that is new or has changed."""
+        arrays = read_arrays(self.directory.positions_file)
+        logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
+        rows = evaluation_history(self.directory.rows(), arrays, config)
+        new_entries: list[dict[str, Any]] = [
+            {"row": row} for row in rows if logged.get(_curve_point(row)) != row
+        ]
+        digest = _digest(arrays)
+        if arrays and (self.newest_media or {}).get(MEDIA_KEY) != digest:
+            new_entries.append({MEDIA_KEY: digest})
+        if new_entries:
+            used_steps = [e["step"] for e in [*self.entries, *self.directory.metrics()[-1:]]]
+            first_step = max(used_steps, default=0) + 1
+            self.entries += [
+                {"step": i, **entry} for i, entry in enumerate(new_entries, first_step)
+            ]
+            self._write()
+
+    def _write(self) -> None:
+        contents: dict[str, Any] = {"identity": self.identity, "entries": self.entries}
+        if self.has_file_sizes:
+            contents["file_sizes"] = self.file_sizes
+        write_json(self.file, contents)
+
+
+def is_complete(directory: RunDirectory) -> bool | None:
+    """Return `MirrorFile.is_complete`, or False if `mirror.json` is damaged."""
+    try:
+        return MirrorFile(directory).is_complete
+    except RunError:
+        return False
+
+
+def _curve_point(row: Row) -> tuple[Any, ...]:
+    """Return the identity of a history row: its axis, the value on it and the metric names."""
+    (axis,) = (name for name in EVALUATION_AXES if name in row)
+    return (axis, row[axis], *(name for name in sorted(row) if name != axis))
+
+
+def _digest(arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(name.encode() + arrays[name].tobytes())
+    return digest.hexdigest()[:16]

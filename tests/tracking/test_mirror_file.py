@@ -1,0 +1,89 @@
+"""An incomplete W&B run is shown by `posenc status` and rewritten from the run directory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posenc.cli import main
+from posenc.runs.evaluation_rows import merge_rows
+from posenc.runs.files import append_jsonl
+from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.mirror_file import MirrorFile
+from posenc.tracking.wandb_tracker import WandbTracker
+
+
+@pytest.fixture
+def finished(run, config, rows, evaluation_row) -> RunDirectory:
+    """A finished run of eight steps and one evaluation that was logged offline."""
+    tracker = WandbTracker()
+    tracker.start(run, config)
+    for row in rows(1, 8):
+        append_jsonl(run.metrics_file, row)
+    tracker.log(rows(1, 8))
+    merge_rows(run.evaluation_file, [evaluation_row(64, 20.0)])
+    tracker.finish(failed=False)
+    run.status().replace(state="finished", started=1.0).write(run.status_file)
+    return run
+
+
+def posenc(command: str, folder: Path, *words: str) -> int:
+    return main([command, folder.name, f"outputs_dir={folder.parent}", *words])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cut_in_half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [empty, cut_in_half, Path.unlink])
+def test_sync_rewrites_a_damaged_offline_file(
+    damage: Callable[[Path], None], finished, folder, read_offline, capsys
+) -> None:
+    (logged,) = read_offline(folder)
+    history = logged.history()
+    assert posenc("status", folder) == 0
+    assert "incomplete in W&B" not in capsys.readouterr().out
+    damage(logged.path)
+    assert posenc("status", folder) == 0
+    assert "posenc sync alibi-laptop --offline" in capsys.readouterr().out
+    for outcome in ("rewritten", "complete"):
+        assert posenc("sync", folder, "--offline") == 0
+        assert f"{finished.name}: {outcome}" in capsys.readouterr().out
+    (rewritten,) = read_offline(folder)
+    assert rewritten.history() == history
+    assert [row["_step"] for row in history] == list(range(1, 10))
+    assert rewritten.summary["summary"]["ppl@L"] == 20.0
+    assert posenc("status", folder) == 0
+    assert "incomplete in W&B" not in capsys.readouterr().out
+
+
+def test_a_run_whose_logging_failed_is_incomplete(run, folder, config, rows, capsys) -> None:
+    (folder / "wandb").write_text("in the way")
+    tracker = WandbTracker()
+    tracker.start(run, config)
+    append_jsonl(run.metrics_file, rows(1, 1)[0])
+    tracker.finish(failed=False)
+    run.status().replace(state="finished", started=1.0).write(run.status_file)
+    assert posenc("status", folder, "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["wandb_complete"] is False
+
+
+def test_nothing_is_known_about_a_run_without_a_wandb_run(run, folder, capsys) -> None:
+    run.status().replace(state="finished", started=1.0).write(run.status_file)
+    assert MirrorFile(run).is_complete is None
+    assert posenc("status", folder) == 0
+    assert "incomplete" not in capsys.readouterr().out
+
+
+def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
+    mirror_file = MirrorFile(run)
+    mirror_file.record_open()
+    assert not MirrorFile(run).is_complete
+    mirror_file.record_complete(offline=False)
+    assert MirrorFile(run).is_complete
