@@ -164,6 +164,25 @@ def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experi
     assert spec == spec_of(experiment)
 
 
+def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row):
+    run = RunDirectory(experiment / "rope-L64-s1-00000000")
+    names = ("pi", "ntk", "yarn factor=4")
+    rows = [evaluation_row(n, n / 3, swap=name, count=9) for n in (64, 128) for name in names]
+    merge_rows(run.evaluation_file, rows)
+    workspace = spec_of(experiment)["workspace"]
+    plots = [p["config"] for p in panels(workspace) if p["viewType"] == "Run History Line Plot"]
+    perplexities = [
+        [key.removeprefix("extrapolation/").removesuffix("/perplexity") for key in plot["metrics"]]
+        for plot in plots
+        if plot["metrics"][0].endswith("nonoverlapping/perplexity")
+    ]
+    swaps = ["ntk", "pi", "yarn-factor=4"]
+    assert perplexities == [
+        ["nonoverlapping"],
+        ["nonoverlapping", *(f"{swap}/nonoverlapping" for swap in swaps)],
+    ]
+
+
 def test_a_damaged_run_is_left_out(experiment, capsys):
     damaged = experiment / "alibi-L128-s1-00000000"
     (damaged / "metrics.jsonl").write_text("[\n")

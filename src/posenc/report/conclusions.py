@@ -22,7 +22,7 @@ def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[
     several = len({curves.measurement for curves in curve_sets}) > 1
     lines = _paragraphs(experiment.about.get("conclude"))
     for curves in curve_sets:
-        setting = f"L = {curves.train_length}" + (f", {curves.measurement}" if several else "")
+        setting = curves.setting + (f", {curves.measurement}" if several else "")
         best = best_encodings(curves, PERPLEXITY)
         lines += [f"{setting}: {text}" for text in (best, *_ratios(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines

@@ -79,7 +79,8 @@ class CurveSet:
     `window` is the evaluation length if `x` is another quantity, such as a position, and
     `num_windows` the number of windows. `ngrams` maps orders to the mean losses over seeds of
     n-gram models of the training tokens, scored on the same text. `chance` is the accuracy of
-    guessing, if the curves are accuracies on a task for which it is known.
+    guessing, if the curves are accuracies on a task for which it is known. `swapped` is the label
+    of an encoding if the curves are its swaps.
     """
 
     measurement: EvaluationKey
@@ -90,6 +91,7 @@ class CurveSet:
     num_windows: int | None = None
     ngrams: Mapping[int, float] = field(default_factory=dict)
     chance: float | None = None
+    swapped: str | None = None
 
     @property
     def x_values(self) -> list[float]:
@@ -108,7 +110,19 @@ class CurveSet:
             "data": self.measurement.data_name,
             **{name: getattr(self.measurement, name) for name in names},
             "train_length": self.train_length,
+            **({"encoding": self.swapped} if self.swapped else {}),
         }
+
+    @property
+    def line_name(self) -> str:
+        """What the labels of the curves name: the heading of their column in tables."""
+        return "swap" if self.swapped else "encoding"
+
+    @property
+    def setting(self) -> str:
+        """The training length, and the encoding if the curves are its swaps."""
+        swapped = f", {self.swapped} with swaps" if self.swapped else ""
+        return f"L = {self.train_length}{swapped}"
 
     @property
     def best_ngram(self) -> tuple[int, float] | None:

@@ -19,6 +19,7 @@ from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
+from posenc.report.swap_series import merge_swaps
 from posenc.runs.block_sums import BlockSums
 from posenc.runs.evaluation_rows import bin_positions, end_of_window_loss, positions_name
 
@@ -63,10 +64,10 @@ def loss_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return accuracy by evaluation length, one curve set for each task and training length."""
+    """Return accuracy by evaluation length for each task and training length, with swaps merged."""
     run_points = _run_points(experiment, "accuracy")
     tasks = (point for point in run_points if point.measurement.protocol == TASKS)
-    sets = map(_without_shared_settings, curve_sets(experiment, tasks))
+    sets = map(_without_shared_settings, merge_swaps(curve_sets(experiment, tasks)))
     return [replace(curves, chance=_chance(experiment, curves.measurement.data)) for curves in sets]
 
 

@@ -5,7 +5,7 @@ differ in their markers. Encodings that are not part of posenc have a dash patte
 encoding has, and a color and a marker derived from their name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -37,6 +37,10 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
     *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),
     *("partial_key_offset", "inkling", "bam", "wall", "grape_m", "selective_rope"),
+)
+SWAPS = (  # `none` is the encoding without a swap
+    *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
+    *("llama3", "window", "log_n", "temperature"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation
@@ -89,6 +93,22 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
         labels = [label for label in encodings if encodings[label] == encoding]
         styles_by_label.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
     return styles_by_label
+
+
+def swap_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Return a style for each swap, such as `yarn factor=4`.
+
+    It is the same in every report, except that several factors of one swap share its hue.
+    """
+    styles_by_name = {}
+    options = {name: name.partition(" ")[0] for name in names}
+    for option in dict.fromkeys(options.values()):
+        known = option in SWAPS
+        style = style_at(SWAPS.index(option)) if known else _custom_style(crc32(option.encode()))
+        same_option = [name for name in names if options[name] == option]
+        styles = sweep_styles(style, len(same_option))
+        styles_by_name.update(zip(same_option, styles, strict=True))
+    return styles_by_name
 
 
 def sweep_styles(style: Style, count: int) -> Sequence[Style]:

@@ -60,4 +60,4 @@ def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) 
         task = curves.measurement.data_name
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, ACCURACY)}"
     for curves in select_first_measurement(losses):
-        yield f"L = {curves.train_length}: {best_encodings(curves, PERPLEXITY)}"
+        yield f"{curves.setting}: {best_encodings(curves, PERPLEXITY)}"

@@ -76,7 +76,7 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
         x_title=X_TITLE,
         y_title="Perplexity relative to L",
         caption=RELATIVE_CAPTION + (PUBLISHED_CAPTION.format(sources) if sources else ""),
-        csv=plotted_points_csv(shown, lines, "encoding", "length", "relative_perplexity"),
+        csv=plotted_points_csv(shown, lines, "length", "relative_perplexity"),
         log_y=True,
     )
 
@@ -94,15 +94,14 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
         curve_sets,
         [[*shown, *_chance_line(c)] for c, shown in zip(curve_sets, lines, strict=True)],
         titles=[
-            f"{curves.measurement.data_name}, trained at L = {curves.train_length}"
-            for curves in curve_sets
+            f"{curves.measurement.data_name}, trained at {curves.setting}" for curves in curve_sets
         ],
         file_stem="accuracy_by_length",
         title="Accuracy by evaluation length",
         x_title=X_TITLE,
         y_title="Accuracy",
         caption=ACCURACY_CAPTION,
-        csv=plotted_points_csv(curve_sets, lines, "encoding", "length", "accuracy"),
+        csv=plotted_points_csv(curve_sets, lines, "length", "accuracy"),
         y_bounds=(0.0, 1.0),
     )
 

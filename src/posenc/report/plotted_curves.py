@@ -20,8 +20,9 @@ def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
 
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the training length, and the measurement if `curve_sets` have several."""
-    title = f"trained at L = {curves.train_length}"
+    """Return the training length, the encoding of swaps, and the measurement if it varies."""
+    title = f"{curves.swapped}, " if curves.swapped else ""
+    title += f"trained at L = {curves.train_length}"
     if curves.window:
         count = "" if curves.num_windows is None else f"{curves.num_windows} "
         title += f", evaluated in {count}windows of {curves.window}"
@@ -39,10 +40,14 @@ def curve_chart(
     """Return a chart with one subplot of lines for each curve set, or None if there are none.
 
     Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
-    `options` are the other fields of the chart.
+    `options` are the other fields of the chart; if the curves are swaps, this is added to its
+    file stem and its title.
     """
     if not curve_sets:
         return None
+    if curve_sets[0].swapped:
+        options["file_stem"] += "_with_swaps"
+        options["title"] += ": swaps"
     subplots = []
     for i, curves in enumerate(curve_sets):
         title = titles[i] if titles else subplot_title(curves, curve_sets)
@@ -88,7 +93,7 @@ def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
         [
             {
                 **curves.key,
-                "encoding": curve.label,
+                curves.line_name: curve.label,
                 x_column: f"{point.x:.6g}",
                 "loss": f"{point.mean:.6f}",
                 "low": f"{point.band.low:.6f}",
@@ -106,17 +111,18 @@ def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
 
 
 def plotted_points_csv(
-    curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], label: str, x: str, y: str
+    curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], x: str, y: str, label: str = ""
 ) -> str:
     """Return a CSV row for each plotted point; `lines` has the lines drawn for each curve set.
 
-    `label`, `x` and `y` are column names; the column `band` describes what `low` and `high` are.
+    `x`, `y` and `label` are column names, of which `label` is by default what the labels of the
+    curves name; the column `band` describes what `low` and `high` are.
     """
     return records_csv(
         [
             {
                 **curves.key,
-                label: line.label,
+                label or curves.line_name: line.label,
                 "published": str(line.published).lower(),
                 x: f"{point.x:.6g}",
                 y: f"{point.y.mean:.6g}",

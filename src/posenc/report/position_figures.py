@@ -40,7 +40,7 @@ HEAT_MAP_CAPTION = (
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return a chart with a subplot for each measurement and training length.
 
-    Losses are relative to nope, or else to the first encoding, because they differ much less
+    Losses are relative to nope, or else to the first curve, because they differ much less
     between encodings than between positions. Without an encoding that all subplots share with
     others, the chart has the losses themselves.
     """
@@ -57,15 +57,16 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
             csv=losses_csv(curve_sets, "position"),
         )
     lines = [_difference_lines(curves, reference, styles) for curves in curve_sets]
+    name = "the encoding without a swap" if curve_sets[0].swapped else reference
     return curve_chart(
         curve_sets,
         lines,
         file_stem="loss_by_position",
-        title=f"Loss by position, minus the loss of {reference}",
+        title=f"Loss by position, minus the loss of {name}",
         x_title=X_TITLE,
-        y_title=f"Loss minus that of {reference} (nats)",
-        caption=DIFFERENCE_CAPTION.format(reference=reference),
-        csv=plotted_points_csv(curve_sets, lines, "encoding", "position", "loss_difference"),
+        y_title=f"Loss minus that of {name} (nats)",
+        caption=DIFFERENCE_CAPTION.format(reference=name),
+        csv=plotted_points_csv(curve_sets, lines, "position", "loss_difference"),
     )
 
 

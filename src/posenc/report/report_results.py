@@ -7,7 +7,7 @@ from pathlib import Path
 from posenc.report.conclusions import conclusions, limitations, missing_runs
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
-from posenc.report.encoding_styles import line_styles
+from posenc.report.encoding_styles import line_styles, swap_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.finding import finding
@@ -23,6 +23,7 @@ from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.result_rows import ResultRow, result_rows
 from posenc.report.result_tables import accuracy_table, perplexity_tables
 from posenc.report.rope_base_figure import perplexity_by_base
+from posenc.report.swap_series import merge_swaps
 from posenc.report.table import Table
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
@@ -35,9 +36,10 @@ ResultSet = tuple[CurveSet, Sequence[ResultRow]]
 class Results:
     """An experiment's curves, with the verdicts, tables, figures and texts computed from them.
 
-    `figures` has all figures for which there is data, each assigned to a section of the report.
-    `setup` has pairs of a term and its description. The first `num_main_tables` of the perplexity
-    tables have the main measurement, one for each training length.
+    The first `num_main_tables` of the perplexity tables have the main measurement: one for each
+    training length, and one for each encoding with swaps. `figures` has all figures for which there
+    is data, each assigned to a section of the report. `setup` has pairs of a term and its
+    description.
     """
 
     experiment: Experiment
@@ -58,7 +60,7 @@ class Results:
 def read_results(folder: Path) -> Results:
     """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
     experiment = read_experiment(folder)
-    losses, accuracies = loss_curves(experiment), accuracy_curves(experiment)
+    losses, accuracies = merge_swaps(loss_curves(experiment)), accuracy_curves(experiment)
     loss_rows = [(curves, result_rows(curves)) for curves in losses]
     accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]
     verdicts = judge_experiment(experiment)
@@ -82,17 +84,26 @@ def read_results(folder: Path) -> Results:
 def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
-    positions = position_curves(experiment)
-    curves = [curve for c in (*losses, *accuracies, *positions) for curve in c.curves]
-    styles = line_styles({curve.label: curve.encoding for curve in curves})
-    charts = [
-        ("tasks", accuracy_by_length(accuracies, styles)),
-        ("results", perplexity_by_length(losses, styles)),
-        ("relative", relative_perplexity(losses, styles)),
-        ("training", relative_perplexity_by_tokens(experiment, styles)),
-        ("bases", perplexity_by_base(losses, experiment)),
-        ("positions", loss_by_position(positions, styles)),
-    ]
-    figures = [line_figure(section, chart) for section, chart in charts if chart]
-    heat_map = loss_heat_map(positions)
+    """Return the figures of encodings and, after each of them, the same figure of swaps."""
+    positions = merge_swaps(position_curves(experiment))
+    sets = [*losses, *accuracies, *positions]
+    encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
+    swaps = [c.label for curves in sets if curves.swapped for c in curves.curves]
+    all_styles = {False: line_styles(encodings), True: swap_styles(dict.fromkeys(swaps))}
+    figures = []
+    for section, chart_of, curve_sets in (
+        ("tasks", accuracy_by_length, accuracies),
+        ("results", perplexity_by_length, losses),
+        ("positions", loss_by_position, positions),
+    ):
+        for swapped, styles in all_styles.items():
+            chart = chart_of([c for c in curve_sets if bool(c.swapped) == swapped], styles)
+            figures += [line_figure(section, chart)] if chart else []
+    others = {
+        "relative": relative_perplexity([c for c in losses if not c.swapped], all_styles[False]),
+        "training": relative_perplexity_by_tokens(experiment, all_styles[False]),
+        "bases": perplexity_by_base(losses, experiment),
+    }
+    figures += [line_figure(section, chart) for section, chart in others.items() if chart]
+    heat_map = loss_heat_map([curves for curves in positions if not curves.swapped])
     return [*figures, heat_figure("positions", heat_map)] if heat_map else figures

@@ -26,7 +26,7 @@ def tables_csv(
         for row in rows:
             label, points = row.curve.label, row.values.items()
             numbers = {x: quantity.from_mean(value.point.mean) for x, value in points}
-            record = {**curves.key, "encoding": label, "seeds": row.curve.seeds}
+            record = {**curves.key, curves.line_name: label, "seeds": row.curve.seeds}
             for x in lengths:
                 text = quantity.text(numbers[x]) if x in numbers else None
                 record |= {f"{x:.0f}": text, **_intervals(x, row.values.get(x), quantity)}
@@ -36,7 +36,7 @@ def tables_csv(
                 values = published[label].values
                 texts = {f"{x:.0f}": quantity.text(values[x]) for x in lengths if x in values}
                 ratio = ratio_text(values, curves)
-                line = {"encoding": f"{label}, published", "longest_over_train_length": ratio}
+                line = {curves.line_name: f"{label}, published", "longest_over_train_length": ratio}
                 records.append(dict.fromkeys(records[-1]) | curves.key | texts | line)
     return records_csv(records)
 

@@ -40,6 +40,7 @@ def accuracy_table(curves: CurveSet, rows: Sequence[ResultRow]) -> Table:
 
 def table_title(quantity: TableQuantity, curves: CurveSet) -> str:
     name = quantity.name.capitalize()
+    name += f" of {curves.swapped} with swaps" if curves.swapped else ""
     return f"{name}, trained at L = {curves.train_length}: {curves.measurement}"
 
 
@@ -61,6 +62,7 @@ def _can_join(curves: CurveSet, other: CurveSet) -> bool:
     return (
         (a.protocol, b.protocol) == (FIXED_TARGET, "nonoverlapping")
         and (a.data, a.split, a.swap) == (b.data, b.split, b.swap)
+        and curves.swapped == other.swapped
         and curves.train_length == other.train_length
         and set(curves.x_values) <= set(other.x_values)
     )
@@ -96,7 +98,7 @@ def _table(
     if quantity is PERPLEXITY:
         grid += _ngram_rows(curves, 3 if early else 1)
     columns = [
-        Column("encoding", align="left"),
+        Column(curves.line_name, align="left"),
         Column("seeds"),
         *(Column(f"{x:.0f}", detail=text) for x, text in zip(lengths, relative, strict=True)),
         Column(f"{relative[-1]} / L"),

@@ -48,7 +48,7 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
         x_title="Base",
         y_title="Perplexity per token",
         caption=CAPTION,
-        csv=plotted_points_csv(shown_sets, lines, "length", "base", "perplexity"),
+        csv=plotted_points_csv(shown_sets, lines, "base", "perplexity", label="length"),
         log_y=True,
     )
 

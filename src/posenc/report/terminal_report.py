@@ -43,7 +43,7 @@ def print_report(console: Console, results: Results, index: Path, *, full: bool)
 
 
 def _print_main_results(console: Console, results: Results) -> None:
-    """Print a short table for each training length, and a line for each verdict."""
+    """Print a short table for each training length and its swaps, and a line for each verdict."""
     for table in _short_tables(results, console):
         console.print(table)
         console.print()
@@ -121,7 +121,7 @@ def _table_at_lengths(
 ) -> Table:
     names = describe_lengths(lengths, curves.train_length)
     columns = [
-        Column("encoding", align="left"),
+        Column(curves.line_name, align="left"),
         *(Column(f"{x:.0f}", detail=name) for x, name in zip(lengths, names, strict=True)),
     ]
     grid = []

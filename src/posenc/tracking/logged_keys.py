@@ -1,6 +1,6 @@
 """The metric and configuration keys that runs log to W&B, determined from their run directories."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,12 @@ from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import figure_key
 from posenc.tracking.wandb_config import run_config, variant
-from posenc.tracking.wandb_history import EVALUATION_AXES, evaluation_history, training_row
+from posenc.tracking.wandb_history import (
+    EVALUATION_AXES,
+    evaluation_history,
+    swap_curves,
+    training_row,
+)
 from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
 from posenc.tracking.wandb_summary import MAIN_PROTOCOL, run_summary
 
@@ -21,6 +26,7 @@ class LoggedKeys:
     """Keys of W&B's history, summary, configuration and media, and of the report's figures.
 
     `encoding_key` is the configuration key that distinguishes the encodings of the experiment.
+    `swaps` maps each curve with a swap to the same curve without it.
     """
 
     history: tuple[str, ...]
@@ -30,11 +36,24 @@ class LoggedKeys:
     figures: tuple[str, ...]
     train_lengths: tuple[int, ...]
     encoding_key: str
+    swaps: Mapping[str, str]
 
-    def curve_keys(self, prefix: str, suffix: str) -> list[str]:
-        """Return the history keys `<prefix>...<suffix>`; the main protocol comes first."""
+    def curve_keys(self, prefix: str, suffix: str) -> list[list[str]]:
+        """Return the history keys `<prefix>...<suffix>`, one list per panel.
+
+        The main protocol comes first. Curves that differ only in their swap share a panel, which
+        also has the curve without a swap.
+        """
         keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
-        return sorted(keys, key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
+        keys.sort(key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))
+        panels = {key: [key] for key in keys if key.rpartition("/")[0] not in self.swaps}
+        with_swaps: dict[str, list[str]] = {}
+        for key in keys:
+            curve, _, metric = key.rpartition("/")
+            if curve in self.swaps:
+                without_swap = f"{self.swaps[curve]}/{metric}"
+                with_swaps.setdefault(without_swap, panels.get(without_swap, [])[:]).append(key)
+        return [*panels.values(), *with_swaps.values()]
 
 
 def read_logged_keys(folder: Path, damaged: Collection[str] = ()) -> LoggedKeys:
@@ -56,6 +75,11 @@ def read_logged_keys(folder: Path, damaged: Collection[str] = ()) -> LoggedKeys:
         figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
         train_lengths=tuple(sorted({config.train_length for config in configs})),
         encoding_key="encoding" if one_variant_per_encoding else "variant",
+        swaps={
+            curve: without_swap
+            for run, config in pairs
+            for curve, without_swap in swap_curves(run.rows(), config).items()
+        },
     )
 
 

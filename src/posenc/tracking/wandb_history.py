@@ -51,10 +51,9 @@ def evaluation_history(
     )
     history = [extrapolation_row(row, config) for row in by_length]
     curves = loss_by_position(rows, arrays, config.train_length)
-    longest_curves = {_qualifiers(row, config): bins for row, bins in curves}
-    for qualifiers, bins in longest_curves.items():
-        curve = "/".join(["loss_by_position", *qualifiers, "loss"])
-        history += [{POSITION_AXIS: position, curve: loss} for position, loss, _ in bins]
+    longest_curves = {_position_curve(row, config): bins for row, bins in curves}
+    for curve, bins in longest_curves.items():
+        history += [{POSITION_AXIS: position, f"{curve}/loss": loss} for position, loss, _ in bins]
     return history
 
 
@@ -65,11 +64,23 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
     the protocol; the stride follows it: `extrapolation/test/yarn/sliding-64/perplexity`,
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
-    stride = "" if row["stride"] is None else f"-{row['stride']}"
-    protocol = f"{row['protocol']}{stride}"
-    curve = "/".join(["extrapolation", *_qualifiers(row, config), protocol])
+    curve = _extrapolation_curve(row, config)
     metrics = {f"{curve}/{name}": row[name] for name in EVALUATION_METRICS if name in row}
     return {LENGTH_AXIS: row["length"], **metrics}
+
+
+def swap_curves(rows: list[Row], config: DictConfig) -> dict[str, str]:
+    """Map each curve with a swap to the same curve without it: `extrapolation/yarn/sliding-64`.
+
+    Both are keys without the metric.
+    """
+    curves = {}
+    for row in rows:
+        if row["swap"] is not None:
+            without_swap = {**row, "swap": None}
+            for curve in (_extrapolation_curve, _position_curve):
+                curves[curve(row, config)] = curve(without_swap, config)
+    return curves
 
 
 def loss_by_position(
@@ -87,6 +98,16 @@ def loss_by_position(
             sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
             curves.append((row, bin_positions(sums, counts, train_length)))
     return curves
+
+
+def _extrapolation_curve(row: Row, config: DictConfig) -> str:
+    stride = "" if row["stride"] is None else f"-{row['stride']}"
+    protocol = f"{row['protocol']}{stride}"
+    return "/".join(["extrapolation", *_qualifiers(row, config), protocol])
+
+
+def _position_curve(row: Row, config: DictConfig) -> str:
+    return "/".join(["loss_by_position", *_qualifiers(row, config)])
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:

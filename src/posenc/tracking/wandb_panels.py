@@ -1,5 +1,7 @@
 """The panels of a W&B dashboard; each is included only if the runs log its metric."""
 
+from collections.abc import Sequence
+
 import wandb_workspaces.reports.v2 as wr
 from wandb_workspaces.reports.v2.interface import Panel
 
@@ -46,9 +48,9 @@ def arrange(panels: list[Panel], name: str) -> list[Panel]:
 
 def _extrapolation_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
-        _line_plot(key, LENGTH_AXIS, f"{title}{_title_suffix(key)}", group_by)
+        _line_plot(curves, LENGTH_AXIS, f"{title}{_title_suffix(curves)}", group_by)
         for suffix, title in EXTRAPOLATION_TITLES.items()
-        for key in keys.curve_keys("extrapolation/", suffix)
+        for curves in keys.curve_keys("extrapolation/", suffix)
     ]
 
 
@@ -69,8 +71,8 @@ def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
 def _position_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     title = "Loss by position in the window"
     return [
-        _line_plot(key, POSITION_AXIS, f"{title}{_title_suffix(key)}", group_by)
-        for key in keys.curve_keys("loss_by_position/", "/loss")
+        _line_plot(curves, POSITION_AXIS, f"{title}{_title_suffix(curves)}", group_by)
+        for curves in keys.curve_keys("loss_by_position/", "/loss")
     ]
 
 
@@ -100,30 +102,31 @@ def _cost_panels(keys: LoggedKeys) -> list[Panel]:
 
 def _training_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
     return [
-        _line_plot(key, axis, f"{title} by {axis}", group_by)
+        _line_plot([key], axis, f"{title} by {axis}", group_by)
         for key, title in TRAINING_TITLES.items()
         for axis in ("tokens", "step")
         if key in keys.history
     ]
 
 
-def _line_plot(key: str, axis: str, title: str, group_by: str) -> Panel:
-    """Return a plot of the mean over seeds, with a band from the minimum to the maximum."""
+def _line_plot(keys: Sequence[str], axis: str, title: str, group_by: str) -> Panel:
+    """Return a plot of the means over seeds, with bands from the minimum to the maximum."""
     return wr.LinePlot(
         title=title,
         x=wr.Metric(axis),
-        y=[wr.Metric(key)],
+        y=[wr.Metric(key) for key in keys],
         log_x=axis in EVALUATION_AXES,
-        log_y=key.endswith("/perplexity"),
+        log_y=keys[0].endswith("/perplexity"),
         title_x=axis,
-        title_y=key,
+        title_y=keys[0],
         groupby=wr.Config(group_by),
         groupby_aggfunc="mean",
         groupby_rangefunc="minmax",
     )
 
 
-def _title_suffix(key: str) -> str:
-    """Return the middle part of a curve's key as a title suffix: `: yarn/nonoverlapping`."""
-    middle = "/".join(key.split("/")[1:-1])
-    return f": {middle}" if middle else ""
+def _title_suffix(curves: Sequence[str]) -> str:
+    """Return what follows the title of a panel: `: nonoverlapping`, `: nonoverlapping, swaps`."""
+    middle = "/".join(curves[0].split("/")[1:-1])
+    parts = [*filter(None, [middle]), *(["swaps"] if len(curves) > 1 else [])]
+    return f": {', '.join(parts)}" if parts else ""

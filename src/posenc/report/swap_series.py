@@ -1,0 +1,71 @@
+"""Swaps as series: the curves of one encoding with each swap, in one curve set."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from posenc.config.swaps import NO_SWAP
+from posenc.report.curve_set import CurveSet
+from posenc.report.encoding_styles import SWAPS
+from posenc.report.run_labels import natural_key
+
+
+def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
+    """Return the curve sets, with a single one for all swaps of an encoding.
+
+    Its curves are the encoding without a swap (`none`), followed by each swap. It comes after the
+    sets without swaps of the same measurement. A set that has only the curve `none` is left out.
+    """
+    groups: dict[object, list[CurveSet]] = {}
+    for curves in curve_sets:
+        key = (replace(curves.measurement, swap=None), curves.window)
+        groups.setdefault(key, []).append(curves)
+    return [merged for group in groups.values() for merged in _merge_group(group)]
+
+
+def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
+    """Return the merged sets of a measurement."""
+    series = dict.fromkeys(
+        (curves.train_length, curve.label)
+        for curves in group
+        if curves.measurement.swap is not None
+        for curve in curves.curves
+    )
+    kept = [
+        curves
+        for curves in group
+        if curves.measurement.swap is None
+        and (len(curves.curves) > 1 or (curves.train_length, curves.curves[0].label) not in series)
+    ]
+    return [*kept, *(_series(group, *key) for key in series)]
+
+
+def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSet:
+    """Return a set with a curve for each swap of the encoding `label`."""
+    sources = sorted(
+        (c for c in group if c.train_length == train_length and label in c.by_label), key=_order
+    )
+    names = [curves.measurement.swap or NO_SWAP for curves in sources]
+    counts = [curves.num_windows for curves in sources if curves.num_windows is not None]
+    return replace(
+        sources[0],
+        measurement=replace(sources[0].measurement, swap=None),
+        curves=tuple(
+            replace(curves.by_label[label], label=name)
+            for curves, name in zip(sources, names, strict=True)
+        ),
+        published=tuple(
+            (name, published)
+            for curves, name in zip(sources, names, strict=True)
+            for other, published in curves.published
+            if other == label
+        ),
+        num_windows=min(counts, default=None),
+        swapped=label,
+    )
+
+
+def _order(curves: CurveSet) -> tuple[object, ...]:
+    """Return the sort key of a swap: the order of SWAPS, then its name."""
+    name = curves.measurement.swap or NO_SWAP
+    option = name.partition(" ")[0]
+    return (SWAPS.index(option) if option in SWAPS else len(SWAPS), natural_key(name))

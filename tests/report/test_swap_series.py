@@ -1,0 +1,93 @@
+"""The swaps of an encoding are the rows of one table and the lines of one figure."""
+
+import csv
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from posenc.report.curve_set import CurveSet
+from posenc.report.curves import loss_curves
+from posenc.report.encoding_styles import encoding_style, swap_styles
+from posenc.report.experiment import read_experiment
+from posenc.report.report_results import read_results
+from posenc.report.result_csv import tables_csv
+from posenc.report.swap_series import merge_swaps
+from posenc.report.table_quantity import PERPLEXITY
+
+LOSSES = {None: 3.0, "yarn factor=4": 2.0, "yarn": 2.5, "pi": 2.6, "own": 4.0}
+"""Swap -> loss at 2L; at L, all swaps have the same loss."""
+
+
+@pytest.fixture
+def swapped(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
+    """RoPE and sinusoidal with swaps, ALiBi without."""
+    for encoding in ("rope", "sinusoidal", "alibi"):
+        swaps = LOSSES if encoding != "alibi" else {None: 3.0}
+        rows = [fabricate.row(64, 2.0, swap=swap) for swap in swaps]
+        rows += [fabricate.row(128, loss, swap=swap) for swap, loss in swaps.items()]
+        fabricate.run(tmp_path / "swapped", fabricate.config(encoding, 64, 1), rows)
+    return tmp_path / "swapped"
+
+
+def merged(folder: Path) -> list[CurveSet]:
+    return merge_swaps(loss_curves(read_experiment(folder)))
+
+
+def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) -> None:
+    encodings, *with_swaps = merged(swapped)
+    assert {curve.label for curve in encodings.curves} == {"rope", "sinusoidal", "alibi"}
+    assert encodings.swapped is None
+    assert {curves.swapped for curves in with_swaps} == {"rope", "sinusoidal"}
+    for curves in with_swaps:
+        assert [c.label for c in curves.curves] == ["none", "pi", "yarn", "yarn factor=4", "own"]
+        assert [c.points[-1].mean for c in curves.curves] == [3.0, 2.6, 2.5, 2.0, 4.0]
+        assert curves.measurement == encodings.measurement
+
+
+def test_without_swaps_nothing_changes(tmp_path: Path, fabricate: SimpleNamespace) -> None:
+    fabricate.run(tmp_path / "plain", fabricate.config("rope", 64, 1), [fabricate.row(64, 2.0)])
+    sets = loss_curves(read_experiment(tmp_path / "plain"))
+    assert merge_swaps(sets) == sets
+
+
+def test_a_single_encoding_has_only_the_table_of_its_swaps(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    rows = [fabricate.row(64, 2.0), fabricate.row(64, 2.5, swap="pi")]
+    fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, 1), rows)
+    results = read_results(tmp_path / "rope")
+    assert [figure.file_stem for figure in results.figures] == ["perplexity_by_length_with_swaps"]
+    (table,) = results.perplexity_tables
+    assert (table.columns[0].name, [row[0][1].value for row in table.grid]) == (
+        "swap",
+        ["none", "pi"],
+    )
+    lines = csv.DictReader(io.StringIO(tables_csv(PERPLEXITY, results.losses)))
+    cells = [(row["encoding"], row["swap"], row["64_best"]) for row in lines]
+    assert cells == [("rope", "none", "true"), ("rope", "pi", "false")]
+
+
+def test_the_report_has_one_figure_of_encodings_and_one_of_swaps(swapped: Path) -> None:
+    encodings, swaps = (f for f in read_results(swapped).figures if f.section == "results")
+    assert "swap" not in encodings.file_stem
+    at_2l = {
+        (row["encoding"], row["swap"]): float(row["loss"])
+        for row in csv.DictReader(io.StringIO(swaps.csv))
+        if row["length"] == "128"
+    }
+    assert at_2l == {
+        (encoding, swap or "none"): loss
+        for encoding in ("rope", "sinusoidal")
+        for swap, loss in LOSSES.items()
+    }
+
+
+def test_a_swap_has_the_same_style_in_every_report() -> None:
+    few, many = swap_styles(["none", "yarn"]), swap_styles(["none", "pi", "ntk", "yarn", "own"])
+    assert few["yarn"] == many["yarn"]
+    assert len(set(many.values())) == len(many)
+    factors = swap_styles(["yarn factor=2", "yarn factor=4"])
+    assert len(set(factors.values())) == 2
+    assert encoding_style("rope") not in factors.values()
