@@ -12,17 +12,28 @@ from posenc.attention import UnsupportedKernelError, flex, reference
 from posenc.attention.choice import get_kernel
 from posenc.attention.toeplitz import bias_by_distance
 from posenc.encodings.alibi import Alibi
+from posenc.encodings.bam import Bam
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
-from posenc.encodings.fox import Fox
-from posenc.encodings.kerple import KerpleLog
+from posenc.encodings.fox import Fox, FoxFixed
+from posenc.encodings.interleave import Interleave
+from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.nope import NoPE
+from posenc.encodings.randomized import Randomized
+from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
 
 GEOMETRY = Geometry(width=64, heads=4, layers=1, train_length=64)
 Make = Callable[[Geometry], Encoding]
-MAKES: list[Make] = [NoPE, Alibi, T5, KerpleLog, partial(Window, inner=T5, size=100)]
+FORMULAS: list[Make] = [
+    *(Alibi, KerpleLog, KerplePower, Bam, FoxFixed),
+    partial(Alibi, trainable=True),
+    partial(Window, inner=KerpleLog, size=100),
+]
+TABLES: list[Make] = [T5, Sandwich, partial(Window, inner=T5, size=100)]
+WITHOUT_BIAS: list[Make] = [NoPE, partial(Window, inner=NoPE, size=100)]
+MAKES = [*WITHOUT_BIAS, *FORMULAS, *TABLES]
 
 
 def inputs(length: int, device: str = "cpu") -> list[Tensor]:
@@ -38,8 +49,13 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flex, "compiled_flex_attention", lambda: flex_attention)
 
 
-@pytest.mark.parametrize("make", MAKES)
-@pytest.mark.parametrize("length", [1, 130, 300])
+@pytest.mark.parametrize(
+    ("make", "length"),
+    [
+        *((make, 131) for make in MAKES),
+        *((make, length) for make in (NoPE, Alibi, T5) for length in (1, 128, 257)),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @torch.no_grad()
 def test_the_uncompiled_kernel_equals_the_reference(
@@ -48,10 +64,41 @@ def test_the_uncompiled_kernel_equals_the_reference(
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY), torch.arange(length)
     x, q, k, v = inputs(length)
-    bias = bias_by_distance(encoding, q.dtype, pos)
-    assert bias is not None
-    out = flex.attend(encoding, x, q, k, v, pos, bias)
+    table = bias_by_distance(encoding, q.dtype, pos) if flex.needs_table(encoding) else None
+    out = flex.attend(encoding, x, q, k, v, pos, table)
     torch.testing.assert_close(out, reference.attend(encoding, x, q, k, v, pos), rtol=0, atol=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@torch.no_grad()
+def test_the_table_that_trains_a_formula_equals_it(uncompiled: None) -> None:
+    encoding, pos = KerpleLog(GEOMETRY), torch.arange(131)
+    x, q, k, v = inputs(131)
+    table = bias_by_distance(encoding, q.dtype, pos)
+    by_formula = flex.attend(encoding, x, q, k, v, pos)
+    torch.testing.assert_close(by_formula, flex.attend(encoding, x, q, k, v, pos, table))
+
+
+def test_only_untrained_formulas_need_no_table() -> None:
+    """A trained coefficient gets its gradient through the table."""
+    for make in [Alibi, FoxFixed, *WITHOUT_BIAS, partial(Window, inner=Alibi, size=100)]:
+        assert not flex.needs_table(make(GEOMETRY))
+    for make in [KerpleLog, Bam, partial(Alibi, trainable=True), *TABLES]:
+        assert flex.needs_table(make(GEOMETRY))
+    with torch.no_grad():
+        assert not any(flex.needs_table(make(GEOMETRY)) for make in FORMULAS)
+        assert all(flex.needs_table(make(GEOMETRY)) for make in TABLES)
+
+
+def test_a_wrapper_that_changes_distances_has_no_formula() -> None:
+    assert flex.formula_source(Randomized(GEOMETRY, inner=Alibi)) is None
+
+
+def test_a_layer_of_a_hybrid_has_its_own_formula() -> None:
+    two_layers = Geometry(width=64, heads=4, layers=2, train_length=64)
+    hybrid = Window(two_layers, inner=partial(Interleave, first=NoPE, second=Alibi), size=100)
+    sources = [flex.formula_source(hybrid.at_layer(layer)) for layer in range(2)]
+    assert sources[0] is None and isinstance(sources[1], Alibi)
 
 
 @pytest.mark.parametrize("make", MAKES)

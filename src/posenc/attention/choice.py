@@ -1,9 +1,9 @@
 """The attention kernels, and the choice that `kernel=auto` makes for an encoding on a device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,12 @@ AUTO = {
 """Device -> kernel -> purpose. `auto` uses the first kernel that supports the encoding.
 
 On a GPU, `flex` is used only on request, because it has not been compared with the others.
+"""
+
+FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
+"""Compute capability of a GPU -> `kernel_options` of FlexAttention, by default PyTorch's own.
+
+Empty, because no GPU has been measured; scripts/benchmarks/flex_options.py measures candidates.
 """
 
 KERNELS: dict[str, ModuleType] = {
@@ -85,12 +91,14 @@ def check_support(
 ) -> tuple[str | None, Tensor | None]:
     """Return why a kernel does not support an encoding (or None), and its Toeplitz bias if needed.
 
-    For kernels that need a Toeplitz bias, this also checks the values of the bias, in case
+    For kernels that read a Toeplitz bias, this also checks the values of the bias, in case
     `limitations` does not declare that it depends on the position of the query.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("toeplitz", "flex"):
         return reason, None
+    if name == "flex" and not flex.needs_table(encoding):
+        return None, None
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
     return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
 
@@ -137,7 +145,13 @@ def attend(
 def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Tensor:
     """Return attention for `inputs` x, q, k, v and pos, computed by the chosen kernel."""
     bias = () if choice.bias is None else (choice.bias,)
-    return KERNELS[choice.name].attend(encoding, *inputs, *bias)
+    options = {"options": flex_options(inputs[1].device)} if choice.name == "flex" else {}
+    return KERNELS[choice.name].attend(encoding, *inputs, *bias, **options)
+
+
+def flex_options(device: torch.device) -> Mapping[str, Any]:
+    """Return the `kernel_options` with which FlexAttention runs on a GPU."""
+    return FLEX_OPTIONS.get(torch.cuda.get_device_capability(device), {})
 
 
 @torch.no_grad()

@@ -14,7 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Factors, Geometry
+from posenc.encodings.base import Factors, Geometry
+from posenc.encodings.formula_bias import FormulaBias
 
 
 def formula_slopes(heads: int) -> list[float]:
@@ -29,7 +30,7 @@ def authors_slopes(heads: int) -> list[float]:
     return formula_slopes(power) + interleaved[: heads - power]
 
 
-class Alibi(Encoding):
+class Alibi(FormulaBias):
     """A penalty proportional to distance, with one slope per head.
 
     With `trainable` the slopes are learnable parameters that start from these values. The paper
@@ -48,8 +49,13 @@ class Alibi(Encoding):
         values = torch.tensor(slopes_for(geometry.heads), dtype=torch.float64)
         self.slopes = nn.Parameter(values.float()) if trainable else values
 
-    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        return -self.slopes.to(distance)[head] * distance
+    def coefficients(self, like: Tensor) -> tuple[Tensor]:
+        return (self.slopes.to(like),)
+
+    @staticmethod
+    def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
+        (slope,) = coefficients
+        return -slope * distance
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.alibi import authors_slopes
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Geometry
+from posenc.encodings.formula_bias import FormulaBias
 
 EPSILON = 1e-5
 
 
-class Bam(Encoding):
+class Bam(FormulaBias):
     """A generalized Gaussian prior over distances, with two learnable parameters per head."""
 
     def __init__(self, geometry: Geometry, *, initial_exponent: float = 1.0) -> None:
@@ -25,7 +26,10 @@ class Bam(Encoding):
         self.log_scales = nn.Parameter(torch.tensor(authors_slopes(geometry.heads)).log())
         self.exponents = nn.Parameter(torch.full((geometry.heads,), float(initial_exponent)))
 
-    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        scales = self.log_scales.to(distance.dtype).exp()[head]
-        exponents = self.exponents.to(distance.dtype)[head]
-        return -scales * (distance.clamp(min=0) + EPSILON) ** exponents
+    def coefficients(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return self.log_scales.to(like).exp(), self.exponents.to(like)
+
+    @staticmethod
+    def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
+        scale, exponent = coefficients
+        return -scale * (distance.clamp(min=0) + EPSILON) ** exponent

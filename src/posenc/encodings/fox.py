@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from posenc.encodings.base import Factors, Geometry, PerLayer
+from posenc.encodings.formula_bias import FormulaBias
 
 
 class CumulativeBias(PerLayer, ABC):
@@ -67,7 +68,7 @@ class Fox(CumulativeBias):
         return None, logsigmoid(self.sign * logits).cumsum(-2)
 
 
-class FoxFixed(PerLayer):
+class FoxFixed(PerLayer, FormulaBias):
     """One gate per head, the same for every token; with `trainable`, every layer learns its own."""
 
     def __init__(
@@ -93,8 +94,13 @@ class FoxFixed(PerLayer):
         """Return ln f [H] in float64."""
         return logsigmoid(self.logits[self.layer].to(device, torch.float64))
 
-    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        return self.log_gates(distance.device).to(distance.dtype)[head] * distance
+    def coefficients(self, like: Tensor) -> tuple[Tensor]:
+        return (self.log_gates(like.device).to(like.dtype),)
+
+    @staticmethod
+    def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
+        (log_gate,) = coefficients
+        return log_gate * distance
 
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize

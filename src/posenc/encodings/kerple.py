@@ -11,12 +11,13 @@ exponents to at most 2. The bias is [H, R, K] for distances [R, K].
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Geometry
+from posenc.encodings.formula_bias import FormulaBias
 
 MIN_PARAMETER = 0.01
 
 
-class KerpleLog(Encoding):
+class KerpleLog(FormulaBias):
     """-r1 ln(1 + r2 distance); r1 ~ U(0, 2), r2 ~ U(0, 1)."""
 
     def __init__(self, geometry: Geometry) -> None:
@@ -24,12 +25,16 @@ class KerpleLog(Encoding):
         self.r1 = nn.Parameter(2 * torch.rand(geometry.heads))
         self.r2 = nn.Parameter(torch.rand(geometry.heads))
 
-    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        r1, r2 = (clamp_in_place(r).to(distance.dtype)[head] for r in (self.r1, self.r2))
+    def coefficients(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return clamp_in_place(self.r1).to(like), clamp_in_place(self.r2).to(like)
+
+    @staticmethod
+    def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
+        r1, r2 = coefficients
         return -r1 * torch.log1p(r2 * distance.clamp(min=0))
 
 
-class KerplePower(Encoding):
+class KerplePower(FormulaBias):
     """-r1 distance^r2; r1 ~ U(0, 1), r2 ~ U(0, 2)."""
 
     def __init__(self, geometry: Geometry) -> None:
@@ -37,9 +42,12 @@ class KerplePower(Encoding):
         self.r1 = nn.Parameter(torch.rand(geometry.heads))
         self.r2 = nn.Parameter(2 * torch.rand(geometry.heads))
 
-    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
-        r1 = clamp_in_place(self.r1).to(distance.dtype)[head]
-        r2 = clamp_in_place(self.r2, maximum=2.0).to(distance.dtype)[head]
+    def coefficients(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return clamp_in_place(self.r1).to(like), clamp_in_place(self.r2, maximum=2.0).to(like)
+
+    @staticmethod
+    def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
+        r1, r2 = coefficients
         return -r1 * distance.clamp(min=0) ** r2
 
 
