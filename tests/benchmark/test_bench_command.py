@@ -23,6 +23,7 @@ from posenc.cli import main
 SMALL_MODEL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
 
 
+@pytest.mark.slow
 def test_a_benchmark_prints_tables_and_writes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: V
     assert {v.length for v in selected} == {512}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", sorted({*options("experiment")} - {"tasks_by_length"}))
 def test_every_experiment_on_text_can_be_measured(variants: Variants, experiment: str) -> None:
     overrides = ["batch_tokens=3072", "train_length=512", "model.layers=4"]

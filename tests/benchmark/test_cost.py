@@ -200,6 +200,7 @@ def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> 
     assert total_cost([run], machine)["seconds"] == run.seconds
 
 
+@pytest.mark.slow
 def test_the_recipe_of_the_alibi_paper(tmp_path: Path) -> None:
     words = ["experiment=alibi_extrapolation", "size=paper", "encoding=alibi", "train_length=3072"]
     (job,) = expand_config(compose("train", words[:2]), words)

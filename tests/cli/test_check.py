@@ -86,6 +86,7 @@ def test_the_example_of_the_readme_passes(check: Check) -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_parameter_from_the_command_line_is_checked(check: Check) -> None:
     result = check("--config-dir", "my_conf", "encoding=wrong", "encoding.start=7")
     assert result.returncode == 1

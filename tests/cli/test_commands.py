@@ -19,6 +19,7 @@ def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([POSENC, *words], cwd=cwd, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) -> None:
     train = ["train", *small_job, "encoding=alibi,nope", "logger=wandb", "name=both"]
     first = posenc(*train, cwd=tmp_path)

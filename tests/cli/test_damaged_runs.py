@@ -35,6 +35,7 @@ def test_a_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None:
     assert run.status() == Status(state="finished")
 
 
+@pytest.mark.slow
 def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
     intact, damaged = small_run("encoding=rope"), small_run("encoding=alibi")
     assert job([str(intact.path)]) == FINISHED

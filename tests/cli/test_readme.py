@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from posenc.runs.run_directory import list_runs
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -17,6 +19,7 @@ def code_block(language: str) -> str:
     return match[1]
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_written(tmp_path: Path, small_job: list[str]) -> None:
     (tmp_path / "mine.py").write_text(code_block("python"))
     (tmp_path / "my_conf" / "encoding").mkdir(parents=True)

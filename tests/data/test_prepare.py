@@ -252,6 +252,7 @@ def test_a_killed_preparation_leaves_nothing_incomplete(list_corpus: Make, tmp_p
     assert [len(data.token_array("train").tokens) for data in complete] == [13]
 
 
+@pytest.mark.slow
 def test_concurrent_processes_prepare_a_corpus_once(list_corpus: Make, tmp_path: Path) -> None:
     with _start(tmp_path) as first, _start_waiting(first, tmp_path) as second:
         prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)

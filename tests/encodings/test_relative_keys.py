@@ -179,8 +179,10 @@ def test_shaw_attention_matches_equations_3_to_5(kernel: Callable[..., Tensor]) 
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("heads", "width", "layers"), SHAPES)
-@pytest.mark.parametrize(("base", "clamp_len"), [(1e4, None), (10.0, 30), (1e7, 1)])
+@pytest.mark.parametrize(
+    ("heads", "width", "layers", "base", "clamp_len"),
+    [(*SHAPES[0], 1e4, None), (*SHAPES[1], 10.0, 30), (*SHAPES[2], 1e7, 1)],
+)
 def test_transformer_xl_is_the_sum_of_its_four_terms(
     heads: int, width: int, layers: int, base: float, clamp_len: int | None
 ) -> None:

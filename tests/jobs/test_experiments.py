@@ -58,7 +58,12 @@ def jobs(name: str, size: str | None) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [(name, size) for name, size in SIZES if size is not None]
+    ("name", "size"),
+    [
+        pytest.param(name, size, marks=[] if size == "laptop" else pytest.mark.slow)
+        for name, size in SIZES
+        if size is not None
+    ],
 )
 def test_the_first_and_last_job_of_a_size_can_be_planned(
     name: str, size: str, tmp_path: Path

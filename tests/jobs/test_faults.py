@@ -129,6 +129,7 @@ def test_an_exception_in_an_encoding_is_reported_with_its_file_and_line(
     assert error is not None and f"(user_faults.py, line {line}, embed)" in error
 
 
+@pytest.mark.slow
 def test_an_encoding_that_was_edited_after_planning_is_an_error(
     small_run: SmallRun, user_module: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_an_encoding_that_is_dropped_in_training_stays_dropped_in_evaluation(
     assert sums(inner) != sums(run)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_restarts(small_run: SmallRun) -> None:
     run = small_run("checkpoint.every_seconds=3600")
     process = start(run)
@@ -179,6 +180,7 @@ def test_a_finished_run_is_only_evaluated_at_new_lengths(small_run: SmallRun) ->
     assert len(run.metrics()) == 40
 
 
+@pytest.mark.slow
 def test_a_second_process_does_not_start_a_running_run(
     small_run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +225,7 @@ def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -
     assert list_checkpoints(run.checkpoints)[0].step == len(run.metrics())
 
 
+@pytest.mark.slow
 def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     run = small_run("optimizer.learning_rate=1e30", "gradient_clip=null")
     process = start(run)

@@ -41,6 +41,7 @@ def pid_of(process: JobProcess) -> int:
     return pid
 
 
+@pytest.mark.slow
 def test_a_forked_job_has_the_results_of_a_started_one(small_run: SmallRun) -> None:
     runs = [small_run("name=forked", f"seed={seed}") for seed in (1, 2)]
     others = [small_run("name=started", f"seed={seed}") for seed in (1, 2)]
@@ -108,6 +109,7 @@ def test_a_killed_job_is_reported_with_its_signal(small_run: SmallRun) -> None:
     assert "SIGKILL" in str(outcome.error)
 
 
+@pytest.mark.slow
 def test_a_forked_job_checkpoints_when_its_launcher_dies(small_run: SmallRun) -> None:
     run = small_run(*LONG)
     launcher = f"""

@@ -43,6 +43,7 @@ def test_a_second_file_of_the_same_second_counts(offline_file, run, config):
     tracker.finish(failed=False)
 
 
+@pytest.mark.slow
 def test_an_unreadable_file_is_not_treated_as_empty(
     offline_file, run, folder, config, rows, read_offline, caplog
 ):

@@ -365,6 +365,7 @@ again.finish(failed=False)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_client_costs_one_warning_and_the_next_run_starts_a_new_one(
     run, folder, config, read_offline
 ):

@@ -159,6 +159,7 @@ def test_two_runs_of_one_process_are_two_wandb_runs(run, folder, config, rows, r
     assert [files[d.name].summary["exit_code"] for d in (run, other)] == [1, 0]
 
 
+@pytest.mark.slow
 def test_a_resumed_offline_run_is_one_run_with_every_step_once(
     run, folder, config, rows, evaluation_row, read_offline
 ):
