@@ -1,10 +1,13 @@
-"""Configurations for tests, composed by Hydra once for each choice of config groups."""
+"""Configurations and encodings for tests, composed by Hydra once for each choice of groups."""
 
 from functools import cache
+from typing import Any
 
-from omegaconf import DictConfig
+import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import Composer
+from posenc.config.paths import conf_dir, options
 
 
 @cache
@@ -15,3 +18,17 @@ def _composer() -> Composer:
 def composed(*overrides: str) -> DictConfig:
     """Return the configuration of `posenc train` with `overrides`, unresolved."""
     return _composer().compose(overrides)[0]
+
+
+def encoding_params() -> list[Any]:
+    """Return the names of all encodings as parameters of a test.
+
+    The fast tests have the first YAML file of each class, the slow ones its other presets.
+    """
+    params: list[Any] = []
+    classes: set[str | None] = {None}
+    for name in sorted(options("encoding")):
+        target = OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml").get("_target_")
+        params.append(pytest.param(name, marks=pytest.mark.slow if target in classes else ()))
+        classes.add(target)
+    return params

@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,15 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def syntax_tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def imported(file: Path) -> set[str]:
     """Full names of the modules of posenc that a file imports, wherever in the file."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(syntax_tree(file)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -58,7 +64,7 @@ def test_every_package_has_its_place() -> None:
 
 @pytest.mark.parametrize("file", sorted((SOURCE / "encodings").glob("*.py")), ids=lambda f: f.stem)
 def test_encodings_know_torch_and_their_own_package_alone(file: Path) -> None:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(syntax_tree(file)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         for name in names:
@@ -70,7 +76,7 @@ def test_encodings_know_torch_and_their_own_package_alone(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(SOURCE).as_posix())
 def test_files_and_functions_stay_small(file: Path) -> None:
     assert len(file.read_text().splitlines()) <= 250
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(syntax_tree(file)):
         if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
             assert node.end_lineno - node.lineno < 48, f"{file.name}: {node.name}"
 

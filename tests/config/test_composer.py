@@ -29,6 +29,7 @@ def plain(config: Any) -> str:
     return json.dumps(values)
 
 
+@pytest.mark.slow
 def test_shared_compositions_equal_hydras_own() -> None:
     composer = Composer("train")
     for job in [*JOBS, *JOBS]:

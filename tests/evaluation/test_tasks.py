@@ -126,6 +126,7 @@ def task_run(task_job: list[str]) -> RunDirectory:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_on_a_task_has_accuracies_at_every_length(
     task_run: RunDirectory,
 ) -> None:

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import torch
 
+from compositions import composed, encoding_params
 from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, random_tokens
-from posenc.config.compose import compose
 from posenc.config.paths import options
 from posenc.encodings.base import Encoding
 from posenc.encodings.drope import Drope
@@ -22,7 +22,7 @@ LENGTH_DEPENDENT_SPECTRA = {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
 
 def build(*overrides: str) -> Decoder:
     """Return a float64 model of four layers in evaluation mode."""
-    config = compose("train", [*SMALL_MODEL, *overrides])
+    config = composed(*SMALL_MODEL, *overrides)
     config.modules = []
     return EncodingUnderTest(config, "").model({})
 
@@ -41,7 +41,7 @@ def largest_difference(model: Decoder) -> float:
     return largest
 
 
-@pytest.mark.parametrize("name", sorted(options("encoding")))
+@pytest.mark.parametrize("name", encoding_params())
 def test_every_encoding_predicts_what_it_does_uncached(name: str) -> None:
     model = build(f"encoding={name}")
     assert (recomputation_reason(model.encoding) is not None) == (name in RECOMPUTED)
@@ -50,7 +50,11 @@ def test_every_encoding_predicts_what_it_does_uncached(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
 def test_every_spectrum_predicts_what_it_does_uncached(name: str) -> None:
-    model = build("encoding=window", f"encoding/spectrum@encoding.inner.spectrum={name}")
+    config = composed(*SMALL_MODEL, "encoding=window")
+    rope = composed("encoding=rope", f"encoding/spectrum={name}")
+    config.encoding.inner.spectrum = rope.encoding.spectrum
+    config.modules = []
+    model = EncodingUnderTest(config, "").model({})
     reason = recomputation_reason(model.encoding)
     assert (reason is not None) == (name in LENGTH_DEPENDENT_SPECTRA)
     assert largest_difference(model) < 1e-9
