@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import flex
-from posenc.benchmark.measuring_process import call_seconds
+from posenc.benchmark.timing import call_seconds
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Geometry
 

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from posenc.benchmark import measuring_process
+from posenc.benchmark.attention_layer import BenchmarkedAttention
 from posenc.benchmark.measuring_process import BenchmarkedModel
 from posenc.benchmark.variants import Variant
 from posenc.training.optimizer import adamw
@@ -85,3 +86,35 @@ def test_every_second_round_runs_in_reverse_and_is_reported_in_order(
     assert calls == [*forwards, *backwards, *forwards]
     assert [answer["seconds"] for answer in answers] == [[1, 2], [4, 3], [5, 6]]
     assert all(answer["products"]["float32"] > 0 for answer in answers)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "kerple_log", "fox"])
+def test_attention_alone_equals_the_reference_and_has_a_gradient(
+    variants: Variants, encoding: str
+) -> None:
+    auto, reference = (
+        BenchmarkedAttention(v.config)
+        for v in variants(
+            f"encoding={encoding}",
+            "kernel=auto,reference",
+            "train_length=16",
+            "passes=[attention_step]",
+        )
+    )
+    torch.testing.assert_close(auto.forward(), reference.forward())
+    for result, expected in zip(auto.step(), reference.step(), strict=True):
+        assert (result is None) == (expected is None)
+        if result is not None and expected is not None:
+            torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_attention_is_timed_beside_the_model(variants: Variants) -> None:
+    pair = variants("encoding=alibi", "passes=[forward,attention_step]", "train_length=16")
+    request = {
+        "configs": [OmegaConf.to_container(pair[0].config)],
+        "variants": [(0, v.pass_) for v in pair],
+        "rounds": 2,
+    }
+    answers = list(measuring_process.time_rounds(request))
+    assert [len(answer["seconds"]) for answer in answers] == [2, 2]
+    assert all(seconds > 0 for answer in answers for seconds in answer["seconds"])

@@ -10,6 +10,7 @@ from rich.console import Console
 from posenc.benchmark.bench_report import cost_tables, published_tables, to_csv
 from posenc.benchmark.bench_results import published_ratios, read_published
 from posenc.benchmark.cost_figure import cost_figure
+from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.errors import ConfigError
 from posenc.report.encoding_styles import encoding_style
 
@@ -111,3 +112,22 @@ def test_encodings_have_the_color_and_marker_of_all_other_figures(compared: Rows
     svg = cost_figure(compared, "Cost", "of something", csv="").svg
     for name in ("nope", "alibi"):
         assert f'fill="{encoding_style(name).color}"' in svg
+
+
+def test_kernels_of_an_encoding_are_compared_within_each_round(rows: Rows) -> None:
+    nope, alibi = rows[:2]
+    slow = {**alibi, "kernels_used": "blocks", "milliseconds": 7e3, "seconds": [8.0, 9.0, 7.0]}
+    (record,) = compare_kernels([nope, alibi, slow])
+    assert (record["encoding"], record["length"], record["pass"]) == ("alibi", 16, "step")
+    assert (record["auto"], record["fastest"], record["head_width"]) == ("toeplitz", "toeplitz", 8)
+    assert record["blocks"] == 1.5  # the median of 8/2, 9/6 and 7/5
+    assert (record["toeplitz"], record["causal"], record["auto_over_fastest"]) == (1, None, 1)
+    fast = {**slow, "milliseconds": 1e3, "seconds": [1.0, 2.0, 2.5]}
+    (record,) = compare_kernels([nope, alibi, fast])
+    assert (record["fastest"], record["auto_over_fastest"]) == ("blocks", 2)
+    table = kernel_table([record]).to_markdown()
+    assert "| alibi | 16 | step | toeplitz | blocks | 2.00 | - | 2.00 | 1.00 |" in table
+
+
+def test_a_single_kernel_is_not_compared(rows: Rows) -> None:
+    assert compare_kernels(rows) == []

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from posenc.benchmark.variants import Variant, variant_labels
 from posenc.cli import main
 from posenc.config.compose import compose
+from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.model import linear
 from posenc.model.build import build_model
@@ -49,11 +50,37 @@ def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: V
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", sorted({*options("experiment")} - {"tasks_by_length"}))
+@pytest.mark.parametrize(
+    "experiment", sorted({*options("experiment")} - {"tasks_by_length", "kernel_choice"})
+)
 def test_every_experiment_on_text_can_be_measured(variants: Variants, experiment: str) -> None:
     overrides = ["batch_tokens=3072", "train_length=512", "model.layers=4"]
     selected = variants(f"experiment={experiment}", *overrides)
     assert {v.pass_ for v in selected} == {"forward", "step"}
+
+
+def test_a_kernel_that_does_not_support_the_encoding_is_left_out_on_request(
+    variants: Variants,
+) -> None:
+    overrides = ["encoding=nope,t5", "kernel=causal,toeplitz", "train_length=16"]
+    with pytest.raises(ConfigError, match="t5: kernel=causal does not support T5"):
+        variants(*overrides)
+    selected = variants(*overrides, "skip_unsupported=true", "passes=[attention_step]")
+    assert [(v.label, v.kernels, v.auto_kernels) for v in selected] == [
+        ("nope", "causal", "causal"),
+        ("nope", "toeplitz", "causal"),
+        ("t5", "toeplitz", "toeplitz"),
+    ]
+    with pytest.raises(ConfigError, match="no kernel supports"):
+        variants("encoding=t5", "kernel=causal", "train_length=16", "skip_unsupported=true")
+
+
+def test_the_flops_of_attention_alone_have_no_projections(variants: Variants) -> None:
+    attention, forward = variants(
+        "encoding=nope", "passes=[forward,attention_forward]", "train_length=16", "model.layers=1"
+    )[::-1]
+    weights = 4 * 32 * 32 + 2 * 32 * 64 + 50 * 32
+    assert forward.flops - attention.flops == 2 * weights * 64
 
 
 def test_a_label_has_the_overrides_that_differ_within_an_encoding() -> None:
@@ -101,7 +128,7 @@ def test_flops_equal_those_counted_by_torch_with_causal_attention_halved(
         (["data=text"], ["data=text", "no such key"]),
         (["encoding=nope", "+trainer.speed=1"], ["unknown key trainer.speed"]),
         (["encoding=nope", "passes=forward"], ["passes='forward'", "a list of strings"]),
-        (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "[forward,step]"]),
+        (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "[forward,step,"]),
         (["encoding=nope", "rounds=0"], ["rounds=0", "positive"]),
         (["encoding=nope", "threads=1,2"], ["threads", "a single value"]),
         (["encoding=nope", "optimizer.betas=[1]"], ["optimizer: betas=[1] must be two numbers"]),

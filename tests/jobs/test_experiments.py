@@ -25,7 +25,7 @@ FILES: dict[str, Any] = {
     file.stem: yaml.safe_load(file.read_text())
     for file in sorted((conf_dir() / "experiment").glob("*.yaml"))
 }
-NAMES = sorted({*FILES} - {"alibi_cost"})  # a benchmark
+NAMES = sorted({*FILES} - {"alibi_cost", "kernel_choice"})  # benchmarks
 SIZES = [(name, size) for name in NAMES for size in FILES[name].get("sizes") or [None]]
 
 

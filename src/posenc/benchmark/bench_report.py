@@ -11,6 +11,7 @@ from rich.text import Text
 
 from posenc.benchmark.bench_results import Row
 from posenc.benchmark.cost_figure import cost_figure
+from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.errors import plural
 from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
@@ -26,13 +27,20 @@ NOTE = (
     " FLOPs are counted."
 )
 QUESTION = "How much time and memory does each positional encoding take?"
-PASS_TITLES = {"forward": "forward pass", "step": "training step"}
+PASS_TITLES = {
+    "forward": "forward pass",
+    "step": "training step",
+    "attention_forward": "attention, forward",
+    "attention_step": "attention, forward and backward",
+}
 
 
 def write_benchmark(
     folder: Path, rows: Sequence[Row], command: str, about: Mapping[str, Any]
 ) -> None:
     """Write index.html, and bench.json, .csv, .md, .png and .svg, overwriting existing files.
+
+    If an encoding was measured with several kernels, also write kernels.csv.
 
     `about` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
     the `source` of published costs. The contents of all files are created before any is written.
@@ -42,6 +50,8 @@ def write_benchmark(
         "bench.md": _markdown(rows, command, about),
         **figure.files(),
     }
+    if records := compare_kernels(rows):
+        files["kernels.csv"] = records_csv(records)
     files["index.html"] = _page(rows, command, about, figure, list(files)).html()
     write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
     for name, data in files.items():
@@ -51,7 +61,7 @@ def write_benchmark(
 def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
     """Print the tables, the setup, and how to read the tables."""
     console.print(Text(about["title"], "bold"))
-    for table in [*cost_tables(rows), *published_tables(rows, about)]:
+    for table in [*cost_tables(rows), *_comparisons(rows, about)]:
         console.print()
         console.print(table)
     for paragraph in [describe_setup(rows), NOTE, *_paragraphs(about)]:
@@ -126,7 +136,7 @@ def describe_setup(rows: Sequence[Row]) -> str:
 
 
 def _markdown(rows: Sequence[Row], command: str, about: Mapping[str, Any]) -> str:
-    tables = [*cost_tables(rows), *published_tables(rows, about)]
+    tables = [*cost_tables(rows), *_comparisons(rows, about)]
     parts = [f"# {about['title']}", f"`{command}`", describe_setup(rows)]
     parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(about)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -140,16 +150,22 @@ def _page(
     files: Sequence[str],
 ) -> Page:
     notes = [NOTE, *(about[key] for key in ("conclude", "caution") if key in about)]
-    published = published_tables(rows, about)
+    comparisons = _comparisons(rows, about)
     links = Links([(name, name, "") for name in ["bench.json", *files]])
     sections = [
         Section("cost", "Time and memory", [replace(figure, title="Time"), *cost_tables(rows)]),
         Section("notes", "Notes", [Paragraph(note) for note in notes]),
         Section("files", "Command and files", [Commands([command]), links], "Files"),
     ]
-    if published:
-        sections.insert(1, Section("published", "Comparison with published costs", published))
+    if comparisons:
+        sections.insert(1, Section("comparison", "Comparisons", comparisons))
     return Page(about["title"], about.get("question") or QUESTION, sections)
+
+
+def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
+    """Return the tables that compare kernels, and measured with published costs, if any."""
+    records = compare_kernels(rows)
+    return [*([kernel_table(records)] if records else []), *published_tables(rows, about)]
 
 
 def _paragraphs(about: Mapping[str, Any]) -> list[str]:

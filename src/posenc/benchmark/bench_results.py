@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from posenc.benchmark.measuring_process import product_flops
+from posenc.benchmark.timing import product_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
@@ -67,6 +67,7 @@ def _settings(variant: Variant) -> Row:
         "kernel": config.kernel,
         "kernels_used": variant.kernels,
         "kernel_reason": variant.kernel_reason,
+        "auto_kernels": variant.auto_kernels,
         "length": variant.length,
         "pass": variant.pass_,
         "batch_tokens": config.batch_tokens,
@@ -114,13 +115,13 @@ def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
 def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:
     """Return the published time and memory ratios that correspond to a row.
 
-    Only ratios are comparable between machines. A ratio is None if the costs of the encoding or of
-    its baseline were not published; published memory was measured in training.
+    Only ratios are comparable between machines. A ratio is None if the costs of the encoding,
+    of its baseline or of the pass were not published; published memory was measured in training.
     """
     cost = published.get((row["encoding"], row["length"]))
     base = published.get((row["ratio_to"], row["length"]))
-    if cost is None or base is None:
+    speed = PUBLISHED_SPEED.get(row["pass"])
+    if cost is None or base is None or speed is None:
         return {"published_ratio": None, "published_memory_ratio": None}
-    speed = PUBLISHED_SPEED[row["pass"]]
     memory = cost["memory_gb"] / base["memory_gb"] if row["pass"] == "step" else None
     return {"published_ratio": base[speed] / cost[speed], "published_memory_ratio": memory}

@@ -7,7 +7,8 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError
 from posenc.config.settings import TYPES, check_settings
 
-PASSES = ("forward", "step")
+ATTENTION_PASSES = ("attention_forward", "attention_step")
+PASSES = ("forward", "step", *ATTENTION_PASSES)
 KEYS_SHARED_WITH_TRAINING = (
     "name",
     "train_length",
@@ -24,6 +25,7 @@ KEYS_SHARED_WITH_TRAINING = (
 )
 BENCH_KEYS: dict[str, Any] = {
     "passes": list[str],
+    "skip_unsupported": bool,
     "vocab_size": int,
     "threads": int | None,
     "rounds": int,

@@ -11,7 +11,12 @@ from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
-PANEL_TITLES = {"forward": "Forward pass", "step": "Training step"}
+PANEL_TITLES = {
+    "forward": "Forward pass",
+    "step": "Training step",
+    "attention_forward": "Attention, forward",
+    "attention_step": "Attention, forward and backward",
+}
 MARKER_HEIGHT = 15  # pixels
 MIN_MARKER_AREA, MAX_MARKER_AREA = 30, 120  # square pixels, at the shortest and longest length
 MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this ratio

@@ -10,6 +10,7 @@ import torch
 from omegaconf import OmegaConf
 
 from posenc import __version__
+from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import RunError
@@ -23,14 +24,18 @@ def measure_peaks(
 ) -> list[float | None]:
     """Return the increase of a process's peak memory in the pass of each variant, in MB.
 
-    The value is None if the model is compiled on a CPU, because the compiler runs in the same
-    process and needs more memory than the pass. `on_progress` receives progress messages.
+    The value is None for attention alone, and if the model is compiled on a CPU, because the
+    compiler runs in the same process and needs more memory than the pass. `on_progress` receives
+    progress messages.
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
-        on_progress(f"memory {number}/{len(variants)}: {variant}")
         compiles_on_cpu = variant.config.compile and select_device(variant.config).type == "cpu"
-        peaks.append(None if compiles_on_cpu else _peak(variant, threads))
+        if compiles_on_cpu or variant.pass_ in ATTENTION_PASSES:
+            peaks.append(None)
+            continue
+        on_progress(f"memory {number}/{len(variants)}: {variant}")
+        peaks.append(_peak(variant, threads))
     return peaks
 
 

@@ -10,25 +10,24 @@ separate process for each variant, because the peak of a process never decreases
 """
 
 import sys
-import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from posenc.attention.precision import attention_dtype, autocast
+from posenc.attention.precision import autocast
+from posenc.benchmark.attention_layer import BenchmarkedAttention
+from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import answer_request
+from posenc.benchmark.timing import call_seconds, matrix_product
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model, build_model, check_memory
 from posenc.model.device import select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.optimizer import optimizer_factory
 
-PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
-"""Size of the square matrices whose product is timed to get the device's peak FLOP/s."""
 WARM_UP_TOKENS = 64
 
 
@@ -78,28 +77,6 @@ class BenchmarkedModel:
             return self.losses(tokens, tokens)
 
 
-def matrix_product(precision: str, device: torch.device) -> Callable[[], Tensor]:
-    """Return a product of square matrices, timed to measure the device's peak FLOP/s."""
-    size, dtype = PRODUCT_SIZE[device.type], attention_dtype(precision)
-    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    return partial(torch.mm, a, b, out=torch.empty_like(a))
-
-
-def product_flops(device: torch.device) -> int:
-    """Return the floating-point operations of one `matrix_product`."""
-    return 2 * PRODUCT_SIZE[device.type] ** 3
-
-
-def call_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the duration of a call; on a GPU, includes waiting for its kernels to finish."""
-    synchronize = torch.get_device_module(device).synchronize  # does nothing on a CPU
-    synchronize()
-    start = time.perf_counter()
-    call()
-    synchronize()
-    return time.perf_counter() - start
-
-
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield, for each round, the seconds of every variant and of a product in each precision.
 
@@ -107,21 +84,30 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of `rounds`.
     """
     configs = [OmegaConf.create(config) for config in request["configs"]]
-    variants = request["variants"]
+    variants = [(index, pass_) for index, pass_ in request["variants"]]
     if any(config.compile for config in configs):
         # Beyond its recompilation limit, torch.compile would silently stop compiling.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True
-    models = [BenchmarkedModel(config) for config in configs]
+    subjects: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}
+    for key in [_subject_key(*variant) for variant in variants]:
+        if key not in subjects:
+            build = BenchmarkedAttention if key[1] else BenchmarkedModel
+            subjects[key] = build(configs[key[0]])
     device, precisions = select_device(configs[0]), {config.precision for config in configs}
     products = {precision: matrix_product(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
-        times = [models[index].pass_seconds(pass_) for index, pass_ in order]
+        times = [subjects[_subject_key(*variant)].pass_seconds(variant[1]) for variant in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
             "products": {name: call_seconds(product, device) for name, product in products.items()},
         }
+
+
+def _subject_key(index: int, pass_: str) -> tuple[int, bool]:
+    """Return what the passes of one subject share: the configuration, and if it is attention."""
+    return index, pass_ in ATTENTION_PASSES
 
 
 def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:

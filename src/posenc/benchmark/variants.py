@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import torch
 from omegaconf import DictConfig
 
-from posenc.attention.choice import describe_choices, layer_choices
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.choice import KernelChoice, describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
-from posenc.benchmark.bench_settings import PASSES
+from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model
 from posenc.model.device import check_accelerator, select_device
-from posenc.model.flops import BACKWARD_FACTOR, model_flops
+from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
 from posenc.training.optimizer import optimizer_factory
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
@@ -24,7 +25,8 @@ COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
 class Variant:
     """One configuration and pass to measure; the passes of a model share one `config` object.
 
-    `kernels` names the attention kernels that the layers use; `kernel_reason` explains the choice.
+    `kernels` names the attention kernels that the layers use, and `auto_kernels` those that they
+    use with kernel=auto; `kernel_reason` explains the choice.
     """
 
     label: str
@@ -32,6 +34,7 @@ class Variant:
     pass_: str
     kernels: str
     kernel_reason: str
+    auto_kernels: str
     flops_per_token: int
 
     @property
@@ -40,8 +43,8 @@ class Variant:
 
     @property
     def flops(self) -> int:
-        """Model FLOPs of the whole pass; `flops_per_token` counts the forward pass only."""
-        factor = 1 + BACKWARD_FACTOR if self.pass_ == "step" else 1
+        """FLOPs of the whole pass; `flops_per_token` counts the forward pass only."""
+        factor = 1 + BACKWARD_FACTOR if self.pass_ in ("step", "attention_step") else 1
         return factor * self.config.batch_tokens * self.flops_per_token
 
     def __str__(self) -> str:
@@ -51,6 +54,7 @@ class Variant:
 def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Variant]:
     """Return the variants of jobs (overrides, configuration), ordered by length and pass.
 
+    With `skip_unsupported`, variants whose kernel does not support the encoding are left out.
     Raises a single ConfigError listing the errors of all jobs.
     """
     labels = variant_labels(
@@ -64,6 +68,8 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
                 key = (label, config.kernel, config.train_length, variant.pass_)
                 variants.setdefault(key, variant)
         except (ConfigError, ValueError) as error:
+            if config.skip_unsupported and isinstance(error, UnsupportedKernelError):
+                continue
             errors.setdefault(str(error), []).append(label)
     if errors:
         # A message that applies to some encodings only starts with their labels.
@@ -72,6 +78,8 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
             for message, names in errors.items()
         ]
         raise ConfigError("\n".join(lines))
+    if not variants:
+        raise ConfigError("no kernel supports its encoding on this device; add kernel=auto")
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 
 
@@ -95,10 +103,21 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
         )
     device, dtype = select_device(config), attention_dtype(config.precision)
     choices = layer_choices(config.kernel, model.encoding, device, dtype)
-    kernels = ", ".join(dict.fromkeys(choice.name for choice in choices))
-    flops = model_flops(model, config.train_length)
-    reason = describe_choices(choices)
-    return [Variant(label, config, pass_, kernels, reason, flops) for pass_ in config.passes]
+    kernels = auto_kernels = _names(choices)
+    if config.kernel != "auto":
+        auto_kernels = _names(layer_choices("auto", model.encoding, device, dtype))
+    reason, length = describe_choices(choices), config.train_length
+    flops = dict.fromkeys(PASSES, model_flops(model, length)) | dict.fromkeys(
+        ATTENTION_PASSES, forward_flops(0, 1, config.model.width, length)
+    )
+    return [
+        Variant(label, config, pass_, kernels, reason, auto_kernels, flops[pass_])
+        for pass_ in config.passes
+    ]
+
+
+def _names(choices: Sequence[KernelChoice]) -> str:
+    return ", ".join(dict.fromkeys(choice.name for choice in choices))
 
 
 def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> list[str]:
