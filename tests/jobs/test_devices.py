@@ -196,6 +196,21 @@ def processes_of(run: RunDirectory) -> list[str]:
     return listing.stdout.split()
 
 
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("gpu", marks=pytest.mark.gpu)],
+)
+def test_a_process_group_of_one_device_trains_like_none(
+    small_run: SmallRun, port: str, device: str
+) -> None:
+    """torchrun with a single process: DDP over NCCL on a GPU, and over gloo on a CPU."""
+    one, run = (small_run(ADAMW, f"trainer={device}", f"name={name}") for name in ("one", "ddp"))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1"]
+    torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    assert start(run, *torchrun).wait() == FINISHED, run.log_file.read_text()
+    assert_same_results(run, finish(one))
+
+
 @pytest.mark.slow
 def test_two_nodes_of_torchrun_train_one_run(small_run: SmallRun, port: str) -> None:
     one, run = finish(small_run(ADAMW, "name=one")), small_run(ADAMW, "name=nodes")

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from posenc.config.errors import PosencError
-from posenc.runs.environment import local_rank, rank, world_size
+from posenc.runs.environment import in_process_group, local_rank, rank, world_size
 
 T = TypeVar("T")
 N = TypeVar("N", np.float64, np.int64)
@@ -27,7 +27,7 @@ def process_group(device: torch.device) -> Iterator[None]:
 
     Raises ProcessGroupLost if another process of the group ends early.
     """
-    if world_size() == 1:
+    if not in_process_group():
         yield
         return
     if device.type == "cuda":

@@ -87,7 +87,7 @@ def build_profiler(config: DictConfig, run: Path) -> Profiler | None:
 
 
 def _strategy(config: DictConfig, devices: int) -> Strategy | str:
-    if devices == 1:
+    if not in_process_group():
         return "auto"
     if config.trainer.strategy == "fsdp":
         return FullyShardedStrategy(devices)
