@@ -1,10 +1,14 @@
 """Facts that hold for the jobs of a sweep, whatever their encoding."""
 
+from pathlib import Path
+
+import pytest
 import torch
 
+from posenc.config.compose import Composer
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
-from posenc.jobs.job_config import compose_job
+from posenc.jobs.job_config import compose_job, compose_sweep_jobs
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model, build_model
 from posenc.training.batches import micro_batch_loader
@@ -28,3 +32,21 @@ def test_parameters_are_counted_without_building_the_model(small_job: list[str])
         vocab_size = build_data(config, lambda _: None).vocab_size
         expected = build_model(config, vocab_size).parameter_count()
         assert build_meta_model(config, vocab_size, validate(config)).parameter_count() == expected
+
+
+@pytest.mark.slow
+def test_jobs_that_differ_in_their_seed_equal_separately_composed_ones(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    """In the YAML file, another setting refers to the seed."""
+    (tmp_path / "schedule").mkdir()
+    (tmp_path / "schedule" / "seeded.yaml").write_text(
+        "_target_: posenc.training.schedule.cosine\nwarmup_fraction: 0.${seed}\nmin_lr_ratio: 0.1\n"
+    )
+    composer = Composer("train", [tmp_path])
+    for schedule in ("cosine", "seeded"):
+        job = [*small_job, "encoding=rope", f"schedule={schedule}"]
+        jobs = [["seed=1", *job], ["seed=2", *job], ["seed=3", *job, "tokens=999"]]
+        jobs += [["seed=3", *job], [*job, "seed=4"], [*job, "seed=1e1"]]
+        expected = [compose_job(overrides, [tmp_path], composer) for overrides in jobs]
+        assert compose_sweep_jobs(jobs, [tmp_path]) == expected

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,8 +53,14 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(
                 f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"
             )
+    return [_parse_override(override) for override in overrides]
+
+
+@lru_cache(maxsize=MAX_JOBS)
+def _parse_override(override: str) -> Override:
+    """Parse one override; cached, because the jobs of a sweep share most of their overrides."""
     try:
-        return OverridesParser.create().parse_overrides(list(overrides))
+        (parsed,) = OverridesParser.create().parse_overrides([override])
     except OverrideParseException as error:
         raise ConfigError(
             f"cannot parse {error.override!r} ({first_line(error)}); write overrides as key=value,"
@@ -61,6 +68,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         ) from None
     except ValueError as error:  # an integer with more digits than Python converts
         raise ConfigError(f"cannot parse an override ({first_line(error)})") from None
+    return parsed
 
 
 def _nesting(text: str) -> int:

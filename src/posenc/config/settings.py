@@ -79,17 +79,19 @@ LIMITS = {
 """Setting -> the largest number that is allowed, and the reason for the limit."""
 
 
-def check_settings(config: DictConfig, types: Mapping[str, Any] = TYPES) -> None:
+def check_settings(
+    config: DictConfig | Mapping[str, Any], types: Mapping[str, Any] = TYPES
+) -> None:
     """Check that settings are present and have valid types and limits.
 
-    `types` maps each setting to its type or to a tuple of its choices. Raises a single ConfigError
+    `config` may be plain values without interpolations. `types` maps each setting to its type or to
+    a tuple of its choices. Raises a single ConfigError
     that lists every problem.
     """
     problems: list[str] = []
     for key, annotation in types.items():
-        value = OmegaConf.select(config, key, default=MISSING)
-        plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-        if problem := _problem(key, canonical(plain), annotation):
+        value = _select(config, key)
+        if problem := _problem(key, canonical(value), annotation):
             problems.append(problem)
     if problems:
         raise ConfigError("; ".join(problems))
@@ -111,6 +113,19 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     if not lengths or min(lengths) < 1:
         raise ConfigError(f"evaluation lengths {lengths}: set one or more positive lengths")
     return sorted(set(lengths))
+
+
+def _select(config: DictConfig | Mapping[str, Any], key: str) -> Any:
+    """Return the plain value of a dotted key, or MISSING."""
+    if isinstance(config, DictConfig):
+        value = OmegaConf.select(config, key, default=MISSING)
+        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    node: Any = config
+    for part in key.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return MISSING
+        node = node[part]
+    return node
 
 
 def _problem(key: str, value: Any, annotation: Any) -> str | None:

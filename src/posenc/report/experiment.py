@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, did_you_mean
 from posenc.config.paths import experiment_arguments
@@ -194,8 +193,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
     damaged: dict[str, str] = {}
     for directory in directories:
         try:
-            config: Any = OmegaConf.to_container(directory.config(), resolve=True)
-            runs.append(_read_run(directory, config))
+            runs.append(_read_run(directory, directory.values()))
         except RunError as error:
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])

@@ -1,15 +1,14 @@
 """The directory of a run: its files, and its deletion."""
 
-import io
 import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, RunError, first_line
+from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, ROW_TYPES, read_rows
@@ -30,7 +29,7 @@ PLANNED_TYPES = {
 }
 """Keys of every planned configuration that commands read; planning adds those in `frozen`."""
 
-CONFIG_ERRORS = (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError)
+CONFIG_ERRORS = (yaml.YAMLError, ValueError, OSError)
 """What reading a damaged YAML file raises."""
 
 PLAN_TYPES = {
@@ -70,6 +69,10 @@ class RunDirectory:
         self.lock_file = path / ".lock"
 
     def config(self) -> DictConfig:
+        """Return `values()` as OmegaConf's mapping, which `evaluate` and jobs build from."""
+        return OmegaConf.create(self.values())
+
+    def values(self) -> dict[str, Any]:
         """Read the configuration that was frozen when the run was planned.
 
         Its `modules` are empty: each command decides which modules it trusts, not a file.
@@ -77,35 +80,30 @@ class RunDirectory:
         an interpolation, or was written by posenc 0.1.
         """
         try:
-            text = self.config_file.read_text(encoding="utf-8")
-            if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
-                raise RunError(
-                    f"{self.config_file} has YAML aliases, which planning does not write"
-                )
-            config = OmegaConf.load(io.StringIO(text))
+            values = load_yaml(self.config_file.read_text(encoding="utf-8"))
         except CONFIG_ERRORS as error:
             raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
-        if not isinstance(config, DictConfig):
+        if not isinstance(values, dict):
             raise RunError(f"{self.config_file} is not a mapping")
-        for key, value in walk(OmegaConf.to_container(config, resolve=False)):
+        for key, value in walk(values):
             if isinstance(value, str) and "${" in value:
                 raise RunError(
                     f"{self.config_file}: {key} is an interpolation, which could read environment"
                     f" variables; planning does not write interpolations"
                 )
         try:
-            check_settings(config, PLANNED_TYPES)
+            check_settings(values, PLANNED_TYPES)
         except ConfigError as error:
             raise RunError(
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
-        if config.frozen.posenc.startswith("0.1."):
+        version = values["frozen"]["posenc"]
+        if version.startswith("0.1."):
             raise RunError(
-                f"{self.path} was created by posenc {config.frozen.posenc}, whose settings have"
-                f" different names; train the run again with this version"
+                f"{self.path} was created by posenc {version}, whose settings have different names;"
+                f" train the run again with this version"
             )
-        config.modules = []
-        return config
+        return {**values, "modules": []}
 
     def status(self) -> Status:
         """Read the status; a run marked as running is interrupted if no process holds its lock.

@@ -12,6 +12,7 @@ from posenc import __version__
 from posenc.config.components import check
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
+from posenc.config.saved_yaml import dump_yaml
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps
 from posenc.data.build_data import build_data
@@ -81,7 +82,8 @@ def plan(
             datasets[key] = build_data(config, on_progress)
         data = datasets[key]
         model_key = encoding, data.vocab_size
-        if model_key not in parameter_counts:
+        if model_key not in parameter_counts:  # once for the jobs that differ only in their seed
+            validate_data(config, data)
             model = build_meta_model(config, data.vocab_size, encoding)
             parameter_counts[model_key] = model.parameter_count()
             if local:
@@ -129,8 +131,7 @@ def _key_without_seed(config: DictConfig) -> str:
 
 
 def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:
-    """Check the data, name the run, and complete its configuration."""
-    validate_data(config, data)
+    """Name the run, and complete its configuration."""
     digest = run_hash(identity(config, data.fingerprint))
     name = f"{config.choices.encoding}-L{config.train_length}-s{config.seed}-{digest}"
     config.frozen = {
@@ -218,7 +219,7 @@ def _write_run(job: Job) -> None:
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.frozen.lengths = job.config.frozen.lengths
-    write_atomic(run.config_file, OmegaConf.to_yaml(config))
+    write_atomic(run.config_file, dump_yaml(OmegaConf.to_container(config)))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
     if not run.status_file.exists() or (status.state == "finished" and _missing_rows(job)):

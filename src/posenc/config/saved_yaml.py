@@ -1,0 +1,73 @@
+"""Saved configurations as YAML, in OmegaConf's dialect but ten times as fast, with libyaml."""
+
+import re
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+
+MAX_NESTING = 50
+FLOAT_TAG = "tag:yaml.org,2002:float"
+FLOAT = re.compile(
+    r"""(?:
+     [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+
+    |\.[0-9]+(?:_[0-9]+)*(?:[eE][-+][0-9]+)?
+    |[-+]?[0-9]+(?:_[0-9]+)*(?::[0-5]?[0-9])+\.[0-9_]*
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN))$""",
+    re.VERBOSE,
+)
+"""The numbers that OmegaConf reads as floats; YAML 1.1 requires a point and a sign: `1.0e+5`."""
+TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
+
+
+def load_yaml(text: str) -> Any:
+    """Return the contents of a saved configuration. Raises yaml.YAMLError if it is not valid.
+
+    Saved configurations have no aliases, and no mapping in them has the same key twice.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ConstructorError(None, None, "an alias, which planning does not write")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_NESTING:  # libyaml would crash on a very deep list
+            raise ConstructorError(None, None, f"more than {MAX_NESTING} nested levels")
+    return yaml.load(text, Loader=_Loader)
+
+
+def dump_yaml(values: Any) -> str:
+    """Return plain values as YAML, in their own order."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads `1e-4` as a number, `2026-01-01` as a string, and rejects a key that is set twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if repeated := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+            raise ConstructorError(None, None, f"duplicate key {repeated[0]}", node.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Quotes strings that `_Loader` would read as numbers."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_string(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    style = "'" if FLOAT.match(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Loader.add_implicit_resolver(FLOAT_TAG, FLOAT, list("-+0123456789."))
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP_TAG]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+_Dumper.add_representer(str, _represent_string)

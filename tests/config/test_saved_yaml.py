@@ -1,0 +1,65 @@
+"""Saved configurations are read and written as OmegaConf does."""
+
+import io
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from compositions import composed
+from posenc.config.saved_yaml import dump_yaml, load_yaml
+
+NUMBER_LIKE = st.from_regex(r"[-+0-9._eE:]{1,8}", fullmatch=True)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text("ab:- #'\"\n\té%{[]}!&", max_size=8),
+    NUMBER_LIKE,
+    st.sampled_from(["yes", "null", "~", "1e5", "2026-01-01", "0x1", "1_0", "=", "<<"]),
+)
+VALUES = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.lists(SCALARS, max_size=3))
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(values=VALUES)
+def test_values_are_read_back_by_posenc_and_omegaconf(values: dict) -> None:
+    text = dump_yaml(values)
+    assert load_yaml(text) == values
+    assert OmegaConf.to_container(OmegaConf.load(io.StringIO(text))) == values
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(scalar=NUMBER_LIKE)
+def test_unquoted_numbers_are_read_as_omegaconf_reads_them(scalar: str) -> None:
+    text = f"key: {scalar}\n"
+    try:
+        expected = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
+    except (yaml.YAMLError, ValueError):
+        return
+    assert load_yaml(text) == expected
+
+
+def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
+    config = composed("encoding=rope", "encoding/spectrum=yarn", "tokens=1e5", "name='1e5'")
+    assert dump_yaml(OmegaConf.to_container(config)) == OmegaConf.to_yaml(config)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &x [1]\nb: *x",
+        "a: 1\na: 2",
+        "[" * 200_000,
+        "- " * 1000 + "1",
+        "a: !!python/name:os.system ''",
+        "a: [1",
+    ],
+    ids=["alias", "duplicate key", "unclosed", "nested", "object", "syntax"],
+)
+def test_what_planning_does_not_write_is_an_error(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load_yaml(text)
