@@ -1,11 +1,16 @@
 """A lock ends with the process that holds it."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from posenc.config.errors import RunError
 from posenc.runs.lock import is_locked, lock
 
 HOLD_LOCK = """
@@ -33,3 +38,14 @@ def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         assert not is_locked(file)
+
+
+def test_a_file_system_without_locks_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(RunError, match="outputs_dir"), lock(tmp_path / ".lock"):
+        pass

@@ -1,5 +1,10 @@
-"""File locks held by the kernel, which releases them when their owner exits for any reason."""
+"""File locks held by the kernel, which releases them when their owner exits for any reason.
 
+On a shared file system they exclude processes on other machines if the system supports `flock`
+across machines, as NFS does unless it is mounted with `nolock` or `local_lock`.
+"""
+
+import errno
 import fcntl
 import time
 from collections.abc import Iterator
@@ -7,6 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from posenc.config.errors import RunError
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What `flock` raises on file systems without locks, such as Lustre mounted without `flock`."""
 LOCK_TIMEOUT = 2.0
 """Seconds to wait for a run's lock, because reading the run's status briefly holds it."""
 
@@ -15,7 +24,8 @@ LOCK_TIMEOUT = 2.0
 def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
-    Gives up after `timeout` seconds; None waits indefinitely.
+    Gives up after `timeout` seconds; None waits indefinitely. Raises RunError if the file system
+    does not support locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
@@ -40,4 +50,12 @@ def _flock(file: IO[str], operation: int) -> bool:
         fcntl.flock(file, operation)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise RunError(
+            f"{file.name}: the file system does not support file locks ({error.strerror}), without"
+            f" which two processes could write to the same run; mount it with flock, or set"
+            f" outputs_dir to a folder on another file system"
+        ) from None
     return True
