@@ -177,3 +177,7 @@ def test_a_pattern_that_searches_too_many_folders_is_an_error(
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="more than 5 folders"):
         TextCorpus(train=str(tmp_path / "**" / "*.txt"))
+    for number in range(6):
+        (tmp_path / "wide" / str(number)).mkdir(parents=True)
+    with pytest.raises(ConfigError, match="more than 5 folders"):
+        TextCorpus(train=str(tmp_path / "wide" / "*" / "nothing*.txt"))

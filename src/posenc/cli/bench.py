@@ -10,18 +10,20 @@ from rich.console import Console
 from posenc.benchmark.bench_report import print_benchmark, write_benchmark
 from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
 from posenc.benchmark.bench_settings import check_bench_settings
+from posenc.benchmark.least_cost import least_round_seconds
 from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
 from posenc.config.resolve import compose_resolved
 from posenc.model.device import select_device
 from posenc.runs.hardware import cores
+from posenc.sweeps.progress import format_duration
 
 SINGLE_VALUE_KEYS = ("threads", "rounds", "trainer", "name", "outputs_dir")
 SEED = 1
@@ -39,6 +41,9 @@ def run(arguments: Arguments) -> int:
         costs = settings["published_costs"]
         published = read_published(costs)
     threads = config.threads or cores()
+    least_seconds = least_round_seconds(variants, threads)
+    duration = format_duration(least_seconds * config.rounds)
+    console.print(f"{plural(len(variants), 'variant')}, {config.rounds} rounds: over {duration}")
     with console.status("starting") as status:
         peaks = measure_peaks(variants, threads, status.update)
         rounds = measure_times(variants, threads, status.update)

@@ -27,7 +27,7 @@ from posenc.tracking.build_tracker import build_tracker
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
 SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
 RUN_KEYS = ("lengths", "windows", "sentence")
-MAX_TRAIN_LENGTH = 2**14
+MAX_TRAIN_LENGTH = 2**13
 COMMON_KEYS = ("run", "logger", "modules")
 
 
@@ -95,7 +95,8 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
     if config.train_length > MAX_TRAIN_LENGTH:
         raise ConfigError(
             f"train_length={config.train_length} must be at most {MAX_TRAIN_LENGTH:,}, because all"
-            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens"
+            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens, which"
+            f" takes about 20 seconds for one encoding at this limit"
         )
     config.modules = trusted_modules(values)
     return config

@@ -85,8 +85,7 @@ def check_settings(
     """Check that settings are present and have valid types and limits.
 
     `config` may be plain values without interpolations. `types` maps each setting to its type or to
-    a tuple of its choices. Raises a single ConfigError
-    that lists every problem.
+    a tuple of its choices. Raises a single ConfigError that lists every problem.
     """
     problems: list[str] = []
     for key, annotation in types.items():

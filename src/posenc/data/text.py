@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -143,15 +143,22 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
 
 
 def _check_search(key: str, pattern: str) -> None:
-    """Raise ConfigError if the `**` in a pattern finds too many folders; it follows symlinks."""
-    top, has_recursion, _ = str(Path(pattern).expanduser()).partition("**")
-    folders = glob.glob(top or ".") if has_recursion else []
-    searched = chain.from_iterable(os.walk(folder, followlinks=True) for folder in folders)
-    if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
-        raise ConfigError(
-            f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, symlinks included;"
-            " name a deeper folder before the first **"
-        )
+    """Raise ConfigError if a pattern, whose `**` follows symlinks, searches too many folders."""
+    folders = Path()
+    for part in Path(pattern).expanduser().parts[:-1]:
+        top, folders = folders, folders / part
+        is_recursive = "**" in part
+        searched: Iterable[object] = glob.iglob(f"{folders}/")
+        if is_recursive:
+            tops = glob.iglob(f"{top}/")
+            searched = chain.from_iterable(os.walk(folder, followlinks=True) for folder in tops)
+        if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
+            raise ConfigError(
+                f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, symlinks"
+                " included; name a deeper folder before the first wildcard"
+            )
+        if is_recursive:
+            return
 
 
 def _open_file(path: Path, key: str, column: str) -> DocumentFile:

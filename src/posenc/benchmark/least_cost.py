@@ -1,0 +1,51 @@
+"""The least time and memory that a benchmark takes, estimated before it starts."""
+
+from collections.abc import Sequence
+
+from posenc.benchmark.variants import Variant
+from posenc.config.errors import ConfigError
+from posenc.config.steps import sequences_per_step
+from posenc.model.device import select_device
+from posenc.runs.hardware import memory_bytes
+
+MAX_CPU_FLOPS = {"float32": 3e11, "bf16": 3e12}
+MAX_GPU_FLOPS = 3e15
+"""FLOP/s that no thread of a CPU and no GPU exceeds."""
+MAX_ROUND_SECONDS = 300
+FLOAT_BYTES = 4
+
+
+def least_round_seconds(variants: Sequence[Variant], threads: int) -> float:
+    """Return the least time of a round, which runs every variant once, from the models' FLOPs.
+
+    Raises ConfigError if a round takes minutes, or if a variant does not fit the main memory.
+    """
+    config = variants[0].config
+    on_cpu = select_device(config).type == "cpu"
+    rate = MAX_CPU_FLOPS[config.precision] * threads if on_cpu else MAX_GPU_FLOPS
+    seconds = sum(variant.flops for variant in variants) / rate
+    if seconds > MAX_ROUND_SECONDS:
+        raise ConfigError(
+            f"each round of the benchmark takes at least {seconds / 60:,.0f} minutes at"
+            f" {rate / 1e9:,.0f} GFLOP/s, more than {MAX_ROUND_SECONDS // 60}; use a smaller model,"
+            f" train_length or batch_tokens, or fewer variants"
+        )
+    for variant in variants if on_cpu else ():
+        if (needed := _least_bytes(variant)) > memory_bytes():
+            raise ConfigError(
+                f"{variant}: a pass needs at least {needed / 1e9:,.0f} GB, but this machine has"
+                f" {memory_bytes() / 1e9:,.0f} GB; use a smaller train_length or"
+                f" micro_batch_tokens, or another kernel"
+            )
+    return seconds
+
+
+def _least_bytes(variant: Variant) -> int:
+    """Return the size of the hidden states, or of one layer's scores if these are larger."""
+    config, length = variant.config, variant.length
+    _, sequences = sequences_per_step(config)
+    kept_layers = config.model.layers if variant.pass_ == "step" else 1
+    hidden_states = sequences * length * config.model.width * kept_layers
+    has_scores = "reference" in variant.kernels
+    scores = sequences * config.model.heads * length**2 if has_scores else 0
+    return FLOAT_BYTES * max(hidden_states, scores)

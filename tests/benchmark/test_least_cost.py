@@ -1,0 +1,25 @@
+"""A benchmark that would take minutes for each round, or too much memory, is not started."""
+
+import pytest
+
+from posenc.benchmark.least_cost import least_round_seconds
+from posenc.config.errors import ConfigError
+
+
+def test_the_least_time_grows_with_the_variants_and_shrinks_with_threads(variants) -> None:
+    one = least_round_seconds(variants("encoding=nope", "train_length=16"), threads=1)
+    two = variants("encoding=nope,alibi", "train_length=16")
+    assert least_round_seconds(two, threads=1) == pytest.approx(2 * one)
+    assert least_round_seconds(two, threads=2) == pytest.approx(one)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "limit"),
+    [
+        (["train_length=1e6", "batch_tokens=1e8", "kernel=blocks"], "minutes"),
+        (["train_length=1e5", "batch_tokens=1e7", "kernel=reference", "passes=[forward]"], "GB"),
+    ],
+)
+def test_a_benchmark_that_is_too_large_is_an_error(variants, overrides, limit) -> None:
+    with pytest.raises(ConfigError, match=limit):
+        least_round_seconds(variants("encoding=nope", *overrides), threads=64)
