@@ -95,8 +95,8 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
     if config.train_length > MAX_TRAIN_LENGTH:
         raise ConfigError(
             f"train_length={config.train_length} must be at most {MAX_TRAIN_LENGTH:,}, because all"
-            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens, which"
-            f" takes about 20 seconds for one encoding at this limit"
+            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens:"
+            f" about 20 seconds for one encoding at this limit"
         )
     config.modules = trusted_modules(values)
     return config
