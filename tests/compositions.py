@@ -28,7 +28,8 @@ def encoding_params() -> list[Any]:
     params: list[Any] = []
     classes: set[str | None] = {None}
     for name in sorted(options("encoding")):
-        target = OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml").get("_target_")
+        node = OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml")
+        target = OmegaConf.select(node, "_target_")
         params.append(pytest.param(name, marks=pytest.mark.slow if target in classes else ()))
         classes.add(target)
     return params
