@@ -22,6 +22,7 @@ from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
 from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.shaw import Shaw
+from posenc.encodings.sinks import Sinks
 from posenc.encodings.spectra import geometric
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
@@ -53,6 +54,10 @@ class Undeclared(NoPE):
         (Fire, "blocks", "blocks", "blocks"),
         (Shaw, "blocks", "blocks", "blocks"),
         (Undeclared, "blocks", "blocks", "blocks"),
+        (partial(Sinks, inner=NoPE), "toeplitz", "causal", "causal"),
+        (partial(Sinks, inner=Alibi), "toeplitz", "blocks", "blocks"),
+        (partial(Sinks, inner=Fox), "blocks", "blocks", "blocks"),
+        (partial(Window, inner=NoPE, size=7, kept=2), "blocks", "blocks", "blocks"),
     ],
 )
 def test_the_choice_for_each_encoding_and_device(
@@ -103,6 +108,8 @@ def test_randomized_distances_have_no_factors() -> None:
         ("toeplitz", Undeclared, "depends on the position of the query"),
         ("factored", T5, "no factors"),
         ("factored", partial(Window, inner=Alibi, size=7), "has a window"),
+        ("factored", partial(Sinks, inner=Fox), "has a sink"),
+        ("toeplitz", partial(Window, inner=NoPE, size=7, kept=2), "has a mask"),
         ("flex", Alibi, "CUDA"),
     ],
 )

@@ -21,6 +21,7 @@ from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.nope import NoPE
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.sandwich import Sandwich
+from posenc.encodings.sinks import Sinks
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
 
@@ -30,6 +31,7 @@ FORMULAS: list[Make] = [
     *(Alibi, KerpleLog, KerplePower, Bam, FoxFixed),
     partial(Alibi, trainable=True),
     partial(Window, inner=KerpleLog, size=100),
+    partial(Sinks, inner=Alibi, logit=1.5, trainable=False),
 ]
 TABLES: list[Make] = [T5, Sandwich, partial(Window, inner=T5, size=100)]
 WITHOUT_BIAS: list[Make] = [NoPE, partial(Window, inner=NoPE, size=100)]

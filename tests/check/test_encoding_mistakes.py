@@ -95,6 +95,11 @@ class BrokenLayer(Encoding):
         return -distance
 
 
+class BlindToItself(Encoding):
+    def mask(self, query, key):
+        return key < query
+
+
 class NothingOverridden(Encoding):
     def slopes(self):
         return torch.zeros(1)
@@ -119,6 +124,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix']"]),
     ("ComputedTensor", 0, ["RuntimeError", "deepcopy"]),
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
+    ("BlindToItself", 1, ["mask returned bool", "own key of every query"]),
     ("NothingOverridden", 0, ["encoding=nope"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""

@@ -1,4 +1,4 @@
-"""Hybrids of shipped models against transformers: rotation and window of every layer."""
+"""Hybrids of shipped models against transformers: rotation and window, or attention, by layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,16 +7,19 @@ import pytest
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
-from transformers import Cohere2Config, Olmo3Config, SmolLM3Config
+from transformers import Cohere2Config, GptOssConfig, Olmo3Config, SmolLM3Config
 from transformers.models.cohere2.modeling_cohere2 import Cohere2RotaryEmbedding
 from transformers.models.cohere2.modeling_cohere2 import apply_rotary_pos_emb as rotate_adjacent
 from transformers.models.gemma4.configuration_gemma4 import Gemma4TextConfig
 from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding
 from transformers.models.olmo3.modeling_olmo3 import Olmo3RotaryEmbedding
 from transformers.models.olmo3.modeling_olmo3 import apply_rotary_pos_emb as rotate_half
 from transformers.models.smollm3.modeling_smollm3 import SmolLM3RotaryEmbedding
 
+from posenc.attention.choice import get_kernel
 from posenc.encodings.base import Encoding
+from posenc.model.block import Attention
 from posenc.model.build import build_encoding
 
 Configured = Callable[..., DictConfig]
@@ -133,3 +136,64 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
         angles = rotary(torch.zeros(1), POSITIONS, kind)
         window = SIZE if kind == "sliding_attention" else None
         assert_layer(encoding, index, rotate_half, angles, window)
+
+
+def attention_like(theirs: torch.nn.Module) -> Attention:
+    """Return attention of the model, with the projections of a layer of transformers."""
+    ours = Attention(HEADS * HEAD_WIDTH, HEADS, get_kernel("auto"), bias=True)
+    projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
+    for projection in projections:
+        torch.nn.init.normal_(projection.weight, std=0.1)
+        torch.nn.init.normal_(projection.bias)
+    ours.qkv.weight.data = torch.cat([projection.weight.data for projection in projections[:3]])
+    ours.qkv.bias.data = torch.cat([projection.bias.data for projection in projections[:3]])
+    ours.out.weight.data, ours.out.bias.data = projections[3].weight.data, projections[3].bias.data
+    return ours
+
+
+def additive_mask(visible: Tensor) -> Tensor:
+    """Return transformers' mask [1, 1, T, T] of the visible keys [T, T]."""
+    return torch.zeros(LENGTH, LENGTH).masked_fill(~visible, -torch.inf)[None, None]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("factor", [None, 32.0])
+def test_gpt_oss_equals_transformers(configured: Configured, factor: float | None) -> None:
+    """Outputs of whole attention layers: sinks, windows in every other layer, and YaRN in all."""
+    torch.manual_seed(0)
+    scale = LENGTH / TRAIN_LENGTH if factor is None else factor
+    config: Any = GptOssConfig(
+        num_hidden_layers=LAYERS,
+        num_key_value_heads=HEADS,
+        head_dim=HEAD_WIDTH,
+        sliding_window=SIZE,
+        max_position_embeddings=round(scale * TRAIN_LENGTH),
+        rope_parameters={
+            "rope_type": "yarn",
+            "factor": scale,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": TRAIN_LENGTH,
+            "rope_theta": 150_000.0,
+        },
+        **DIMENSIONS,
+    )
+    config._attn_implementation = "eager"
+    angles = GptOssRotaryEmbedding(config)(torch.zeros(1), POSITIONS)
+    layers = ("inner.first.inner", "inner.second")
+    overrides = [f"encoding.{layer}.spectrum.factor={factor}" for layer in layers if factor]
+    encoding = hybrid(configured, "gpt_oss", f"encoding.inner.first.size={SIZE}", *overrides)
+    encoding.get_parameter("logits").data.normal_()
+    x, distance = torch.randn(2, LENGTH, HEADS * HEAD_WIDTH), POSITIONS.T - POSITIONS
+    for index in range(LAYERS):
+        theirs, layer = GptOssAttention(config, index), encoding.at_layer(index)
+        ours = attention_like(theirs)
+        sink = layer.sink()
+        assert sink is not None
+        theirs.sinks.data = sink
+        window = SIZE if config.layer_types[index] == "sliding_attention" else LENGTH
+        visible = (distance >= 0) & (distance < window)
+        expected, _ = theirs(x, angles, additive_mask(visible))
+        actual = ours(x, POSITIONS[0], layer)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)

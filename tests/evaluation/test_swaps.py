@@ -38,6 +38,7 @@ OVERRIDES = {
     "llama3": [f"{SPECTRUM}=llama3", FACTOR],
     "window": ["encoding=window", "encoding.size=24"],
     "window size=5": ["encoding=window", "encoding.size=5"],
+    "streaming_llm size=9": ["encoding=streaming_llm", "encoding.size=9"],
     "log_n": ["encoding=log_n"],
     "temperature rule=llama4": ["encoding=temperature", "encoding.rule=llama4", FIXED],
 }

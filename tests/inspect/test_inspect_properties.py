@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from posenc.encodings.base import Geometry
+from posenc.encodings.nope import NoPE
+from posenc.encodings.window import Window
 from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
 from posenc.inspect.encoding.extrapolation import measure_extrapolation
@@ -158,7 +161,12 @@ def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:
     assert value(measured("alibi"), "narrowest window") == window(SLOPES[0])
     assert value(measured("alibi"), "widest window") == window(SLOPES[-1])
     assert value(measured("nope"), "widest window") == math.ceil(0.9 * longest)
-    assert effective_windows(torch.zeros(1, 100, dtype=torch.float64), 10) == [9]
+
+
+def test_effective_windows_of_a_window_and_of_kept_tokens() -> None:
+    geometry, bias = Geometry(8, 1, 1, 100), torch.zeros(1, 100, dtype=torch.float64)
+    assert effective_windows(Window(geometry, inner=NoPE, size=10), bias) == [9]
+    assert effective_windows(Window(geometry, inner=NoPE, size=10, kept=10), bias) == [98]
 
 
 def test_extrapolation(measured: Measured, inspected: Build) -> None:

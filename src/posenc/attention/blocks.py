@@ -19,9 +19,9 @@ from posenc.attention.fused_sdpa import QueryBlock
 from posenc.attention.reference import (
     AttentionInputs,
     attend_rows,
-    causal_mask,
     score_bias,
     score_dtype,
+    visible_keys,
     window_size,
 )
 from posenc.encodings.base import Encoding
@@ -84,8 +84,11 @@ def attend_block(
     queries, block_keys = q[:, :, rows], k[:, :, keys]
     values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5
-    if bias.requires_grad or bias.dtype != q.dtype:  # not supported by PyTorch's fused kernels
-        out = BlockAttention.apply(queries, block_keys, values, bias, scale)
+    sink = encoding.sink()
+    if sink is not None or bias.requires_grad or bias.dtype != q.dtype:
+        # PyTorch's fused kernels support none of these.
+        bias = bias.expand(-1, q.shape[1], -1, -1)
+        out = BlockAttention.apply(queries, block_keys, values, bias, sink, scale)
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)
     return out[..., : v.shape[-1]]
@@ -95,28 +98,38 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
     """Return the bias [1|B, 1|H, R, K] of a block, -inf where a key is masked."""
     x, q, k, _, pos = inputs
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
-    masked = ~causal_mask(rows, keys, encoding.window(), q.device)
+    masked = ~visible_keys(encoding, rows, keys, q.device)
     if bias is None:
         bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
     return bias.masked_fill(masked, -torch.inf)
 
 
 class BlockAttention(torch.autograd.Function):
-    """Attention of a block with a bias [1|B, H, R, K] that needs a gradient or a wider dtype."""
+    """Attention of a block with a sink, or a bias [1|B, H, R, K] with a gradient or wider dtype."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, scale):  # type: ignore[no-untyped-def]
+    def forward(ctx, q, k, v, bias, sink, scale):  # type: ignore[no-untyped-def]
         out, lse = fused_sdpa.forward(q, k, v, bias, scale)
-        ctx.save_for_backward(q, k, v, bias, out, lse)
+        if sink is not None:
+            out, lse = fused_sdpa.add_sink(out, lse, sink)
+        ctx.save_for_backward(q, k, v, bias, sink, out, lse)
         ctx.scale = scale
         return out
 
     @staticmethod
     def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        q, k, v, bias, out, lse = ctx.saved_tensors
+        q, k, v, bias, sink, out, lse = ctx.saved_tensors
         grad_k, grad_v = torch.zeros_like(k, dtype=lse.dtype), torch.zeros_like(v, dtype=lse.dtype)
         block = QueryBlock(q, out, grad_out, lse)
         grad_q, grad_bias = fused_sdpa.backward_with_bias(
             block, k, v, bias, ctx.scale, grad_k, grad_v
         )
-        return grad_q.to(q.dtype), grad_k.to(k.dtype), grad_v.to(v.dtype), grad_bias, None
+        grad_sink = None if sink is None else fused_sdpa.sink_gradient(block, sink)
+        return (
+            grad_q.to(q.dtype),
+            grad_k.to(k.dtype),
+            grad_v.to(v.dtype),
+            grad_bias,
+            grad_sink,
+            None,
+        )

@@ -1,9 +1,15 @@
-"""Plain causal attention with PyTorch's fused kernels (FlashAttention on a GPU)."""
+"""Plain causal attention with PyTorch's fused kernels (FlashAttention on a GPU).
+
+These kernels do not return the logsumexp of the scores, so a sink becomes a first key whose value
+is 0. Its scores come from additional columns of queries and keys.
+"""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
+from posenc.attention.reference import score_dtype
 from posenc.encodings.base import Encoding
 
 
@@ -11,15 +17,37 @@ def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it has no bias or window."""
-    hooks = [hook for hook in ("bias", "content_bias", "value_bias") if encoding.overrides(hook)]
-    if hooks:
-        return f"it has a {hooks[0]}"
+    for hook in ("bias", "content_bias", "value_bias", "mask"):
+        if encoding.overrides(hook):
+            return f"it has a {hook}"
+    if device.type == "cpu" and encoding.overrides("sink"):
+        return "on a CPU, toeplitz supports its sink with fewer operations"
     return None if encoding.window() is None else "it has a window"
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return attention as `reference.attend` defines it."""
-    return causal_attention(q, k, v, v.shape[-1] ** -0.5)
+    sink, scale = encoding.sink(), v.shape[-1] ** -0.5
+    if sink is None:
+        return causal_attention(q, k, v, scale)
+    return attention_with_sink_key(q, k, v, sink, scale)
+
+
+def attention_with_sink_key(q: Tensor, k: Tensor, v: Tensor, sink: Tensor, scale: float) -> Tensor:
+    """Return causal attention with a sink [H], as a key before the first token.
+
+    The sink's logit is the sum of its rounded value and of the rest, in two columns, so that it is
+    as precise in bfloat16 as a score. Zero columns make the width a multiple of WIDTH_MULTIPLE.
+    """
+    logits = sink.to(score_dtype(q.dtype)) / scale
+    high = logits.to(q.dtype)
+    columns = torch.stack([high, (logits - high).to(q.dtype)], dim=-1)  # [H, 2]
+    padding = -(q.shape[-1] + 2) % WIDTH_MULTIPLE
+    query_columns = columns[:, None].expand(*q.shape[:3], 2)
+    wide_q = pad(torch.cat([q, query_columns], dim=-1), (0, padding, 1, 0))
+    sink_key = pad(q.new_ones(2), (q.shape[-1], padding)).expand(*k.shape[:2], 1, -1)
+    wide_k = torch.cat([sink_key, pad(k, (0, 2 + padding))], dim=2)
+    return causal_attention(wide_q, wide_k, pad(v, (0, 0, 1, 0)), scale)[:, :, 1:]
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:

@@ -29,10 +29,13 @@ def unsupported_reason(
     """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    if encoding.overrides("value_bias"):
-        return "it has a value_bias"
+    for hook in ("value_bias", "mask"):
+        if encoding.overrides(hook):
+            return f"it has a {hook}"
     if encoding.window() is not None:
         return "it has a window"
+    if encoding.overrides("sink"):
+        return "it has a sink, and its factors give the scores only up to a constant per query"
     if pos.ndim > 1:
         return "a bias on multi-dimensional positions has no factors"
     if device.type != "cpu" and dtype != torch.bfloat16:

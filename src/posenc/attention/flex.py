@@ -11,12 +11,17 @@ few lengths are compiled; the mask hides the padding, which comes after all quer
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import (
+    AuxRequest,
+    BlockMask,
+    create_block_mask,
+    flex_attention,
+)
 from torch.nn.functional import pad
 
 from posenc.attention.reference import score_dtype, window_size
@@ -96,15 +101,19 @@ def attend(
         score_mod = None
     padded = length + padding
     kernel_options: Any = dict(options) if options else None
-    out = compiled_flex_attention()(
-        q,
-        k,
-        v,
+    call = partial(
+        compiled_flex_attention(),
+        *(q, k, v),
         score_mod=score_mod,
         block_mask=block_mask(padded, window_size(encoding, padded), q.device),
         scale=v.shape[-1] ** -0.5,
         kernel_options=kernel_options,
     )
+    sink = encoding.sink()
+    if sink is None:
+        return call()[:, :, :length]
+    out, aux = call(return_aux=AuxRequest(lse=True))
+    out = (out * (aux.lse - sink[:, None]).sigmoid()[..., None]).to(out.dtype)
     return out[:, :, :length]
 
 
@@ -132,7 +141,7 @@ def table_score_mod(bias: Tensor) -> ScoreMod:
 
 
 @cache
-def compiled_flex_attention():  # type: ignore[no-untyped-def]
+def compiled_flex_attention() -> Callable[..., Any]:
     limit = torch._dynamo.config.recompile_limit
     torch._dynamo.config.recompile_limit = max(limit, RECOMPILE_LIMIT)
     return torch.compile(flex_attention, fullgraph=True)

@@ -44,6 +44,24 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
     return (scores.sub_(lse[..., None]).exp_() @ v.to(dtype)).to(q.dtype), lse
 
 
+def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `out` and `lse` of `forward` with a logit [H] per head in the softmax's denominator.
+
+    With these two, `backward` and `backward_with_bias` return the gradients of attention with a
+    sink.
+    """
+    with_sink = torch.logaddexp(lse, sink.to(lse.dtype)[:, None])
+    return (out * (lse - with_sink).exp()[..., None]).to(out.dtype), with_sink
+
+
+def sink_gradient(block: QueryBlock, sink: Tensor) -> Tensor:
+    """Return the gradient [H] of the sink, whose weight multiplies a value of 0."""
+    dtype = block.lse.dtype
+    weights = (sink.to(dtype)[:, None] - block.lse).exp()
+    grad_weights = (block.grad_out.to(dtype) * block.out.to(dtype)).sum(-1)
+    return -(weights * grad_weights).sum(dim=(0, 2)).to(sink.dtype)
+
+
 def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:

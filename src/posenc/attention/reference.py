@@ -25,7 +25,10 @@ def unsupported_reason(
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory."""
+    """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory.
+
+    The encoding's sink, if it has one, is a further term of the softmax's denominator.
+    """
     all_tokens = slice(0, q.shape[2])
     return attend_rows(encoding, AttentionInputs(x, q, k, v, pos), all_tokens, all_tokens)
 
@@ -33,7 +36,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 def attend_rows(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
     """Return the output [B, H, R, d] of the query `rows`; `keys` has all keys they attend to."""
     pos, dtype = inputs.pos, score_dtype(inputs.q.dtype)
-    weights = attention_scores(encoding, inputs, rows, keys).softmax(dim=-1)
+    weights = attention_weights(encoding, attention_scores(encoding, inputs, rows, keys))
     out = weights @ inputs.v[:, :, keys].to(dtype)
     if encoding.overrides("value_bias"):
         distance = pairwise_distances(positions_at(pos, rows), positions_at(pos, keys), dtype)
@@ -52,8 +55,17 @@ def attention_scores(
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
     if bias is not None:
         scores = scores + bias
-    visible = causal_mask(rows, keys, encoding.window(), q.device)
+    visible = visible_keys(encoding, rows, keys, q.device)
     return scores.masked_fill(~visible, -torch.inf)
+
+
+def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:
+    """Return the weights [B, H, R, K] of scores; with a sink, their sum is less than 1."""
+    sink = encoding.sink()
+    if sink is None:
+        return scores.softmax(dim=-1)
+    sink_scores = sink.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, sink_scores], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 def score_bias(
@@ -106,12 +118,14 @@ def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tens
     return torch.cdist(pos_q.double(), pos_k.double(), compute_mode=mode)[:, None].to(dtype)
 
 
-def causal_mask(rows: slice, keys: slice, window: int | None, device: torch.device) -> Tensor:
-    """Return a mask [R, K] of the keys that each row may attend to, given the attention window."""
+def visible_keys(encoding: Encoding, rows: slice, keys: slice, device: torch.device) -> Tensor:
+    """Return a mask [R, K] of the keys that each row of one layer attends to."""
     row = torch.arange(rows.start, rows.stop, device=device)[:, None]
     key = torch.arange(keys.start, keys.stop, device=device)[None, :]
-    causal = key <= row
-    return causal if window is None else causal & (row - key < window)
+    visible, window, mask = key <= row, encoding.window(), encoding.mask(row, key)
+    if window is not None:
+        visible = visible & (row - key < window)
+    return visible if mask is None else visible & mask
 
 
 def window_size(encoding: Encoding, length: int) -> int:

@@ -36,7 +36,7 @@ def unsupported_reason(
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
-    for hook in ("content_bias", "value_bias"):
+    for hook in ("content_bias", "value_bias", "mask"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
     if encoding.overrides("bias") and "shift" in encoding.limitations:
@@ -69,7 +69,8 @@ def attend(
     window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5
-    out = ToeplitzAttention.apply(q, k, values, reversed_bias(bias, window), window, scale)
+    inputs = q, k, values, reversed_bias(bias, window), encoding.sink()
+    out = ToeplitzAttention.apply(*inputs, window, scale)
     return out[..., : v.shape[-1]]
 
 
@@ -81,10 +82,10 @@ def reversed_bias(bias: Tensor, window: int) -> Tensor:
 
 
 class ToeplitzAttention(torch.autograd.Function):
-    """Attention of q, k, v [B, H, T, d'] with the bias of `reversed_bias`."""
+    """Attention of q, k, v [B, H, T, d'] with the bias of `reversed_bias` and an optional sink."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, window, scale):  # type: ignore[no-untyped-def]
+    def forward(ctx, q, k, v, bias, sink, window, scale):  # type: ignore[no-untyped-def]
         reversed_q, length = q.flip(2), q.shape[2]
         out = torch.empty_like(reversed_q)
         lse = reversed_q.new_empty(q.shape[:3], dtype=score_dtype(q.dtype))
@@ -93,13 +94,15 @@ class ToeplitzAttention(torch.autograd.Function):
             out[:, :, rows], lse[:, :, rows] = fused_sdpa.forward(
                 reversed_q[:, :, rows], k[:, :, keys], v[:, :, keys], block_bias, scale
             )
-        ctx.save_for_backward(reversed_q, k, v, bias, out, lse)
+        if sink is not None:
+            out, lse = fused_sdpa.add_sink(out, lse, sink)
+        ctx.save_for_backward(reversed_q, k, v, bias, sink, out, lse)
         ctx.window, ctx.scale = window, scale
         return out.flip(2)
 
     @staticmethod
     def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        reversed_q, k, v, bias, out, lse = ctx.saved_tensors
+        reversed_q, k, v, bias, sink, out, lse = ctx.saved_tensors
         grad_out, dtype, learnable = grad_out.flip(2), lse.dtype, ctx.needs_input_grad[3]
         grad_q, grad_bias = torch.empty_like(reversed_q), torch.zeros_like(bias)
         grad_k, grad_v = torch.zeros_like(k, dtype=dtype), torch.zeros_like(v, dtype=dtype)
@@ -117,7 +120,11 @@ class ToeplitzAttention(torch.autograd.Function):
                 grad_q[:, :, rows], block_grad_k, block_grad_v = fused_sdpa.backward(*inputs)
                 grad_k[:, :, keys] += block_grad_k
                 grad_v[:, :, keys] += block_grad_v
-        return grad_q.flip(2), grad_k.to(k.dtype), grad_v.to(v.dtype), grad_bias, None, None
+        grad_sink = None
+        if sink is not None:
+            grad_sink = fused_sdpa.sink_gradient(QueryBlock(reversed_q, out, grad_out, lse), sink)
+        grad_kv = grad_k.to(k.dtype), grad_v.to(v.dtype)
+        return grad_q.flip(2), *grad_kv, grad_bias, grad_sink, None, None
 
 
 def reversed_blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:

@@ -77,7 +77,9 @@ def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
             if "embed" in differ or "attention" in differ:
                 if differ[0] != "attention":
                     return differ[0]
-                return "value_bias" if tested.at_layer(layer).overrides("value_bias") else "window"
+                at_layer = tested.at_layer(layer)
+                hooks = ("value_bias", "mask")
+                return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
     return None
 
 

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from posenc.attention.reference import (
     AttentionInputs,
-    causal_mask,
+    attention_weights,
     pairwise_distances,
     positions_at,
     score_bias,
     score_dtype,
+    visible_keys,
 )
 from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
@@ -62,7 +63,7 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dic
     keys = slice(0, shape[-2])
     rows = slice(max(0, keys.stop - NUM_QUERIES), keys.stop)
     with torch.autocast("cpu", enabled=False):
-        masked_out = ~causal_mask(rows, keys, at_layer.window(), inputs.x.device)
+        masked_out = ~visible_keys(at_layer, rows, keys, inputs.x.device)
         bias = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
         if bias is not None:
             outputs["bias"] = bias.masked_fill(masked_out, 0)
@@ -70,7 +71,7 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dic
         scores = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(masked_out, -torch.inf)
         pos_q, pos_k = positions_at(inputs.pos, rows), positions_at(inputs.pos, keys)
         distance = pairwise_distances(pos_q, pos_k, dtype)
-        value_bias = at_layer.value_bias(scores.softmax(dim=-1), distance)
+        value_bias = at_layer.value_bias(attention_weights(at_layer, scores), distance)
     return outputs if value_bias is None else {**outputs, "value_bias": value_bias}
 
 

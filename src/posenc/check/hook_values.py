@@ -25,6 +25,8 @@ AXES = {
     "bias": "[H, R, K]",
     "content_bias": "[B, H, R, K]",
     "value_bias": "[B, H, R, d]",
+    "mask": "[R, K]",
+    "sink": "[H]",
 }
 """The names of the axes of a hook's output, as in `posenc.encodings.base`."""
 
@@ -83,6 +85,7 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     q, k = rotated
     rows, keys = slice(max(0, length - NUM_ROWS), length), slice(0, length)
     scores_shape = (batch, heads, rows.stop - rows.start, length)
+    _verify_mask_and_sink(encoding, rows, keys)
     dtype = score_dtype(q.dtype)
     head, distance, pos_q = bias_arguments(heads, pos, rows, keys, dtype)
     bias = call(encoding, "bias", head, distance, pos_q)
@@ -94,6 +97,19 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     added = call(encoding, "value_bias", weights, distance)
     if added is not None:
         _verify_tensor(encoding, "value_bias", added, dtype, (*scores_shape[:3], width))
+
+
+def _verify_mask_and_sink(encoding: Encoding, rows: slice, keys: slice) -> None:
+    query, key = torch.arange(rows.start, rows.stop)[:, None], torch.arange(keys.stop)[None]
+    mask = call(encoding, "mask", query, key)
+    if mask is not None:
+        _verify_tensor(encoding, "mask", mask, torch.bool, (len(query), keys.stop))
+        if not mask[query == key].all():
+            raise _wrong(encoding, "mask", mask, "True for the own key of every query")
+    sink = call(encoding, "sink")
+    if sink is not None:
+        dtype = sink.dtype if isinstance(sink, Tensor) and sink.is_floating_point() else None
+        _verify_tensor(encoding, "sink", sink, dtype or torch.float32, (encoding.geometry.heads,))
 
 
 def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Sequence[int]) -> None:

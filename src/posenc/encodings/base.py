@@ -124,6 +124,18 @@ class Encoding(nn.Module):
         """Return how many keys each query attends to, including its own key; None means all."""
         return None
 
+    def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
+        """Return which keys [R, K] queries attend to; None means all that `window` allows.
+
+        query [R, 1] and key [1, K] are indices of tokens. Later keys are masked in any case; a
+        query must attend to its own key.
+        """
+        return None
+
+    def sink(self) -> Tensor | None:
+        """Return a logit per head [H] in the softmax's denominator; None means that it has none."""
+        return None
+
     def max_length(self) -> int | None:
         """Return the maximum sequence length; None means that there is no limit."""
         return None

@@ -1,20 +1,32 @@
-"""Sliding-window attention (Beltagy et al. 2020, 2004.05150).
+"""Sliding-window attention (Beltagy et al. 2020, 2004.05150), optionally with kept first tokens.
 
-score(i, j) = -inf where i - j >= size: each query attends to itself and to the size - 1 tokens
-before it. i and j count tokens, regardless of their coordinates.
+score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
+tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
+
+StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens and LM-Infinite (Han et al. 2023,
+2308.16137) 10 to 100. Both also limit the distance between query and kept tokens: StreamingLLM
+counts positions within the window, LM-Infinite stops at the training length. Here that distance is
+not limited.
 """
+
+from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Window(Wrapper):
-    """The inner encoding within the last `size` tokens; kernels skip keys outside every window."""
+    """The inner encoding within the last `size` tokens and the first `kept` tokens.
 
-    def __init__(self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128) -> None:
+    Without kept tokens, kernels skip keys outside every window.
+    """
+
+    def __init__(
+        self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128, kept: int = 0
+    ) -> None:
         super().__init__(geometry, inner)
-        if size < 1:
-            raise ValueError(f"size={size} must be at least 1 token")
+        if size < 1 or kept < 0:
+            raise ValueError(f"size={size} must be at least 1 token and kept={kept} at least 0")
         windows = [self.inner.at_layer(index).window() for index in range(geometry.layers)]
         widest = max((size + 1 if window is None else window for window in windows), default=0)
         if widest <= size:
@@ -22,8 +34,22 @@ class Window(Wrapper):
                 f"size={size} has no effect: inner={type(self.inner).__name__} already has a window"
                 f" of {widest} tokens; choose a smaller size or another encoding"
             )
-        self.size = size
+        self.size, self.kept = size, kept
 
-    def window(self) -> int:
+    def window(self) -> int | None:
         inner = self.active.window()
+        if self.kept:
+            return inner
         return self.size if inner is None else min(self.size, inner)
+
+    def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
+        inner = self.active.mask(query, key)
+        if not self.kept:
+            return inner
+        visible = (query - key < self.size) | (key < self.kept)
+        return visible if inner is None else visible & inner
+
+    def overrides(self, hook: str) -> bool:
+        if hook == "mask" and not self.kept:
+            return self.active.overrides(hook)
+        return super().overrides(hook)

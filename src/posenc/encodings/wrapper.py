@@ -49,6 +49,12 @@ class Wrapper(PerLayer):
     def window(self) -> int | None:
         return self.active.window()
 
+    def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
+        return self.active.mask(query, key)
+
+    def sink(self) -> Tensor | None:
+        return self.active.sink()
+
     def max_length(self) -> int | None:
         return self.inner.max_length()
 
@@ -62,7 +68,7 @@ class Wrapper(PerLayer):
 
 def equals_nope(encoding: Encoding) -> bool:
     """Return whether no layer overrides any hook, which makes the encoding equivalent to NoPE."""
-    hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window")
+    hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window", "mask", "sink")
     layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
     return not any(layer.overrides(hook) for layer in layers for hook in hooks)
 

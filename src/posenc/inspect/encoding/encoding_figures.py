@@ -165,7 +165,7 @@ def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
         formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], styles[i])
         for i, row in enumerate(bias)
     ]
-    windows = effective_windows(bias, inspected.encoding.at_layer(0).window())
+    windows = effective_windows(inspected.encoding.at_layer(0), bias)
     marks = [
         VerticalLine(n, f"{WINDOW_WEIGHT:.0%} in {n}", row=i)
         for i, n in enumerate((min(windows), max(windows)))

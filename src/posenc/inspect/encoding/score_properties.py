@@ -11,7 +11,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from posenc.attention.reference import visible_keys
 from posenc.config.errors import one_line
+from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import (
     last_query_scores,
     position_vectors,
@@ -92,7 +94,7 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     distances = [*DISTANCES, inspected.train_length - 1, length - 1]
     measurements = [_score_at(identical, distance, "identical") for distance in distances]
     measurements += [_score_at(random, distance, "independent") for distance in distances[-2:]]
-    windows = effective_windows(random, inspected.encoding.at_layer(0).window())
+    windows = effective_windows(inspected.encoding.at_layer(0), random)
     description = (
         f"number of nearest tokens that receive {WINDOW_WEIGHT:.0%} of the attention weight in"
         f" {length} tokens if only positions matter"
@@ -140,12 +142,15 @@ def content_samples(inspected: InspectedEncoding) -> Tensor:
     return torch.cat([content, -content]) if inspected.encoding.overrides("embed") else content
 
 
-def effective_windows(bias: Tensor, window: int | None) -> list[int]:
+def effective_windows(layer: Encoding, bias: Tensor) -> list[int]:
     """Return for each head how many of the nearest keys receive WINDOW_WEIGHT of the attention.
 
-    The attention weights are the softmax of the bias [H, N].
+    The attention weights are the softmax of the bias [H, N] over the keys that the last of N
+    queries attends to.
     """
-    cumulative = bias[:, :window].softmax(-1).cumsum(-1)
+    length = bias.shape[-1]
+    visible = visible_keys(layer, slice(length - 1, length), slice(0, length), bias.device)
+    cumulative = bias.masked_fill(~visible[0].flip(-1), -torch.inf).softmax(-1).cumsum(-1)
     return [int((row < WINDOW_WEIGHT - ROUNDING_ERROR).sum()) + 1 for row in cumulative]
 
 

@@ -16,7 +16,13 @@ from torch import Tensor
 from posenc.attention import Kernel
 from posenc.attention.blocks import row_blocks
 from posenc.attention.precision import autocast
-from posenc.attention.reference import AttentionInputs, attention_scores, causal_mask, score_bias
+from posenc.attention.reference import (
+    AttentionInputs,
+    attention_scores,
+    attention_weights,
+    score_bias,
+    visible_keys,
+)
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.transformer import Decoder
@@ -84,8 +90,7 @@ class QueryBlock:
     @cached_property
     def mask(self) -> Tensor:
         """Which keys each query attends to [R, K]."""
-        window = self.layer.encoding.window()
-        return causal_mask(self.rows, self.keys, window, self.layer.q.device)
+        return visible_keys(self.layer.encoding, self.rows, self.keys, self.layer.q.device)
 
     @cached_property
     def scores(self) -> Tensor:
@@ -96,8 +101,8 @@ class QueryBlock:
 
     @cached_property
     def weights(self) -> Tensor:
-        """Attention weights [B, H, R, K] in float64."""
-        return self.scores.double().softmax(dim=-1)
+        """Attention weights [B, H, R, K] in float64; with a sink, they sum to less than 1."""
+        return attention_weights(self.layer.encoding, self.scores.double())
 
     @cached_property
     def bias(self) -> Tensor | None:

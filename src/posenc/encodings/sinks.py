@@ -1,0 +1,46 @@
+"""Attention sinks: a logit per head in the denominator of the softmax.
+
+    weight(i, j) = exp(z_ij) / (exp(s_h) + sum_k exp(z_ik)),   z the scores of the inner encoding
+
+The weights of a query sum to less than 1, so that a head can attend to nothing. In gpt-oss, s is
+learned per layer and head (2508.10925; Hugging Face's modeling_gpt_oss.py, which initializes it to
+N(0, 0.02^2)). With s fixed at 0, this is the softmax with 1 added to its denominator (Miller 2023,
+evanmiller.org/attention-is-off-by-one.html).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posenc.encodings.base import Geometry
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
+
+
+class Sinks(Wrapper):
+    """The inner encoding with a sink; logits [layers, H] are initialized to `logit`."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        inner: EncodingFactory,
+        logit: float = 0.0,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(geometry, inner)
+        if not math.isfinite(logit):
+            raise ValueError(f"logit={logit} must be finite")
+        layers = [self.inner.at_layer(index) for index in range(geometry.layers)]
+        if any(layer.overrides("sink") for layer in layers):
+            raise ValueError(
+                f"inner={type(self.inner).__name__} already has a sink; choose another encoding"
+            )
+        logits = torch.full((geometry.layers, geometry.heads), float(logit))
+        if trainable:
+            self.logits = nn.Parameter(logits)
+        else:
+            self.register_buffer("logits", logits, persistent=False)
+
+    def sink(self) -> Tensor:
+        return self.logits[self.layer]
