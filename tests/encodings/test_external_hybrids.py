@@ -7,12 +7,16 @@ import pytest
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
-from transformers import Cohere2Config, GptOssConfig, Olmo3Config, SmolLM3Config
+from transformers import Cohere2Config, GptOssConfig, Llama4TextConfig, Olmo3Config, SmolLM3Config
 from transformers.models.cohere2.modeling_cohere2 import Cohere2RotaryEmbedding
 from transformers.models.cohere2.modeling_cohere2 import apply_rotary_pos_emb as rotate_adjacent
 from transformers.models.gemma4.configuration_gemma4 import Gemma4TextConfig
 from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding
+from transformers.models.llama4.modeling_llama4 import (
+    Llama4TextAttention,
+    Llama4TextRotaryEmbedding,
+)
 from transformers.models.olmo3.modeling_olmo3 import Olmo3RotaryEmbedding
 from transformers.models.olmo3.modeling_olmo3 import apply_rotary_pos_emb as rotate_half
 from transformers.models.smollm3.modeling_smollm3 import SmolLM3RotaryEmbedding
@@ -194,6 +198,35 @@ def test_gpt_oss_equals_transformers(configured: Configured, factor: float | Non
         theirs.sinks.data = sink
         window = SIZE if config.layer_types[index] == "sliding_attention" else LENGTH
         visible = (distance >= 0) & (distance < window)
+        expected, _ = theirs(x, angles, additive_mask(visible))
+        actual = ours(x, POSITIONS[0], layer)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_llama4_equals_transformers(configured: Configured) -> None:
+    """Outputs of whole attention layers: chunks, layers without RoPE, and their temperature."""
+    torch.manual_seed(0)
+    config: Any = Llama4TextConfig(
+        num_hidden_layers=LAYERS,
+        num_key_value_heads=HEADS,
+        head_dim=HEAD_WIDTH,
+        attention_chunk_size=SIZE,
+        attention_bias=True,
+        floor_scale=TRAIN_LENGTH,
+        use_qk_norm=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
+        **DIMENSIONS,
+    )
+    config._attn_implementation = "eager"
+    angles = Llama4TextRotaryEmbedding(config)(torch.zeros(1), POSITIONS)
+    encoding = hybrid(configured, "llama4", f"encoding.first.size={SIZE}")
+    x, later = torch.randn(2, LENGTH, HEADS * HEAD_WIDTH), POSITIONS.T < POSITIONS
+    for index in range(LAYERS):
+        theirs, layer = Llama4TextAttention(config, index), encoding.at_layer(index)
+        ours = attention_like(theirs)
+        chunk = SIZE if config.layer_types[index] == "chunked_attention" else LENGTH
+        visible = ~later & (POSITIONS.T // chunk == POSITIONS // chunk)
         expected, _ = theirs(x, angles, additive_mask(visible))
         actual = ours(x, POSITIONS[0], layer)
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)

@@ -15,7 +15,7 @@ from posenc.model.build import build_encoding, build_model
 
 TRAINED, VOCABULARY = 24, 40
 SENTENCE = torch.tensor([3, 7, 9, 11, 7])
-LAYERS = dict.fromkeys(("rnope_swa", "smollm3", "command_a", "olmo3"), 4)
+LAYERS = dict.fromkeys(("rnope_swa", "smollm3", "command_a", "olmo3", "llama4"), 4)
 
 
 @pytest.mark.slow
