@@ -24,6 +24,7 @@ from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.shaw import Shaw
 from posenc.encodings.sinks import Sinks
 from posenc.encodings.spectra import geometric
+from posenc.encodings.stick_breaking import StickBreaking
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
 
@@ -54,6 +55,7 @@ class Undeclared(NoPE):
         (Fire, "blocks", "blocks", "blocks"),
         (Shaw, "blocks", "blocks", "blocks"),
         (Undeclared, "blocks", "blocks", "blocks"),
+        (StickBreaking, "blocks", "blocks", "blocks"),
         (partial(Sinks, inner=NoPE), "toeplitz", "causal", "causal"),
         (partial(Sinks, inner=Alibi), "toeplitz", "blocks", "blocks"),
         (partial(Sinks, inner=Fox), "blocks", "blocks", "blocks"),

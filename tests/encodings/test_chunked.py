@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from posenc.attention import reference
 from posenc.attention.choice import get_kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Geometry
@@ -28,12 +29,11 @@ def test_chunks_do_not_attend_to_each_other(inner: EncodingFactory, size: int, l
     x, pos = torch.zeros(1, length, 24, dtype=torch.float64), torch.arange(length)
     rotated = encoding.rotate(x, q, k, pos)
     expected = []
-    for chunk in zip(*(tensor.split(size, dim=2) for tensor in (q, k, v)), strict=True):
-        start = torch.arange(chunk[0].shape[2])
+    for chunk_q, chunk_k, chunk_v in zip(*(t.split(size, dim=2) for t in (q, k, v)), strict=True):
+        start = torch.arange(chunk_q.shape[2])
         chunk_x = x[:, : len(start)]
-        chunk_q, chunk_k = plain.rotate(chunk_x, *chunk[:2], start)
-        attend = get_kernel("reference")
-        expected.append(attend(plain, chunk_x, chunk_q, chunk_k, chunk[2], start))
+        rotated_chunk = plain.rotate(chunk_x, chunk_q, chunk_k, start)
+        expected.append(reference.attend(plain, chunk_x, *rotated_chunk, chunk_v, start))
     for kernel in ("reference", "auto"):
         actual = get_kernel(kernel)(encoding, x, *rotated, v, pos)
         torch.testing.assert_close(actual, torch.cat(expected, dim=2), rtol=0, atol=1e-12)

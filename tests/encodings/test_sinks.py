@@ -17,6 +17,7 @@ from posenc.encodings.fox import Fox
 from posenc.encodings.nope import NoPE
 from posenc.encodings.shaw import Shaw
 from posenc.encodings.sinks import Sinks
+from posenc.encodings.stick_breaking import StickBreaking
 from posenc.encodings.window import Window
 
 HEADS, WIDTH, LAYER = 3, 8, 1
@@ -157,6 +158,8 @@ def test_a_large_sink_takes_all_the_weight_and_a_small_one_none() -> None:
 def test_a_second_sink_and_an_infinite_logit_are_refused() -> None:
     with pytest.raises(ValueError, match="inner=Sinks already has a sink"):
         Sinks(GEOMETRY, inner=partial(Sinks, inner=NoPE))
+    with pytest.raises(ValueError, match="inner=StickBreaking has no softmax"):
+        Sinks(GEOMETRY, inner=StickBreaking)
     with pytest.raises(ValueError, match="logit=inf must be finite"):
         Sinks(GEOMETRY, inner=NoPE, logit=math.inf)
     with pytest.raises(ValueError, match="kept=-1 at least 0"):

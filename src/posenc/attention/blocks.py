@@ -44,7 +44,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     """Return attention as `reference.attend` defines it."""
     batch, heads, length, _ = q.shape
     layers, training = encoding.geometry.layers, torch.is_grad_enabled()
-    content_dependent = encoding.overrides("content_bias") or encoding.overrides("value_bias")
+    content_dependent = encoding.overrides("content_bias") or needs_weights(encoding)
     same_for_batch = not content_dependent and pos.ndim == 1
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
@@ -76,7 +76,7 @@ def attend_block(
 
     With `use_cache`, all layers that have the same encoding share its bias.
     """
-    if encoding.overrides("value_bias"):  # needs the weights, hence an explicit softmax
+    if needs_weights(encoding):
         return attend_rows(encoding, inputs, rows, keys)
     q, k, v = inputs.q, inputs.k, inputs.v
     compute = partial(masked_bias, encoding, inputs, rows, keys)
@@ -92,6 +92,11 @@ def attend_block(
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)
     return out[..., : v.shape[-1]]
+
+
+def needs_weights(encoding: Encoding) -> bool:
+    """Return whether a hook computes the attention weights, or is called with them."""
+    return encoding.overrides("value_bias") or encoding.overrides("normalize")
 
 
 def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:

@@ -17,7 +17,7 @@ def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it has no bias or window."""
-    for hook in ("bias", "content_bias", "value_bias", "mask"):
+    for hook in ("bias", "content_bias", "normalize", "value_bias", "mask"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
     if device.type == "cpu" and encoding.overrides("sink"):

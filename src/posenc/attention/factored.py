@@ -29,7 +29,7 @@ def unsupported_reason(
     """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    for hook in ("value_bias", "mask"):
+    for hook in ("normalize", "value_bias", "mask"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
     if encoding.window() is not None:

@@ -27,7 +27,8 @@ def unsupported_reason(
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory.
 
-    The encoding's sink, if it has one, is a further term of the softmax's denominator.
+    The encoding's sink, if it has one, is a further term of the softmax's denominator; `normalize`
+    may replace the softmax.
     """
     all_tokens = slice(0, q.shape[2])
     return attend_rows(encoding, AttentionInputs(x, q, k, v, pos), all_tokens, all_tokens)
@@ -60,10 +61,15 @@ def attention_scores(
 
 
 def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:
-    """Return the weights [B, H, R, K] of scores; with a sink, their sum is less than 1."""
+    """Return the weights [B, H, R, K] of scores; with a sink, their sum is less than 1.
+
+    Raises ValueError if the encoding has a sink, but no softmax.
+    """
     sink = encoding.sink()
     if sink is None:
-        return scores.softmax(dim=-1)
+        return encoding.normalize(scores)
+    if encoding.overrides("normalize"):
+        raise ValueError(f"{type(encoding).__name__} has a sink, which needs the default normalize")
     sink_scores = sink.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
     return torch.cat([scores, sink_scores], dim=-1).softmax(dim=-1)[..., :-1]
 

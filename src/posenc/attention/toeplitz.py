@@ -36,7 +36,7 @@ def unsupported_reason(
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
-    for hook in ("content_bias", "value_bias", "mask"):
+    for hook in ("content_bias", "normalize", "value_bias", "mask"):
         if encoding.overrides(hook):
             return f"it has a {hook}"
     if encoding.overrides("bias") and "shift" in encoding.limitations:

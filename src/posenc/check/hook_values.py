@@ -24,6 +24,7 @@ AXES = {
     "rotate": "[B, H, T, d']",
     "bias": "[H, R, K]",
     "content_bias": "[B, H, R, K]",
+    "normalize": "[B, H, R, K]",
     "value_bias": "[B, H, R, d]",
     "mask": "[R, K]",
     "sink": "[H]",
@@ -93,7 +94,8 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     content = call(encoding, "content_bias", x, q[:, :, rows], k, distance, pos_q)
     if content is not None:
         _verify_tensor(encoding, "content_bias", content, dtype, scores_shape)
-    weights = torch.full(scores_shape, 1 / length, dtype=dtype)
+    weights = call(encoding, "normalize", torch.zeros(scores_shape, dtype=dtype))
+    _verify_tensor(encoding, "normalize", weights, dtype, scores_shape)
     added = call(encoding, "value_bias", weights, distance)
     if added is not None:
         _verify_tensor(encoding, "value_bias", added, dtype, (*scores_shape[:3], width))

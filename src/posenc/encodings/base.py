@@ -113,6 +113,10 @@ class Encoding(nn.Module):
         """
         return None
 
+    def normalize(self, scores: Tensor) -> Tensor:
+        """Return the attention weights [B, H, R, K] of scores, which are -inf where masked."""
+        return scores.softmax(dim=-1)
+
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         """Return a term [B, H, R, d] that is added to attention's output, given its weights.
 

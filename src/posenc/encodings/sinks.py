@@ -32,10 +32,11 @@ class Sinks(Wrapper):
         if not math.isfinite(logit):
             raise ValueError(f"logit={logit} must be finite")
         layers = [self.inner.at_layer(index) for index in range(geometry.layers)]
-        if any(layer.overrides("sink") for layer in layers):
-            raise ValueError(
-                f"inner={type(self.inner).__name__} already has a sink; choose another encoding"
-            )
+        for hook, reason in {"sink": "already has a sink", "normalize": "has no softmax"}.items():
+            if any(layer.overrides(hook) for layer in layers):
+                raise ValueError(
+                    f"inner={type(self.inner).__name__} {reason}; choose another encoding"
+                )
         logits = torch.full((geometry.layers, geometry.heads), float(logit))
         if trainable:
             self.logits = nn.Parameter(logits)

@@ -8,6 +8,11 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
 
 EncodingFactory = Callable[[Geometry], Encoding]
+EFFECTS = (
+    *("embed", "rotate", "bias", "content_bias", "normalize", "value_bias", "window", "mask"),
+    "sink",
+)
+"""The hooks that change what a model computes."""
 
 
 class Wrapper(PerLayer):
@@ -43,6 +48,9 @@ class Wrapper(PerLayer):
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         return self.active.bias_factors(x, pos)
 
+    def normalize(self, scores: Tensor) -> Tensor:
+        return self.active.normalize(scores)
+
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         return self.active.value_bias(weights, distance)
 
@@ -68,9 +76,8 @@ class Wrapper(PerLayer):
 
 def equals_nope(encoding: Encoding) -> bool:
     """Return whether no layer overrides any hook, which makes the encoding equivalent to NoPE."""
-    hooks = ("embed", "rotate", "bias", "content_bias", "value_bias", "window", "mask", "sink")
     layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
-    return not any(layer.overrides(hook) for layer in layers for hook in hooks)
+    return not any(layer.overrides(hook) for layer in layers for hook in EFFECTS)
 
 
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:

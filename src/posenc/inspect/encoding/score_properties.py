@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from posenc.attention.reference import visible_keys
+from posenc.attention.reference import attention_weights, visible_keys
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import (
@@ -145,12 +145,13 @@ def content_samples(inspected: InspectedEncoding) -> Tensor:
 def effective_windows(layer: Encoding, bias: Tensor) -> list[int]:
     """Return for each head how many of the nearest keys receive WINDOW_WEIGHT of the attention.
 
-    The attention weights are the softmax of the bias [H, N] over the keys that the last of N
-    queries attends to.
+    The bias [H, N] gives the scores of the last of N queries, by distance.
     """
     length = bias.shape[-1]
     visible = visible_keys(layer, slice(length - 1, length), slice(0, length), bias.device)
-    cumulative = bias.masked_fill(~visible[0].flip(-1), -torch.inf).softmax(-1).cumsum(-1)
+    scores = bias.flip(-1)[None, :, None].masked_fill(~visible, -torch.inf)
+    cumulative = attention_weights(layer, scores)[0, :, 0].flip(-1).cumsum(-1)
+    cumulative = cumulative / cumulative[:, -1:]
     return [int((row < WINDOW_WEIGHT - ROUNDING_ERROR).sum()) + 1 for row in cumulative]
 
 
