@@ -37,7 +37,8 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
     *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),
     *("partial_key_offset", "inkling", "bam", "wall", "grape_m", "selective_rope"),
-    *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking"),
+    *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
+    *("path_fox",),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
