@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from posenc.config.errors import plural
 from posenc.report.conclusions import best_encodings
 from posenc.report.curve_set import CurveSet, select_first_measurement
+from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.premises import Verdicts
@@ -21,18 +22,29 @@ PREDICATES: dict[Outcome, str] = {
 }
 
 
-def finding(verdicts: Verdicts, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> str:
+def finding(
+    experiment: Experiment,
+    verdicts: Verdicts,
+    losses: Sequence[CurveSet],
+    accuracies: Sequence[CurveSet],
+) -> str:
     """Return how many premises and claims hold, and which encodings are best.
 
     Premises that do not hold come first. Encodings are compared at the training length and at the
     longest one.
     """
     sentences = [
+        *_debug_sentences(experiment.runs),
         *_premise_sentences(verdicts.premises),
         *_claim_sentences(verdicts.claims),
         *_best_sentences(losses, accuracies),
     ]
     return " ".join(sentences)
+
+
+def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
+    if any(run.config.get("debug") for run in runs):
+        yield "These are debug runs, whose numbers mean nothing."
 
 
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
@@ -43,16 +55,14 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
         if outcome != "holds"
     ]
     if unmet:
-        verb = "does" if len(unmet) == 1 else "do"
-        count = f"{len(unmet)} of {plural(len(outcomes), 'premise')}"
-        yield f"{count} {verb} not hold: {'; '.join(unmet)}."
+        yield f"{len(unmet)} of {plural(len(outcomes), 'premise')} not met: {'; '.join(unmet)}."
     elif outcomes:
         yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
 
 
 def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
     if claims:
-        yield f"Of {plural(len(claim_outcomes(claims)), 'claim')}, {summary(claims)}."
+        yield f"{plural(len(claim_outcomes(claims)), 'claim')}: {summary(claims)}."
 
 
 def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def read_results(folder: Path) -> Results:
     verdicts = judge_experiment(experiment)
     return Results(
         experiment,
-        finding(verdicts, losses, accuracies),
+        finding(experiment, verdicts, losses, accuracies),
         loss_rows,
         accuracy_rows,
         verdicts,

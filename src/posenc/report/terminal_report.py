@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
 from posenc.report.curve_set import CurveSet
 from posenc.report.curves import describe_lengths
@@ -138,7 +139,9 @@ def _table_at_lengths(
         order, perplexity = curves.best_ngram
         text = Cell(number_text(perplexity), style="dim")
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
-    return Table(table_title(quantity, curves), columns, grid)
+    counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
+    seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return Table(f"{table_title(quantity, curves)}, {seeds}", columns, grid)
 
 
 def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
