@@ -24,6 +24,7 @@ CONFIG = {
     "seed": 1,
     "tokens": 20000,
     "batch_tokens": 256,
+    "size": "laptop",
     "precision": "float32",
     "kernel": "auto",
     "modules": [],
@@ -32,6 +33,8 @@ CONFIG = {
     "schedule": {"_target_": "posenc.training.schedule.cosine"},
     "logger": {"_target_": "posenc.tracking.wandb_tracker.WandbTracker"},
     "model": {"width": 128},
+    "data": {"_target_": "posenc.data.text.TextCorpus"},
+    "tokenizer": {"_target_": "posenc.data.tokenizers.byte.ByteTokenizer"},
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
@@ -167,6 +170,7 @@ class Server(ThreadingHTTPServer):
         self.released = threading.Event()
         self.runs: dict[str, dict] = {}
         self.views: dict[str, dict] = {}
+        self.artifacts: list[tuple[str, str, str]] = []
 
     @property
     def url(self) -> str:
@@ -201,7 +205,7 @@ class Server(ThreadingHTTPServer):
         return {"model": {"id": "p", "name": "posenc", "bucket": bucket}}
 
     def UpsertBucket(self, variables: dict) -> dict:
-        new_run = {"files": {}, "uploads": {}, "artifacts": []}
+        new_run = {"files": {}, "uploads": {}, "artifacts": [], "used": []}
         run = self.runs.setdefault(variables["name"], new_run)
         fields = {"group": "groupName", "job_type": "jobType", "name": "displayName"}
         fields |= {"tags": "tags", "project": "project", "sweep": "sweep"}
@@ -221,11 +225,20 @@ class Server(ThreadingHTTPServer):
     def CreateArtifact(self, variables: dict) -> dict:
         fields = variables.get("input") or variables
         names = fields.get("artifactCollectionNames") or [fields.get("artifactCollectionName")]
-        run = self.runs[fields.get("runName") or fields["runID"]]
-        run["artifacts"].append((fields["artifactTypeName"], names[0], fields["digest"]))
+        artifact = (fields["artifactTypeName"], names[0], fields["digest"])
+        if producer := fields.get("runName") or fields.get("runID"):
+            self.runs[producer]["artifacts"].append(artifact)
+        self.artifacts.append(artifact)
         sequence = {"id": "s", "latestArtifact": None}
-        artifact = {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}
-        return {"createArtifact": {"artifact": artifact}}
+        number = str(len(self.artifacts) - 1)
+        fields = {"id": number, "state": "COMMITTED", "artifactSequence": sequence}
+        return {"createArtifact": {"artifact": fields}}
+
+    def UseArtifact(self, variables: dict) -> dict:
+        fields = variables.get("input") or variables
+        used = self.artifacts[int(fields["artifactID"])]
+        self.runs[fields["runName"]]["used"].append(used)
+        return {"useArtifact": {"artifact": {"id": fields["artifactID"]}}}
 
     def View(self, variables: dict) -> dict:
         """The views of a type, or the one of a name if the client asks for it."""

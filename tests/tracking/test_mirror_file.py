@@ -83,7 +83,7 @@ def test_nothing_is_known_about_a_run_without_a_wandb_run(run, folder, capsys) -
 
 def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
     mirror_file = MirrorFile(run)
-    mirror_file.record_open()
+    mirror_file.record_open("train", save_diff=False)
     assert not MirrorFile(run).is_complete
     mirror_file.record_complete(offline=False)
     assert MirrorFile(run).is_complete

@@ -22,6 +22,7 @@ from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
 from posenc.tracking.wandb_tracker import WandbTracker
 
 HANG = pytest.param("hang", marks=pytest.mark.slow)
+CODE = "posenc-code"
 CURVE = "extrapolation/nonoverlapping"
 
 
@@ -87,14 +88,14 @@ def test_a_resumed_online_run_is_one_run_with_every_step_once(
         "group": "alibi-laptop",
         "job_type": "train",
         "name": run.name,
-        "tags": ["first"],
+        "tags": ["first", "alibi-laptop", "rope", "laptop"],
         "exit_code": 0,
     }
     assert server.history(run_id) == expected_history(run)
     summary = server.summary(run_id)
     assert (summary["train/loss"], summary["ppl@4L"]) == (7.0 / 9, 30.0)
     assert summary["extrapolation_ratio"] == 1.5
-    assert saved["config"]["config"] == OmegaConf.to_container(config)
+    assert saved["config"]["config"]["optimizer"] == OmegaConf.to_container(config.optimizer)
     assert saved["config"]["encoding"] == "rope"
     assert warnings_of(caplog) == []
 
@@ -216,9 +217,37 @@ def test_checkpoints_are_uploaded_as_artifacts_only_on_request(server, run, conf
         tracker.start(run, config)
         tracker.finish(failed=False)
     (saved,) = server.runs.values()
-    assert [(a[0], a[1]) for a in saved["artifacts"]] == [
-        ("model", f"alibi-laptop.{run.name}.checkpoint")
-    ]
+    models = [name for kind, name, _ in saved["artifacts"] if kind == "model"]
+    assert models == [f"alibi-laptop.{run.name}.checkpoint"]
+
+
+def test_online_runs_share_the_artifacts_of_their_data_and_their_code(
+    server, run, folder, config, caplog
+):
+    for directory in (run, RunDirectory(folder / "alibi-L64-s1-00000000")):
+        track(directory, config, [])
+    assert warnings_of(caplog) == []
+    for key, expected in (("used", ("dataset", "text.f00d")), ("artifacts", ("code", CODE))):
+        first, second = (saved[key] for saved in server.runs.values())
+        assert first == second
+        assert [(kind, name) for kind, name, _ in first] == [expected]
+
+
+def test_without_save_code_there_is_no_code(server, run, config):
+    tracker = WandbTracker(mode="online", save_code=False)
+    tracker.start(run, config)
+    tracker.finish(failed=False)
+    (saved,) = server.runs.values()
+    assert saved["artifacts"] == []
+
+
+def test_a_run_whose_training_was_not_logged_has_the_job_type_evaluate(server, run, config):
+    for job_type in ("evaluate", "train"):
+        tracker = WandbTracker(mode="online")
+        tracker.start(run, config, job_type)
+        tracker.finish(failed=False)
+    (saved,) = server.runs.values()
+    assert saved["job_type"] == "evaluate"
 
 
 def test_a_sweep_trial_keeps_the_id_from_the_agent(server, run, config, monkeypatch):
@@ -249,7 +278,7 @@ def test_a_run_that_cannot_start_online_is_logged_offline(
     assert "offline" in warning and "posenc sync alibi-laptop" in warning and "\n" not in warning
     (offline_file,) = read_offline(folder)
     assert [row["step"] for row in offline_file.history()] == [1, 2, 3, 4, 5]
-    assert [path.name[:12] for path in folder.glob("wandb/*run-*")] == ["offline-run-"]
+    assert [path.name for path in folder.glob("wandb/*run-*")] == [f"run-{run.name}"]
 
 
 @pytest.mark.parametrize("failure", [500, pytest.param(401, marks=pytest.mark.slow), HANG, "gone"])
@@ -374,8 +403,8 @@ def test_a_killed_client_costs_one_warning_and_the_next_run_starts_a_new_one(
     assert (process.returncode, process.stdout) == (0, "")
     (warning,) = process.stderr.splitlines()
     assert run.name in warning and "posenc sync" in warning
-    steps = [row["step"] for file in read_offline(folder) for row in file.history()]
-    assert steps == list(range(1, 2001))
+    (file,) = read_offline(folder)
+    assert [row["step"] for row in file.history()] == list(range(1, 2001))
 
 
 def test_an_unwritable_folder_costs_one_warning(run, folder, config, rows, caplog):

@@ -1,5 +1,6 @@
 """Offline runs of the real W&B client, read back by W&B's own reader."""
 
+import json
 import os
 import pty
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -24,6 +26,7 @@ from posenc.tracking.wandb_client import PRIVATE_SETTINGS
 from posenc.tracking.wandb_config import git_state, token_order_digest
 from posenc.tracking.wandb_tracker import WandbTracker
 
+TAGS = ["first", "alibi-laptop", "rope", "laptop"]
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -66,7 +69,7 @@ def test_a_run_is_logged_row_by_row(run, folder, config, rows, evaluation_row, r
         for row in reversed(evaluation)
     ]
     summary = file.summary
-    assert (summary["state"], summary["exit_code"], summary["tags"]) == ("finished", 0, ["first"])
+    assert (summary["state"], summary["exit_code"], summary["tags"]) == ("finished", 0, TAGS)
     assert summary["summary"]["train/loss"] == training_log[-1]["loss"]
     assert summary["summary"]["ppl@L"] == 20.0
     assert summary["summary"]["ppl@4L"] == 55.125
@@ -86,7 +89,12 @@ def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, rea
     assert (file.run["job_type"], file.run["project"]) == ("train", "lengths")
     assert file.run["entity"] == "lab"
     assert (file.summary["state"], file.summary["exit_code"]) == ("failed", 1)
-    assert file.config.pop("config") == OmegaConf.to_container(config)
+    other: Any = OmegaConf.to_container(config)
+    for key in ("train_length", "seed", "tokens", "batch_tokens", "precision", "kernel"):
+        del other[key]
+    other["choices"] = {}
+    del other["frozen"]["parameters"], other["frozen"]["fingerprint"]
+    assert file.config["config"] == other
     assert {k: v for k, v in file.config.items() if k != "config"} == {
         "encoding": "rope",
         "model": "tiny",
@@ -160,7 +168,7 @@ def test_two_runs_of_one_process_are_two_wandb_runs(run, folder, config, rows, r
 
 
 @pytest.mark.slow
-def test_a_resumed_offline_run_is_one_run_with_every_step_once(
+def test_a_resumed_offline_run_is_one_item_with_every_step_once(
     run, folder, config, rows, evaluation_row, read_offline
 ):
     for first, last in ((1, 8), (9, 20)):
@@ -178,13 +186,14 @@ def test_a_resumed_offline_run_is_one_run_with_every_step_once(
         tracker.start(run, config)
         tracker.finish(failed=False)
 
-    files = read_offline(folder)
-    assert {file.run["run_id"] for file in files} == {f"alibi-laptop.{run.name}"}
-    history = [row for file in files for row in file.history()]
+    (file,) = read_offline(folder)
+    assert file.path.parent.name == f"run-{run.name}"
+    assert file.run["run_id"] == f"alibi-laptop.{run.name}"
+    history = file.history()
     assert [row["_step"] for row in history] == list(range(1, 24))
     assert history[:20] == expected_history(rows(1, 20))
     assert [row["extrapolation/length"] for row in history[20:]] == [64, 256, 1024]
-    last = files[-1].summary["summary"]
+    last = file.summary["summary"]
     assert last["ppl@L"] == 20.0
     assert last["extrapolation_ratio"] == 3.0
 
@@ -217,7 +226,40 @@ def test_an_offline_run_ignores_the_environment_of_wandb(
     tracker.finish(failed=False)
     (file,) = read_offline(folder)
     assert file.run["run_id"] == f"alibi-laptop.{run.name}"
-    assert [path.name[:12] for path in folder.glob("wandb/*run-*")] == ["offline-run-"]
+    assert [path.name for path in folder.glob("wandb/*run-*")] == [f"run-{run.name}"]
+
+
+def test_the_console_log_and_the_uncommitted_changes_are_saved(
+    run, folder, config, read_offline, tmp_path, monkeypatch
+):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+    (repository / "mine.py").write_text("changed = True\n")
+    subprocess.run([*git, "add", "mine.py"], check=True)
+    run.log_file.write_text("resumed from step 200\ntrained\n")
+    for save_code in (False, True):
+        tracker = WandbTracker(save_code=save_code)
+        tracker.start(run, config)
+        tracker.finish(failed=False)
+        (file,) = read_offline(folder)
+        patches = [path.read_text() for path in file.path.parent.glob("files/*.patch")]
+        assert ["changed = True" in patch for patch in patches] == [True] * save_code
+        (run.path / "mirror.json").unlink()
+    assert "resumed from step 200" in json.dumps(file.records)
+
+
+def test_a_failure_is_an_alert_and_an_interruption_is_not(run, folder, config, read_offline):
+    for error in ("the loss is not finite at step 3 (nan)", None):
+        tracker = WandbTracker()
+        tracker.start(run, config)
+        tracker.finish(failed=True, error=error)
+        (file,) = read_offline(folder)
+        alerts = [record["alert"] for record in file.records_of("alert")]
+        assert [alert["text"] for alert in alerts] == ([error] if error else [])
 
 
 @pytest.mark.parametrize(
@@ -278,7 +320,7 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
     leet = [sys.executable, "-m", "wandb", "leet", str(folder / "wandb")]
     terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
     process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
-    expected = [b"2 items", *(path.name[:27].encode() for path in folder.glob("wandb/offline-*"))]
+    expected = [b"2 items", *(path.name.encode() for path in folder.glob("wandb/run-*"))]
     shown, until = b"", time.monotonic() + 60
     try:
         while not all(text in shown for text in expected) and time.monotonic() < until:

@@ -95,8 +95,8 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
             return True
 
         rows = evaluate(run, config, data, keys, select_device(config), on_progress)
-    tracker.start(run, config)
-    tracker.finish(False)
+    tracker.start(run, config, "evaluate")
+    tracker.finish(failed=False)
     return rows
 
 

@@ -110,13 +110,16 @@ def _run(
     if rank() == 0:
         tracker = build_tracker(config)
     tracker.start(run, config)
-    finished = False
+    finished, error = False, None
     try:
         with process_group(torch.device(resolved.device)):
             session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
             finished = _train_and_evaluate(session)
+    except Exception as exception:
+        error = describe_error(exception)
+        raise
     finally:
-        tracker.finish(failed=not finished)
+        tracker.finish(not finished, error)
     return finished
 
 

@@ -174,16 +174,16 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def run_paths(run: RunDirectory) -> list[Path]:
-    """Return the run's directory and its offline W&B files.
+    """Return the run's directory and its local W&B files.
 
     Raises RunError unless the directory has the name of the run in its configuration, so that no
     other folder is mistaken for a run.
     """
     if run.path.is_symlink() or run.config().frozen.get("run") != run.path.resolve().name:
         raise RunError(f"{run.path} is not the directory of the run that its config.yaml names")
-    folder = run.path.resolve().parent
-    offline = sorted((folder / "wandb").glob(f"*{folder.name}.{run.path.resolve().name}*"))
-    return [run.path, *offline]
+    folder, name = run.path.resolve().parent, run.path.resolve().name
+    local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
+    return [run.path, *sorted(local)]
 
 
 def total_bytes(paths: list[Path]) -> int:

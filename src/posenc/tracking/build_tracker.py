@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.tracker import Inspection, Tracker
+from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_tracker import WandbTracker
 
 
@@ -17,17 +17,17 @@ class SeveralTrackers(Tracker):
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = trackers
 
-    def start(self, run: RunDirectory, config: DictConfig) -> None:
+    def start(self, run: RunDirectory, config: DictConfig, job_type: JobType = "train") -> None:
         for tracker in self.trackers:
-            tracker.start(run, config)
+            tracker.start(run, config, job_type)
 
     def log(self, rows: list[dict[str, Any]]) -> None:
         for tracker in self.trackers:
             tracker.log(rows)
 
-    def finish(self, failed: bool) -> None:
+    def finish(self, failed: bool, error: str | None = None) -> None:
         for tracker in self.trackers:
-            tracker.finish(failed)
+            tracker.finish(failed, error)
 
     def log_inspection(self, inspection: Inspection) -> None:
         for tracker in self.trackers:

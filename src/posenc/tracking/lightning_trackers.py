@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.errors import describe_error
 from posenc.config.extras import import_extra
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.tracker import Tracker
+from posenc.tracking.tracker import JobType, Tracker
 from posenc.tracking.wandb_history import LENGTH_AXIS, Row, evaluation_history, training_row
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class LightningTracker(Tracker, ABC):
     folder: str
     _logger: "CSVLogger | TensorBoardLogger | None" = None
 
-    def start(self, run: RunDirectory, config: DictConfig) -> None:
+    def start(self, run: RunDirectory, config: DictConfig, job_type: JobType = "train") -> None:
         self._directory, self._config, self._last_step = run, config, 0
         with self._failures_as_warnings():
             shutil.rmtree(run.path / self.folder, ignore_errors=True)
@@ -49,7 +49,7 @@ class LightningTracker(Tracker, ABC):
             if self._logger is not None:
                 self._logger.save()
 
-    def finish(self, failed: bool) -> None:
+    def finish(self, failed: bool, error: str | None = None) -> None:
         self.log(self._directory.metrics()[self._last_step :])
         with self._failures_as_warnings():
             for row in evaluation_history(self._directory.rows(), {}, self._config):

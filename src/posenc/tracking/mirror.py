@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.mirror_file import MirrorFile
-from posenc.tracking.offline_files import last_logged_step
+from posenc.tracking.mirror_file import DIFF_FILE, MirrorFile
 from posenc.tracking.wandb_history import Row, training_row
-from posenc.tracking.wandb_media import position_media
 from posenc.tracking.wandb_summary import run_summary
+from posenc.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
 class Mirror:
     """Logs the missing rows of a W&B run; `last_step` is the last step that W&B has.
 
-    If `rewrite`, all rows are logged, without regard to earlier offline run files.
+    An offline run is logged from its first step whenever it is opened.
     """
 
-    def __init__(
-        self, run: "Run", directory: RunDirectory, config: DictConfig, *, rewrite: bool = False
-    ) -> None:
+    def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config
-        self.last_step = 0 if rewrite else max(0, last_logged_step(run))
+        self.last_step = 0 if run.offline else max(0, run.starting_step - 1)
 
     def log_training(self, rows: list[dict[str, Any]]) -> None:
         """Log rows of the training log, and any earlier rows that are missing from W&B."""
@@ -39,8 +36,14 @@ class Mirror:
             self._log(row["step"], training_row(row))
 
     def log_results(self) -> None:
-        """Log the evaluation results, if there are any, and update the summary."""
+        """Log what is still missing: training rows, evaluation results, summary, and files."""
+        self.log_training(permanent_rows(self.directory))
+        self._log_console()
+        if (diff := self.directory.path / DIFF_FILE).exists():
+            self.run.save(str(diff), base_path=str(diff.parent), policy="now")
         if self.directory.rows():
+            from posenc.tracking.wandb_media import position_media  # imports Altair, which is slow
+
             mirror_file = MirrorFile(self.directory)
             mirror_file.add_new_results(self.config)
             self.log_training(self.directory.metrics())
@@ -51,7 +54,28 @@ class Mirror:
                     self._log(entry["step"], position_media(self.directory, self.config))
         self.run.summary.update(run_summary(self.directory, self.config))
 
+    def _log_console(self) -> None:
+        """Log the lines of run.log that W&B does not have."""
+        if not self.directory.log_file.exists():
+            return
+        text = self.directory.log_file.read_text(errors="replace")
+        mirror_file = MirrorFile(self.directory)
+        start = 0 if self.run.offline else mirror_file.logged_characters
+        if text[start:].strip():
+            self.run.write_logs(text[start:])
+        if not self.run.offline:
+            mirror_file.record_logged_characters(len(text))
+
     def _log(self, step: int, row: Row) -> None:
         if step > self.last_step:
             self.run.log(row, step=step, commit=True)
             self.last_step = step
+
+
+def permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
+    """Return the rows of the training log that a resumed run would not write again."""
+    rows = directory.metrics()
+    if directory.status().state == "finished":
+        return rows
+    checkpoints = list_checkpoints(directory.checkpoints)
+    return [row for row in rows if checkpoints and row["step"] <= checkpoints[0].step]

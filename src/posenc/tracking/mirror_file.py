@@ -10,11 +10,23 @@ from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.files import corrupt_file, read_mapping, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import offline_run_files
-from posenc.tracking.wandb_config import git_state, run_id, sweep_trial_id, wandb_folder
+from posenc.tracking.wandb_config import (
+    git_diff,
+    git_state,
+    run_id,
+    sweep_trial_id,
+    wandb_folder,
+)
 from posenc.tracking.wandb_history import EVALUATION_AXES, Row, evaluation_history
 
 MEDIA_KEY = "loss_by_position"
-FILE_TYPES = {"identity": dict, "entries": list[dict], "file_sizes": dict[str, int] | None}
+DIFF_FILE = "diff.patch"
+FILE_TYPES = {
+    "identity": dict,
+    "entries": list[dict],
+    "logged_characters": int,
+    "file_sizes": dict[str, int] | None,
+}
 
 
 class MirrorFile:
@@ -22,8 +34,9 @@ class MirrorFile:
 
     `identity` is written when the run first starts. Each entry is a history row `{"step", "row"}`
     or `{"step", "loss_by_position"}` with a digest of the losses shown in a table and an image.
-    `file_sizes` has the bytes of each offline run file once all rows have been logged. It is empty
-    if the rows are on the server, and None while the W&B run is open or after it has failed.
+    `logged_characters` is how much of run.log is on the server. `file_sizes` has the bytes of the
+    offline run file once all rows have been logged. It is empty if the rows are on the server, and
+    None while the W&B run is open or after it has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -32,6 +45,7 @@ class MirrorFile:
         contents = read_mapping(self.file, FILE_TYPES)
         self.identity: dict[str, Any] = contents.get("identity", {})
         self.entries: list[dict[str, Any]] = contents.get("entries", [])
+        self.logged_characters: int = contents.get("logged_characters", 0)
         self.has_file_sizes = "file_sizes" in contents
         self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
         if not all(isinstance(entry.get("step"), int) for entry in self.entries):
@@ -40,6 +54,11 @@ class MirrorFile:
     @property
     def run_id(self) -> str:
         return self.identity.get("id") or run_id(self.directory)
+
+    @property
+    def job_type(self) -> str:
+        """What first logged the run: `train`, or `evaluate` if its training was not logged."""
+        return self.identity.get("job_type", "train")
 
     @property
     def git(self) -> dict[str, Any]:
@@ -63,10 +82,17 @@ class MirrorFile:
             for name, size in self.file_sizes.items()
         )
 
-    def record_open(self) -> None:
-        """Record that the W&B run is not complete, and its identity when it first starts."""
+    def record_open(self, job_type: str, *, save_diff: bool) -> None:
+        """Record that the W&B run is not complete, and its identity when it first starts.
+
+        If `save_diff`, also writes `diff.patch` at the first start.
+        """
         if not self.file.exists():
-            self.identity = {"id": sweep_trial_id() or run_id(self.directory), **git_state()}
+            self.directory.path.mkdir(parents=True, exist_ok=True)
+            if save_diff and (diff := git_diff()):
+                (self.directory.path / DIFF_FILE).write_text(diff)
+            wandb_id = sweep_trial_id() or run_id(self.directory)
+            self.identity = {"id": wandb_id, "job_type": job_type, **git_state()}
         self.has_file_sizes, self.file_sizes = True, None
         self._write()
 
@@ -76,6 +102,10 @@ class MirrorFile:
         files = offline_run_files(folder, self.run_id) if offline else []
         self.has_file_sizes = True
         self.file_sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files}
+        self._write()
+
+    def record_logged_characters(self, count: int) -> None:
+        self.logged_characters = count
         self._write()
 
     def add_new_results(self, config: DictConfig) -> None:
@@ -98,7 +128,11 @@ class MirrorFile:
             self._write()
 
     def _write(self) -> None:
-        contents: dict[str, Any] = {"identity": self.identity, "entries": self.entries}
+        contents: dict[str, Any] = {
+            "identity": self.identity,
+            "entries": self.entries,
+            "logged_characters": self.logged_characters,
+        }
         if self.has_file_sizes:
             contents["file_sizes"] = self.file_sizes
         write_json(self.file, contents)

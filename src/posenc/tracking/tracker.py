@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from omegaconf import DictConfig
 
 from posenc.runs.run_directory import RunDirectory
 
+JobType = Literal["train", "evaluate"]
 Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 """Table name -> (column names, rows)."""
 
@@ -27,14 +28,17 @@ class Tracker:
     The methods must not stop or delay the run or make it fail.
     """
 
-    def start(self, run: RunDirectory, config: DictConfig) -> None:
-        """Open the tracked run, or reopen it if the run was interrupted."""
+    def start(self, run: RunDirectory, config: DictConfig, job_type: JobType = "train") -> None:
+        """Open the tracked run, or reopen it if the run was interrupted or is evaluated again."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
         """Log rows of `metrics.jsonl` up to the step of a saved checkpoint."""
 
-    def finish(self, failed: bool) -> None:
-        """Log the evaluation results and close the tracked run as finished or failed."""
+    def finish(self, failed: bool, error: str | None = None) -> None:
+        """Log the evaluation results and close the tracked run as finished or failed.
+
+        `error` is the error with which the run failed; None if it was interrupted.
+        """
 
     def log_inspection(self, inspection: Inspection) -> None:
         """Log an inspection as a separate tracked run."""

@@ -3,17 +3,17 @@
 import hashlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from posenc.config.errors import PosencError
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import wandb_tracker
+from posenc.tracking.mirror import permanent_rows
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
-from posenc.training.checkpoint import list_checkpoints
 
 Outcome = Literal["uploaded", "rewritten", "complete", "running", "not started"]
 REPORT_JOB_TYPE = "report"
@@ -27,8 +27,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
     reached, another PosencError if the run's own files are damaged.
     """
-    rows = _permanent_rows(directory)
-    if not rows:
+    if not permanent_rows(directory):
         return "not started"
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
@@ -37,9 +36,9 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         if offline:
-            tracker.rewrite_offline(directory, config, rows)
+            tracker.rewrite_offline(directory, config)
             return "rewritten"
-        tracker.upload(directory, config, rows)
+        tracker.upload(directory, config)
         return "uploaded"
 
 
@@ -92,12 +91,3 @@ def find_tracker(directory: RunDirectory) -> WandbTracker:
     Raises RunError or ConfigError if the run's configuration is damaged.
     """
     return wandb_tracker(directory.config().logger) or WandbTracker()
-
-
-def _permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Return the rows of the training log that a resumed run would not write again."""
-    rows = directory.metrics()
-    if directory.status().state == "finished":
-        return rows
-    checkpoints = list_checkpoints(directory.checkpoints)
-    return [row for row in rows if checkpoints and row["step"] <= checkpoints[0].step]

@@ -15,8 +15,14 @@ from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
 GIT_TIMEOUT = 5  # seconds
+MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
+SHOWN_IN_FLAT_KEYS = {
+    "choices": ("encoding", "model", "data"),
+    "frozen": ("parameters", "fingerprint", "run"),
+}
+"""Settings whose values are those of flat keys, by the mapping that has them."""
 
 
 def experiment_folder(run: RunDirectory) -> Path:
@@ -54,10 +60,15 @@ def sweep_trial_id() -> str | None:
 
 
 def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return flat keys to filter and group by, and the full configuration under `config`."""
-    encoding = variant(config)
+    """Return flat keys to filter and group by, and all other settings under `config`."""
+    encoding, other = variant(config), OmegaConf.to_container(config, resolve=True)
+    assert isinstance(other, dict)
+    for key in FLAT_KEYS:
+        del other[key]
+    for group, keys in SHOWN_IN_FLAT_KEYS.items():
+        other[group] = {k: v for k, v in other[group].items() if k not in keys}
     return {
-        **{group: config.choices[group] for group in ("encoding", "model", "data")},
+        **{group: config.choices[group] for group in SHOWN_IN_FLAT_KEYS["choices"]},
         "variant": encoding,
         "series": f"{encoding} L={config.train_length}",
         **{key: config[key] for key in FLAT_KEYS},
@@ -66,7 +77,7 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
         "token_order_digest": token_order_digest(config),
         "run": run.name,
         "experiment": experiment_folder(run).name,
-        "config": OmegaConf.to_container(config, resolve=True),
+        "config": other,
     }
 
 
@@ -95,14 +106,28 @@ def git_state() -> dict[str, Any]:
 
     Returns an empty mapping if posenc does not run from a git checkout.
     """
+    folder = Path(__file__).parent
     try:
-        commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "-uno")
+        commit = _git(folder, "rev-parse", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "-uno")
     except (OSError, subprocess.SubprocessError):
         return {}
     return {"git_commit": commit, "git_dirty": bool(changes)}
 
 
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+def git_diff() -> str:
+    """Return the uncommitted changes of the git repository that the current folder is in.
+
+    Returns an empty string if it is in none, or if the changes exceed MAX_DIFF_CHARACTERS.
+    """
+    try:
+        diff = _git(Path.cwd(), "diff", "HEAD")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f"{diff}\n" if 0 < len(diff) <= MAX_DIFF_CHARACTERS else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=GIT_TIMEOUT)
-    return output.decode().strip()
+    return output.decode(errors="replace").strip()

@@ -27,6 +27,7 @@ TRAINING_METRICS = {
     "tokens": "tokens",
     "loss": "train/loss",
     "learning_rate": "train/learning_rate",
+    "gradient_norm": "train/gradient_norm",
     "validation_loss": "validation/loss",
 }
 """Key of `metrics.jsonl` -> W&B's metric name."""

@@ -21,6 +21,7 @@ TRAINING_TITLES = {
     "train/loss": "Training loss",
     "validation/loss": "Validation loss",
     "train/learning_rate": "Learning rate",
+    "train/gradient_norm": "Gradient norm before clipping",
 }
 
 

@@ -3,10 +3,8 @@
 import logging
 import os
 import re
-import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -15,8 +13,9 @@ from posenc.config.errors import ConfigError, did_you_mean
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror
 from posenc.tracking.mirror_file import MirrorFile
-from posenc.tracking.offline_files import offline_run_files
-from posenc.tracking.tracker import Inspection, Tracker
+from posenc.tracking.offline_files import replace_earlier_files
+from posenc.tracking.tracker import Inspection, JobType, Tracker
+from posenc.tracking.wandb_artifacts import log_checkpoint, log_code, use_dataset
 from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
@@ -26,8 +25,7 @@ from posenc.tracking.wandb_client import (
     open_run,
     short_requests,
 )
-from posenc.tracking.wandb_config import experiment_folder, run_config, run_id, wandb_folder
-from posenc.training.checkpoint import latest_checkpoint
+from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -36,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MODES = ("online", "offline", "disabled")
 MAX_TAG_LENGTH = 64
+MAX_ALERT_TITLE = 63
 
 
 class WandbTracker(Tracker):
@@ -43,7 +42,9 @@ class WandbTracker(Tracker):
 
     `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set.
     An interrupted and resumed run remains a single W&B run in which each step occurs once. If
-    `checkpoints` is true, the final checkpoint is uploaded as an artifact.
+    `save_code` is true, it has the uncommitted changes of the git repository in which the run was
+    started and, online, posenc's code as an artifact. If `checkpoints` is true, the final
+    checkpoint is uploaded as an artifact.
     """
 
     def __init__(
@@ -52,21 +53,22 @@ class WandbTracker(Tracker):
         project: str = "posenc",
         entity: str | None = None,
         tags: Sequence[str] = (),
+        save_code: bool = True,
         checkpoints: bool = False,
     ) -> None:
         self.mode = _resolve_mode(mode)
         _validate_names(project, tags)
         self.project, self.entity, self.tags = project, entity, tags
-        self.checkpoints = checkpoints
+        self.save_code, self.checkpoints = save_code, checkpoints
         self._run: Run | None = None
 
-    def start(self, run: RunDirectory, config: DictConfig) -> None:
+    def start(self, run: RunDirectory, config: DictConfig, job_type: JobType = "train") -> None:
         if self.mode == "disabled":
             return
         self._directory = run
         with self._failures_as_warnings():
             mirror_file = MirrorFile(run)
-            mirror_file.record_open()
+            mirror_file.record_open(job_type, save_diff=self.save_code)
             init_kwargs = self._training_kwargs(mirror_file, config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._mirror = Mirror(self._run, run, config)
@@ -76,40 +78,32 @@ class WandbTracker(Tracker):
             with self._failures_as_warnings():
                 self._mirror.log_training(rows)
 
-    def finish(self, failed: bool) -> None:
+    def finish(self, failed: bool, error: str | None = None) -> None:
         if self._run is not None:
             with self._failures_as_warnings(), short_requests():
+                if error is not None:
+                    title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE]
+                    self._run.alert(title, error, level="ERROR")
                 self._finish(self._run, failed)
             self._run = None
 
-    def upload(self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]) -> None:
-        """Synchronize the run on the server with its directory. Raises WandbError if W&B fails.
-
-        `rows` are the rows of the training log that a resumed run would not write again.
-        """
+    def upload(self, run: RunDirectory, config: DictConfig) -> None:
+        """Synchronize the run on the server with its directory. Raises WandbError if W&B fails."""
         self._directory = run
         with online_run(**self._training_kwargs(MirrorFile(run), config)) as wandb_run:
             self._mirror = Mirror(wandb_run, run, config)
-            self._mirror.log_training(rows)
             self._finish(wandb_run, failed=run.status().state != "finished")
 
-    def rewrite_offline(
-        self, run: RunDirectory, config: DictConfig, rows: list[dict[str, Any]]
-    ) -> None:
-        """Replace the run's offline run files by one with all rows. Raises WandbError on failure.
-
-        `rows` are the rows of the training log that a resumed run would not write again.
-        """
+    def rewrite_offline(self, run: RunDirectory, config: DictConfig) -> None:
+        """Write the run's offline files anew. Raises WandbError on failure."""
         self._directory = run
         mirror_file = MirrorFile(run)
-        previous = offline_run_files(wandb_folder(run), mirror_file.run_id)
-        mirror_file.record_open()
+        mirror_file.record_open("train", save_diff=False)
         with offline_run(
             experiment_folder(run), **self._training_kwargs(mirror_file, config)
         ) as wandb_run:
-            self._mirror = Mirror(wandb_run, run, config, rewrite=True)
-            self._mirror.log_training(rows)
-            self._finish(wandb_run, failed=run.status().state != "finished", replaced=previous)
+            self._mirror = Mirror(wandb_run, run, config)
+            self._finish(wandb_run, failed=run.status().state != "finished")
 
     def log_inspection(self, inspection: Inspection) -> None:
         if self.mode == "disabled":
@@ -125,7 +119,8 @@ class WandbTracker(Tracker):
     def _training_kwargs(self, mirror_file: MirrorFile, config: DictConfig) -> dict[str, Any]:
         run = mirror_file.directory
         metadata = {**run_config(run, config), **mirror_file.git}
-        return self._init_kwargs("train", run, mirror_file.run_id, metadata)
+        kwargs = self._init_kwargs(mirror_file.job_type, run, mirror_file.run_id, metadata)
+        return {**kwargs, "tags": _tags(self.tags, run, config)}
 
     def _init_kwargs(
         self, job_type: str, run: RunDirectory, wandb_id: str, config: Mapping[str, Any]
@@ -142,15 +137,22 @@ class WandbTracker(Tracker):
             "config": config,
         }
 
-    def _finish(self, run: "Run", failed: bool, replaced: Sequence[Path] = ()) -> None:
-        """Log the results, close the W&B run and delete the offline run files that it replaces."""
+    def _finish(self, run: "Run", failed: bool) -> None:
+        """Log the results and files, and close the W&B run."""
         self._mirror.log_results()
-        if self.checkpoints and not failed:
-            _log_checkpoint(run, self._directory)
+        if not run.offline:
+            self._log_artifacts(run, failed)
         close_run(run, failed)
-        for file in replaced:
-            shutil.rmtree(file.parent)
+        if run.offline:
+            replace_earlier_files(run, self._directory.name)
         MirrorFile(self._directory).record_complete(offline=run.offline)
+
+    def _log_artifacts(self, run: "Run", failed: bool) -> None:
+        use_dataset(run, self._mirror.config)
+        if self.save_code:
+            log_code(run, self._directory, self._mirror.config)
+        if self.checkpoints and not failed:
+            log_checkpoint(run, self._directory)
 
     @contextmanager
     def _failures_as_warnings(self) -> Generator[None]:
@@ -169,16 +171,10 @@ class WandbTracker(Tracker):
             )
 
 
-def _log_checkpoint(run: "Run", directory: RunDirectory) -> None:
-    """Log the final checkpoint as an artifact; W&B adds a version only if it is new."""
-    import wandb
-
-    checkpoint = latest_checkpoint(directory.checkpoints)
-    if checkpoint is not None:
-        metadata = {"step": checkpoint.step, "digest": checkpoint.digest}
-        artifact = wandb.Artifact(f"{run.id}.checkpoint", type="model", metadata=metadata)
-        artifact.add_file(str(checkpoint.path), name="checkpoint.ckpt")
-        run.log_artifact(artifact)
+def _tags(tags: Sequence[str], run: RunDirectory, config: DictConfig) -> list[str]:
+    """Return the user's tags, and those to filter by: experiment, encoding and size."""
+    own = [experiment_folder(run).name, config.choices.encoding, config.get("size")]
+    return list(dict.fromkeys([*tags, *(tag[:MAX_TAG_LENGTH] for tag in own if tag)]))
 
 
 def _wandb_media(inspection: Inspection) -> dict[str, Any]:

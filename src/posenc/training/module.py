@@ -10,6 +10,7 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
@@ -25,8 +26,11 @@ from posenc.training.schedule import build_scheduler
 class LanguageModel(pl.LightningModule):
     """Trains `model` on the next-token loss in nats for `total_steps` optimizer steps.
 
-    The loss of a step is the mean over its scored targets.
+    The loss of a step is the mean over its scored targets. `gradient_norm` is the norm of the last
+    step's gradient before clipping; None without clipping.
     """
+
+    gradient_norm: Tensor | None = None
 
     def __init__(
         self,
@@ -79,7 +83,8 @@ class LanguageModel(pl.LightningModule):
     ) -> None:
         # Lightning's own clipping rejects a fused optimizer under bf16, which needs no grad scaler.
         if gradient_clip_val is not None:
-            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+            norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+            self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = self.optimizer(self.model)

@@ -76,7 +76,7 @@ class Recorder(pl.Callback):
             return
         step = trainer.global_step
         loss, stop, save = self._synchronize()
-        row = self._metrics(step, loss)
+        row = self._metrics(step, loss, getattr(pl_module, "gradient_norm", None))
         self._notify_callbacks(trainer, pl_module, row)
         self.training_ended = trainer.should_stop and step < self.steps.total
         self._record(row)
@@ -105,8 +105,11 @@ class Recorder(pl.Callback):
         total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
         return float(total) / self.steps.devices, stops > 0, saves > 0
 
-    def _metrics(self, step: int, loss: float) -> dict[str, Any]:
-        """Return the row of a step, with the validation loss if it is due."""
+    def _metrics(self, step: int, loss: float, gradient_norm: Tensor | None) -> dict[str, Any]:
+        """Return the row of a step, with the validation loss if it is due.
+
+        A gradient norm that is not finite is left out.
+        """
         self._check_finite("loss", loss, step, updates=step - 1)
         row: dict[str, Any] = {
             "step": step,
@@ -114,6 +117,8 @@ class Recorder(pl.Callback):
             "loss": loss,
             "learning_rate": self._learning_rate,
         }
+        if gradient_norm is not None and math.isfinite(norm := gradient_norm.item()):
+            row["gradient_norm"] = norm
         validation_due = step % self.validation_interval == 0 or step == self.steps.total
         if self.validate is not None and validation_due:
             row["validation_loss"] = self.validate()
