@@ -7,7 +7,7 @@ import pytest
 
 from posenc.cli import main
 from posenc.cli.arguments import parse
-from posenc.cli.run_selection import filter_runs, find_run, select_runs
+from posenc.cli.run_selection import filter_runs, find_run, select_in_folder, select_runs
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
@@ -76,3 +76,29 @@ def test_status_shows_the_selected_runs(
         runs[0].name,
         runs[2].name,
     }
+
+
+def test_status_shows_a_run_by_a_prefix_of_its_name(
+    runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["status", "run=alibi", "--json"]) == 0
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == [runs[2].name]
+    assert main(["status", "run=alibi", "seed=1"]) == 2
+    assert main(["status", "run=alibi,rope"]) == 2
+
+
+def test_report_reads_the_selected_runs(runs: list[RunDirectory]) -> None:
+    for words, expected in (
+        (["name=scratch", "encoding=rope"], runs[:2]),
+        (["name=scratch", "seed=1"], [runs[0], runs[2]]),
+        (["run=alibi"], runs[2:]),
+        (["name=scratch"], None),
+    ):
+        folder, select = select_in_folder(parse("report", words))
+        assert folder.resolve() == runs[0].path.parent.resolve()
+        if expected is None:
+            assert select is None
+        else:
+            assert select is not None
+            assert [run.name for run in select(runs)] == [run.name for run in expected]

@@ -50,7 +50,8 @@ OTHER_KEYS = {
     "plan": ("machine",),
     "bench": EXPERIMENT_GROUPS,
     "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),
-    "status": FILTER_KEYS,
+    "report": ("run", *FILTER_KEYS),
+    "status": ("run", *FILTER_KEYS),
     "clean": ("run", "state"),
 }
 """Keys that a command takes, but that are not in its file in `conf/` or FOLDER_KEYS."""

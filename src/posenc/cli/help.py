@@ -71,13 +71,19 @@ HELP = {
                                                   may import
     """,
     "report": """
-        usage: posenc report experiment=NAME [size=laptop] | name=NAME [--full] [--strict]
+        usage: posenc report experiment=NAME [size=laptop] | name=NAME [FILTER=value ...] [flags]
+               posenc report run=PATH
 
         Prints a table for each training length and a line for each of the experiment's premises
-        and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/.
+        and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/,
+        or to outputs/NAME/report-selected/ for selected runs.
 
           posenc report experiment=quickstart
-          posenc report name=scratch --full
+          posenc report name=scratch encoding=rope,alibi --full
+
+        keys
+          encoding, train_length, seed           filters: the runs with one of these values
+          run                                    a run: a path or a unique prefix of its name
 
         flags
           --full     print all tables, the numbers of the verdicts, setup and limitations
@@ -85,12 +91,17 @@ HELP = {
     """,
     "status": """
         usage: posenc status experiment=NAME | name=NAME [FILTER=value ...] [--json | --watch]
+               posenc status run=PATH [--json | --watch]
 
         Shows every planned run: state, progress, time left, last error, and the command that
         finishes the experiment.
 
           posenc status experiment=quickstart
           posenc status name=scratch encoding=rope,alibi --watch
+
+        keys
+          encoding, train_length, seed           filters: the runs with one of these values
+          run                                    a run: a path or a unique prefix of its name
 
         flags
           --json     print each run's status, seconds left and the command to finish it

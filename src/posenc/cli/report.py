@@ -3,11 +3,12 @@
 from rich.console import Console
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.run_selection import select_in_folder
 from posenc.report.write_report import write_report
 
 
 def run(arguments: Arguments) -> int:
     strict, full = ("--strict" in arguments.flags, "--full" in arguments.flags)
-    write_report(experiment_folder(arguments), Console(), strict=strict, full=full)
+    folder, select = select_in_folder(arguments)
+    write_report(folder, Console(), strict=strict, full=full, select=select)
     return 0

@@ -12,6 +12,7 @@ from posenc.cli.targets import experiment_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import OUTPUTS, experiment_arguments
+from posenc.report.experiment import SelectRuns
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 
 MAX_LISTED = 5
@@ -58,6 +59,26 @@ def select_runs(arguments: Arguments) -> list[str]:
     paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
     kept = [override for override in others if override not in in_folder]
     return [*kept, f"run={','.join(paths)}"]
+
+
+def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
+    """Return an experiment's folder, and a function that selects some of its runs.
+
+    The runs are one run of any folder (`run=`, a path or a unique prefix of its name), or those of
+    the folder that have the values of the filters. The function is None for all runs of a folder.
+    """
+    filters, others = split_filters(arguments.overrides)
+    if any(override_key(override) == "run" for override in others):
+        if len(arguments.overrides) > 1:
+            raise ConfigError("run selects a single run; omit all other keys")
+        (axis,) = command_line_axes(others)
+        if len(axis.settings) > 1:
+            raise ConfigError("run selects a single run; use name=NAME with filters for several")
+        run = find_run(json.loads(axis.settings[0].value or "null"))
+        path = run.path.resolve()
+        return run.path.parent, lambda runs: [r for r in runs if r.path.resolve() == path]
+    folder = experiment_folder(replace(arguments, overrides=tuple(others)))
+    return folder, (lambda runs: filter_runs(runs, filters)) if filters else None
 
 
 def split_filters(overrides: Sequence[str]) -> tuple[Filters, list[str]]:

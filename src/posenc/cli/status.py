@@ -3,15 +3,13 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.run_selection import filter_runs, split_filters
-from posenc.cli.targets import experiment_folder
+from posenc.cli.run_selection import select_in_folder
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import expected_runs, is_unfinished, status_json, status_table
@@ -20,13 +18,13 @@ WATCH_SECONDS = 1.0
 
 
 def run(arguments: Arguments) -> int:
-    filters, in_folder = split_filters(arguments.overrides)
-    folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
+    folder, select = select_in_folder(arguments)
     if {"--json", "--watch"} <= arguments.flags:
         raise ConfigError("--json and --watch are mutually exclusive; use only one")
 
     def read_runs() -> list[RunDirectory]:
-        return filter_runs(expected_runs(folder), filters)
+        runs = expected_runs(folder)
+        return runs if select is None else list(select(runs))
 
     if "--json" in arguments.flags:
         print(json.dumps(status_json(read_runs()), indent=2))

@@ -1,7 +1,7 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 
 Row = dict[str, Any]
+SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 
 
 @dataclass(frozen=True)
@@ -153,16 +154,21 @@ class Experiment:
         ]
 
 
-def read_experiment(folder: Path) -> Experiment:
-    """Read an experiment's folder; a run with damaged files does not affect the others.
+def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experiment:
+    """Read the runs of an experiment's folder, or those of them that `select` returns.
 
-    Raises ConfigError if it contains no runs, RunError if no run has been evaluated.
+    A run with damaged files does not affect the others. Raises ConfigError if the folder contains
+    no runs, and RunError if no run has been evaluated.
     """
     directories = list_runs(folder)
     if not directories:
         raise ConfigError(_no_runs(folder))
     plan = read_plan(folder)
-    order = {name: i for i, name in enumerate(plan["runs"])}
+    planned: list[str] = plan["runs"]
+    if select is not None:
+        directories = select(directories)
+        planned = [name for name in planned if name in {run.name for run in directories}]
+    order = {name: i for i, name in enumerate(planned)}
     runs, damaged = _read_runs(directories)
     missing = "config.yaml is missing; rerun the command, which writes it again"
     damaged |= {

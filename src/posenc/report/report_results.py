@@ -8,7 +8,7 @@ from posenc.report.conclusions import conclusions, limitations, missing_runs
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
-from posenc.report.experiment import Experiment, read_experiment
+from posenc.report.experiment import Experiment, SelectRuns, read_experiment
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.finding import finding
 from posenc.report.heat_map import heat_figure
@@ -57,9 +57,9 @@ class Results:
     missing: Sequence[str]
 
 
-def read_results(folder: Path) -> Results:
+def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
     """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
-    experiment = read_experiment(folder)
+    experiment = read_experiment(folder, select)
     losses, accuracies = merge_swaps(loss_curves(experiment)), accuracy_curves(experiment)
     loss_rows = [(curves, result_rows(curves)) for curves in losses]
     accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]

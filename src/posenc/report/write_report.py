@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from posenc.config.errors import RunError
+from posenc.report.experiment import SelectRuns
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
@@ -19,15 +20,21 @@ from posenc.runs.files import write_atomic
 
 
 def write_report(
-    folder: Path, console: Console, *, strict: bool = False, full: bool = False
+    folder: Path,
+    console: Console,
+    *,
+    strict: bool = False,
+    full: bool = False,
+    select: SelectRuns | None = None,
 ) -> Path:
     """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
 
-    Prints the main results, or everything if `full`. Raises ConfigError if `folder` contains no
+    The report of runs that `select` has selected is in `folder`/report-selected/ instead. Prints
+    the main results, or everything if `full`. Raises ConfigError if `folder` contains no
     runs, and RunError if no run has been evaluated. If `strict`, raises RunError if a premise does
     not hold or a claim fails, after the report has been written.
     """
-    results = read_results(folder)
+    results = read_results(folder, select)
     verdicts = results.verdicts
     accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
     accuracy_csv = tables_csv(ACCURACY, results.accuracies)
@@ -44,7 +51,7 @@ def write_report(
         **{name: text for name, text in optional.items() if text},
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
-    index = folder / "report" / "index.html"
+    index = folder / ("report-selected" if select else "report") / "index.html"
     for name, data in files.items():
         write_atomic(index.with_name(name), data)
     write_atomic(index, report_page(results, files).html())
