@@ -26,7 +26,11 @@ def required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a")
     Model(models.WordLevel({"<|endoftext|>": 0})).save("tokenizer.json")
-    return {"text": {"test": ["a.txt"]}, "pretrained": {"path": "tokenizer.json"}}
+    return {
+        "text": {"test": ["a.txt"]},
+        "hub": {"path": "owner/name", "revision": "0" * 40},
+        "pretrained": {"path": "tokenizer.json"},
+    }
 
 
 def _load(file: Path) -> DictConfig:

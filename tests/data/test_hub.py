@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 from posenc.config.errors import ConfigError
+from posenc.data.corpus import json_digest
 from posenc.data.hub import HubCorpus
 
 COMMIT = "b08601e04326c79dfdd32d625aee71d232d685c3"
@@ -51,7 +53,7 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
-def _prepare(home: Path, **parameters: str | None) -> dict:
+def _prepare(home: Path, **parameters: Any) -> dict:
     environment = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:1"}
     command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(PARAMETERS | parameters)]
     run = subprocess.run(
@@ -112,6 +114,45 @@ def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     assert "data.column" in error and "'body'" in error and "(available: text)" in error
 
 
+def test_a_dataset_without_configurations_is_read_from_its_folder(tmp_path: Path) -> None:
+    """A train split in a folder `data`, as openwebtext has it, is split by document."""
+    texts = [f"document {i}" for i in range(400)]
+    snapshot = tmp_path / "hub" / "datasets--Salesforce--wikitext" / "snapshots" / COMMIT
+    (snapshot / "data").mkdir(parents=True)
+    pq.write_table(pa.table({"text": texts}), snapshot / "data" / "train-00000-of-00001.parquet")
+    changes = {"name": None, "document_start": None, "folder": "data", "test_fraction": 0.25}
+    counts = _prepare(tmp_path, **changes)["counts"]
+    assert list(counts) == ["train", "test"]
+    assert sum(documents for _, documents in counts.values()) == 400
+    assert 50 < counts["test"][1] < 150
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_single_split_is_divided_without_loss(count: int) -> None:
+    """A single document, as in enwik8, is cut; many documents are assigned as a whole."""
+    texts = [f"{i}: " + "line\n" * 100 for i in range(count)]
+    fractions: dict[str, Any] = {
+        "validation_fraction": 0.1,
+        "test_fraction": 0.1,
+        "document_start": None,
+    }
+    corpus = HubCorpus(**(PARAMETERS | fractions))
+    vars(corpus)["_dataset"] = {"train": Dataset.from_dict({"text": texts})}
+    parts = {split: list(corpus.documents(split)) for split in corpus.splits()}
+    assert list(parts) == ["train", "validation", "test"]
+    if count == 1:
+        assert "".join(text for split in parts.values() for text in split) == texts[0]
+    else:
+        assert sorted(text for split in parts.values() for text in split) == sorted(texts)
+    sizes = {split: sum(map(len, texts)) for split, texts in parts.items()}
+    assert sizes["train"] > 3 * max(sizes["validation"], sizes["test"]) > 0
+
+
+def test_a_dataset_must_be_named() -> None:
+    with pytest.raises(ConfigError, match=r"data.path=OWNER/NAME and data.revision=COMMIT"):
+        HubCorpus(**(PARAMETERS | {"path": None}))
+
+
 @pytest.mark.parametrize("revision", ["main", COMMIT[:7], COMMIT.upper()])
 def test_a_revision_that_can_change_is_an_error(revision: str) -> None:
     with pytest.raises(ConfigError, match=rf"data.revision: '{revision}' can change"):
@@ -121,6 +162,16 @@ def test_a_revision_that_can_change_is_an_error(revision: str) -> None:
 def test_an_invalid_regular_expression_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"data.document_start: '\('"):
         HubCorpus(**(PARAMETERS | {"document_start": "("}))
+
+
+def test_the_digest_of_a_whole_dataset_is_that_of_earlier_versions() -> None:
+    values = [PARAMETERS[key] for key in ("path", "name", "revision", "column", "document_start")]
+    assert HubCorpus(**PARAMETERS).digest() == json_digest(values)
+
+
+@pytest.mark.parametrize("changes", [{"folder": "data"}, {"test_fraction": 0.1}])
+def test_folders_and_fractions_change_the_digest(changes: dict[str, Any]) -> None:
+    assert HubCorpus(**(PARAMETERS | changes)).digest() != HubCorpus(**PARAMETERS).digest()
 
 
 @pytest.mark.parametrize("parameter", ["path", "name", "column", "document_start"])

@@ -10,6 +10,9 @@ from typing import Any
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 
+# With fewer documents, a split that receives 5% of them by hash could be empty.
+MIN_DOCUMENTS_TO_HASH = 200
+
 
 class Corpus(ABC):
     """Documents grouped by split, in a fixed order that is part of the corpus.

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, json_digest
+from posenc.data.corpus import MIN_DOCUMENTS_TO_HASH, Corpus, SplitFractions, json_digest
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
@@ -17,27 +18,46 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 class HubCorpus(Corpus):
     """The configuration `name` of the dataset `path` at the commit `revision`.
 
+    Without a name, it is the dataset's only configuration. Only the files in `folder` are
+    downloaded; by default, that is the folder called `name`, or the whole dataset without a name.
+    They are kept in the Hub library's cache (HF_HOME); later runs need no network.
+
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
-    that matches this regular expression starts a new document. The files are downloaded once into
-    the Hub library's cache (HF_HOME); later runs need no network.
+    that matches this regular expression starts a new document. If one of the fractions is set,
+    validation and test split are taken from the train split: documents are assigned by their
+    hashes, or cut into three parts if there are fewer than 200. Raises ConfigError if the revision
+    is not a commit.
     """
 
     def __init__(
         self,
-        path: str,
-        name: str,
-        revision: str,
+        path: str | None,
+        name: str | None,
+        revision: str | None,
         column: str,
         document_start: str | None,
         vocab_size: int | None = None,
+        folder: str | None = None,
+        validation_fraction: float | None = None,
+        test_fraction: float | None = None,
     ) -> None:
+        if path is None or revision is None:
+            raise ConfigError(
+                "data=hub needs a dataset: set data.path=OWNER/NAME and data.revision=COMMIT"
+            )
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
                 f"data.revision: '{revision}' can change; use a full commit hash (40 hexadecimal"
                 " digits)"
             )
-        self.path, self.name, self.revision, self.column = path, name, revision, column
+        self.path, self.config_name, self.revision, self.column = path, name, revision, column
         self.document_start, self.vocab_size = document_start, vocab_size
+        self.name = name or path.rpartition("/")[2]
+        self.folder = folder or name
+        self._custom_folder = folder
+        self._fractions = None
+        if validation_fraction is not None or test_fraction is not None:
+            self._fractions = SplitFractions(validation_fraction or 0.0, test_fraction or 0.0)
         try:
             self._start_pattern = re.compile(document_start) if document_start is not None else None
         except re.error as error:
@@ -46,19 +66,43 @@ class HubCorpus(Corpus):
             ) from None
 
     def splits(self) -> tuple[str, ...]:
+        if self._fractions is not None:
+            return self._fractions.splits()
         return tuple(split for split in SPLITS if split in self._dataset)
 
     def documents(self, split: str) -> Iterator[str]:
-        rows = self._rows(split)
-        documents = rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
-        return (document for document in documents if document.strip())
+        parts: Iterator[str] = self._documents(split)
+        if self._fractions is not None:
+            parts = (self._part(document, split) for document in self._documents("train"))
+        return (part for part in parts if part.strip())
 
     def split_digest(self, split: str) -> str:
         return json_digest([self.digest(), split])
 
     def digest(self) -> str:
         """Return a hash of the commit and the settings, which needs no download."""
-        return json_digest([self.path, self.name, self.revision, self.column, self.document_start])
+        values: list[Any] = [self.path, self.config_name, self.revision, self.column]
+        values.append(self.document_start)
+        if self._custom_folder is not None or self._fractions is not None:
+            fractions = self._fractions and [self._fractions.validation, self._fractions.test]
+            values += [self._custom_folder, fractions]
+        return json_digest(values)
+
+    def _part(self, document: str, split: str) -> str:
+        assert self._fractions is not None
+        if not self._assigns_by_hash:
+            return self._fractions.split_slice(document, split)
+        return document if self._fractions.assign_split(document.encode()) == split else ""
+
+    @cached_property
+    def _assigns_by_hash(self) -> bool:
+        first = islice(self._documents("train"), MIN_DOCUMENTS_TO_HASH)
+        return sum(1 for _ in first) == MIN_DOCUMENTS_TO_HASH
+
+    def _documents(self, split: str) -> Iterator[str]:
+        rows = self._rows(split)
+        documents = rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
+        return (document for document in documents if document.strip())
 
     def _rows(self, split: str) -> Iterator[str]:
         for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
@@ -76,10 +120,10 @@ class HubCorpus(Corpus):
 
         folder = self._download()
         try:
-            return load_dataset(folder, self.name, streaming=True)
+            return load_dataset(folder, self.config_name, streaming=True)
         except (ValueError, OSError) as error:
             raise ConfigError(
-                f"data.name: '{self.name}' of {self.path} cannot be loaded: {error}"
+                f"data.name: '{self.config_name}' of {self.path} cannot be loaded: {error}"
             ) from None
 
     def _download(self) -> str:
@@ -99,7 +143,7 @@ class HubCorpus(Corpus):
                 self.path,
                 repo_type="dataset",
                 revision=self.revision,
-                allow_patterns=["README.md", f"{self.name}/*"],
+                allow_patterns=["README.md", f"{self.folder}/*"] if self.folder else None,
                 local_files_only=bool(reason),
             )
         except Exception as error:

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, json_digest
+from posenc.data.corpus import MIN_DOCUMENTS_TO_HASH, Corpus, SplitFractions, json_digest
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
 _DEFAULT_COLUMN = "text"
 _DEFAULT_FRACTION = 0.05
-# With fewer documents, a split that receives 5% of them by hash could be empty.
-_MIN_DOCUMENTS_TO_HASH = 200
 _MAX_FOLDERS = 20_000
 _USAGE = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 
@@ -93,7 +91,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        return sum(file.count() for file in self._files["train"]) >= _MIN_DOCUMENTS_TO_HASH
+        return sum(file.count() for file in self._files["train"]) >= MIN_DOCUMENTS_TO_HASH
 
 
 def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
