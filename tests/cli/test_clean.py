@@ -27,6 +27,7 @@ def runs(small_job: list[str]) -> list[RunDirectory]:
         offline_run = run.path.parent / "wandb" / f"offline-run-20260101_000000-scratch.{run.name}"
         offline_run.mkdir(parents=True)
         (offline_run / "run.wandb").write_bytes(b"0" * 1000)
+        (offline_run.parent / f"run-{run.name}").mkdir()
         (offline_run.parent / f"scratch.{run.name}.next_step").write_text("41\n")
     return runs
 

@@ -26,7 +26,7 @@ def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) 
     assert first.returncode == 0, first.stderr
     runs = list_runs(tmp_path / "outputs" / "both")
     assert [run.name.split("-")[0] for run in runs] == ["alibi", "nope"]
-    assert len(list((tmp_path / "outputs" / "both" / "wandb").glob("offline-run-*"))) == 2
+    assert len(list((tmp_path / "outputs" / "both" / "wandb").glob("run-*"))) == 2
 
     metrics = [run.metrics_file.read_text() for run in runs]
     before = [run.status_file.read_text() for run in runs]

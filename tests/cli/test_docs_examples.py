@@ -67,7 +67,7 @@ def trained(
         ("A dataset", "data._target_", {"my_data.Counting"}),
         ("An experiment", "choices.encoding", {"alibi", "rope"}),
         ("An optimizer", "optimizer._target_", {"my_optimizer.Lion"}),
-        ("A callback", "callbacks.gradient_norm._target_", {"my_callback.GradientNorm"}),
+        ("A callback", "callbacks.weight_norm._target_", {"my_callback.WeightNorm"}),
         ("Optimizers and schedules", "schedule._target_", {"torch.optim.lr_scheduler.StepLR"}),
         ("Callbacks", "callbacks.weight_ema.decay", {0.999}),
     ],
@@ -83,7 +83,7 @@ def test_an_example_runs_as_written(
 
 @pytest.mark.parametrize("trained", ["A callback"], indirect=True)
 def test_the_callback_logs_a_value_in_every_step(trained: list[RunDirectory]) -> None:
-    assert all(row["gradient_norm"] > 0 for row in trained[0].metrics())
+    assert all(row["weight_norm"] > 0 for row in trained[0].metrics())
 
 
 def test_every_section_with_a_file_is_run() -> None:
