@@ -96,3 +96,42 @@ def test_an_invalid_job_is_an_error_and_nothing_is_written(tmp_path, capsys, ove
 def test_a_sweep_without_wandb_is_an_error(tmp_path, capsys):
     assert main(["wandb-sweep", "logger=none", f"outputs_dir={tmp_path}"]) == 2
     assert "logger=wandb" in capsys.readouterr().err
+
+
+LEARNING_RATE = "optimizer.learning_rate=tag(log,interval(1e-3,1e-1))"
+
+
+def test_an_interval_becomes_one_search_per_job(tmp_path):
+    words = ["encoding=alibi,rope", "method=random", "min_iter=3", LEARNING_RATE]
+    definitions = sweep_files(tmp_path, *words)
+    assert [d["parameters"]["encoding"] for d in definitions] == [
+        {"value": "alibi"},
+        {"value": "rope"},
+    ]
+    for definition in definitions:
+        assert definition["parameters"]["optimizer.learning_rate"] == {
+            "distribution": "log_uniform_values",
+            "min": 0.001,
+            "max": 0.1,
+        }
+        assert definition["method"] == "random"
+        assert definition["early_terminate"] == {"type": "hyperband", "min_iter": 3}
+        assert definition["metric"] == {"name": "validation/loss", "goal": "minimize"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["method=bayes"], "method"),
+        (["method=grid", LEARNING_RATE], "method=grid"),
+        (["min_iter=0", LEARNING_RATE], "min_iter=0"),
+        (["optimizer.learning_rate=interval(1,0.1)"], "optimizer.learning_rate"),
+        (["optimizer.learning_rate=tag(log,interval(0,1))"], "log"),
+        (["optimizer.learning_rate=interval(-1,1)"], "optimizer.learning_rate"),
+        (["nonsense=interval(0,1)"], "nonsense"),
+    ],
+)
+def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, words, named):
+    assert main(["wandb-sweep", "encoding=alibi", f"outputs_dir={tmp_path / 'out'}", *words]) == 2
+    assert named in capsys.readouterr().err
+    assert list(tmp_path.rglob("*.yaml")) == []

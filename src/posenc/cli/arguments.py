@@ -31,7 +31,7 @@ FLAGS = {
 CFG_PARTS = ("job", "hydra", "all")
 """What Hydra's `--cfg` prints; posenc has only `job`, the default."""
 MULTIRUN_FLAGS = ("-m", "--multirun")
-SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "wandb-sweep")
+SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "tune", "wandb-sweep")
 HYDRA_FLAGS = {
     "--config-name": "set experiment=NAME for a file in experiment/",
     "--config-path": "add a folder of YAML files with --config-dir DIR",

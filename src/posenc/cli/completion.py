@@ -42,7 +42,7 @@ compdef _posenc posenc
 complete -c posenc -f -a '(posenc completion "line="(commandline -cp) 2>/dev/null)'
 """,
 }
-CONFIG_FILES = {"plan": "train", "wandb-sweep": "train", "check": "train"}
+CONFIG_FILES = {"plan": "train", "tune": "train", "wandb-sweep": "train", "check": "train"}
 """Command -> the file in `conf/` with its keys, if that is not named after the command."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
@@ -53,6 +53,8 @@ OTHER_KEYS = {
     "report": ("run", *FILTER_KEYS),
     "status": ("run", *FILTER_KEYS),
     "clean": ("run", "state"),
+    "wandb-sweep": ("method", "min_iter"),
+    "tune": ("trials",),
 }
 """Keys that a command takes, but that are not in its file in `conf/` or FOLDER_KEYS."""
 FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")

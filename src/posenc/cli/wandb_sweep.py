@@ -1,6 +1,7 @@
 """`posenc wandb-sweep`: write an experiment's jobs as sweeps for W&B's agents."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,33 @@ from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key
+from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
 from posenc.runs.files import write_atomic
 from posenc.tracking.build_tracker import wandb_tracker
-from posenc.tracking.wandb_sweeps import sweep_definitions
+from posenc.tracking.wandb_sweeps import search_definitions, sweep_definitions
 
+METHODS = ("bayes", "random")
+SEARCH_KEYS = ("method", "min_iter")
+EXAMPLE = "such as optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`.\n"
 
 
 def run(arguments: Arguments) -> int:
-    config_dirs, overrides = arguments.config_dirs, arguments.overrides
+    config_dirs = arguments.config_dirs
+    options, words = _search_options(arguments.overrides)
+    intervals, overrides = split_intervals(words)
+    if options and not intervals:
+        raise ConfigError(f"{', '.join(options)}: a search needs an interval, {EXAMPLE}")
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)
     verified: set[str] = set()
-    for job in jobs:
-        validate(compose_job(job, config_dirs, composer), verified)
+    ends = zip(*(interval.ends for interval in intervals), strict=True) if intervals else [()]
+    for extremes in ends:
+        for job in jobs:
+            validate(compose_job([*job, *extremes], config_dirs, composer), verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = wandb_tracker(config.logger)
@@ -36,12 +47,17 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("a W&B sweep needs logger=wandb, because its jobs are logged as W&B runs")
     destination = {"project": logger.project} | ({"entity": logger.entity} if logger.entity else {})
     flags = [word for folder in config_dirs for word in ("--config-dir", str(folder.resolve()))]
-    definitions = sweep_definitions(
-        [dict(_parameter(o) for o in job if override_key(o) not in SWEEP_KEYS) for job in jobs],
-        [*flags, *shared, "logger.mode=online"],
-        config.name,
-        destination,
-    )
+    settings = [
+        dict(_parameter(o) for o in job if override_key(o) not in SWEEP_KEYS) for job in jobs
+    ]
+    arguments_of_trials = [*flags, *shared, "logger.mode=online"]
+    if intervals:
+        fields = {**destination, **_search_fields(options)}
+        definitions = search_definitions(
+            settings, intervals, arguments_of_trials, config.name, fields
+        )
+    else:
+        definitions = sweep_definitions(settings, arguments_of_trials, config.name, destination)
     console = Console(highlight=False, soft_wrap=True)
     for i, definition in enumerate(definitions, 1):
         file = Path(config.outputs_dir) / config.name / f"wandb-sweep-{i}.yaml"
@@ -49,6 +65,28 @@ def run(arguments: Arguments) -> int:
         write_atomic(file, header + yaml.safe_dump(definition, sort_keys=False))
         console.print(f"wandb sweep {file}")
     return 0
+
+
+def _search_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the values of `method` and `min_iter`, and the other words."""
+    options = {key: word.partition("=")[2] for word in words for key in _key_of_option(word)}
+    return options, [word for word in words if not _key_of_option(word)]
+
+
+def _key_of_option(word: str) -> list[str]:
+    return [key for key in SEARCH_KEYS if override_key(word) == key]
+
+
+def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a sweep that say how to search. Raises ConfigError for other values."""
+    method, min_iter = options.get("method", METHODS[0]), options.get("min_iter")
+    if method not in METHODS:
+        raise ConfigError(f"method={method} must be one of {', '.join(METHODS)}")
+    if min_iter is None:
+        return {"method": method}
+    if not min_iter.isdecimal() or int(min_iter) < 1:
+        raise ConfigError(f"min_iter={min_iter} must be a positive integer")
+    return {"method": method, "early_terminate": {"type": "hyperband", "min_iter": int(min_iter)}}
 
 
 def _parameter(override: str) -> tuple[str, Any]:

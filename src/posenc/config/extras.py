@@ -11,6 +11,7 @@ EXTRAS = {
     "ray": "ray",
     "psutil": "psutil",
     "tensorboard": "tensorboard",
+    "optuna": "optuna",
 }
 """Module -> the extra of posenc that installs it."""
 

@@ -1,4 +1,4 @@
-"""Turns an experiment's jobs into W&B grid sweeps, in which each trial runs one job."""
+"""Turns an experiment's jobs into W&B sweeps: grids whose trials run each job, or searches."""
 
 import json
 from collections import defaultdict
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-SWEEP_METRIC = {"name": "extrapolation_ratio", "goal": "minimize"}
+from posenc.config.search_space import Interval
+
+SWEEP_METRIC = {"name": "validation/loss", "goal": "minimize"}
 Job = Mapping[str, Any]
 """Override key -> value."""
 
@@ -19,19 +21,53 @@ def sweep_definitions(
     `arguments` are added to every trial's command; `destination` has the project and, optionally,
     the entity.
     """
-    grids = split_into_grids(jobs)
+    parameters = [
+        {key: {"values": values} for key, values in grid.items()} for grid in split_into_grids(jobs)
+    ]
+    return _definitions(parameters, arguments, name, {**destination, "method": "grid"})
+
+
+def search_definitions(
+    jobs: Sequence[Job],
+    intervals: Sequence[Interval],
+    arguments: Sequence[str],
+    name: str,
+    fields: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return a W&B sweep for each job, which searches the intervals for its best values.
+
+    `fields` has the method (bayes or random), the destination and, optionally, `early_terminate`.
+    """
+    searched = {interval.key: _distribution(interval) for interval in intervals}
+    parameters = [{**{k: {"value": v} for k, v in job.items()}, **searched} for job in jobs]
+    return _definitions(parameters, arguments, name, fields)
+
+
+def _definitions(
+    parameters: Sequence[Mapping[str, Any]],
+    arguments: Sequence[str],
+    name: str,
+    fields: Mapping[str, Any],
+) -> list[dict[str, Any]]:
     return [
         {
-            "name": name if len(grids) == 1 else f"{name} {i} of {len(grids)}",
-            **destination,
+            "name": name if len(parameters) == 1 else f"{name} {i} of {len(parameters)}",
+            **fields,
             "program": "posenc",
             "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
-            "method": "grid",
             "metric": SWEEP_METRIC,
-            "parameters": {key: {"values": values} for key, values in grid.items()},
+            "parameters": own,
         }
-        for i, grid in enumerate(grids, 1)
+        for i, own in enumerate(parameters, 1)
     ]
+
+
+def _distribution(interval: Interval) -> dict[str, Any]:
+    if interval.is_integer:
+        kind = "q_log_uniform_values" if interval.log else "int_uniform"
+    else:
+        kind = "log_uniform_values" if interval.log else "uniform"
+    return {"distribution": kind, "min": interval.low, "max": interval.high}
 
 
 def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:

@@ -1,0 +1,120 @@
+"""Searches intervals of settings for the lowest validation loss, with one Optuna study per job.
+
+No study is stored: suggestions depend only on the losses of the trials before them, and these are
+in the files of the runs. The same command therefore repeats the same trials, whose finished runs
+are not trained again, and goes on from there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
+from posenc.config.errors import ConfigError
+from posenc.config.extras import import_extra
+from posenc.config.search_space import Interval, split_intervals
+from posenc.runs.run_directory import RunDirectory
+
+SAMPLER_SEED = 0
+RANDOM_TRIALS = 4
+"""The number of trials before the sampler uses earlier losses; independent of that of all trials,
+so that a search can be extended."""
+EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trained run with the values that were tried; `loss` is None if the run failed."""
+
+    values: dict[str, float]
+    run: RunDirectory
+    loss: float | None
+
+
+@dataclass
+class Search:
+    """The trials of one job, which is a list of overrides."""
+
+    job: Sequence[str]
+    study: Any
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def best(self) -> Trial | None:
+        finished = [trial for trial in self.trials if trial.loss is not None]
+        return min(finished, key=lambda trial: trial.loss or 0.0, default=None)
+
+
+def tune(
+    overrides: Sequence[str],
+    config_dirs: Sequence[Path],
+    num_trials: int,
+    command: str,
+    on_progress: Callable[[str], None],
+) -> tuple[Sweep, list[Search], bool]:
+    """Return the sweep, the search of each of its jobs, and whether all trials are done.
+
+    In each round, one trial of every job is trained, so that the jobs are trained in parallel.
+    Raises ConfigError if no interval is set, or if runs do not measure the validation loss.
+    """
+    optuna = import_extra("optuna", "posenc tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    intervals, others = split_intervals(overrides)
+    if not intervals:
+        raise ConfigError(f"posenc tune needs an interval to search, such as {EXAMPLE}")
+    sweep = compose_training(others, config_dirs, overrides)
+    if sweep.settings.validation.every_tokens is None:
+        raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
+    searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
+    distributions = {interval.key: _distribution(optuna, interval) for interval in intervals}
+    for _ in range(num_trials):
+        if not _run_round(sweep, searches, distributions, command, on_progress):
+            return sweep, searches, False
+    return sweep, searches, True
+
+
+def _run_round(
+    sweep: Sweep,
+    searches: Sequence[Search],
+    distributions: dict[str, Any],
+    command: str,
+    on_progress: Callable[[str], None],
+) -> bool:
+    """Train one trial of each search. Returns False if a run was interrupted."""
+    asked = [search.study.ask(distributions) for search in searches]
+    jobs = [
+        [*search.job, *(f"{key}={value!r}" for key, value in trial.params.items())]
+        for search, trial in zip(searches, asked, strict=True)
+    ]
+    planned = plan_training(replace(sweep, jobs=jobs), command, on_progress)
+    if len(planned) != len(jobs):
+        raise ConfigError("posenc tune: two of the jobs are the same run; remove one of them")
+    _, statuses = launch_training(sweep, planned)
+    if any(status.state not in ("finished", "failed") for status in statuses.values()):
+        return False
+    for search, trial, job in zip(searches, asked, planned, strict=True):
+        loss = _validation_loss(job.run) if statuses[job.name].state == "finished" else None
+        if loss is None:
+            search.study.tell(trial, state=import_module("optuna.trial").TrialState.FAIL)
+        else:
+            search.study.tell(trial, loss)
+        search.trials.append(Trial(dict(trial.params), job.run, loss))
+    return True
+
+
+def _validation_loss(run: RunDirectory) -> float | None:
+    """Return the last validation loss of a run."""
+    losses = [row["validation_loss"] for row in run.metrics() if "validation_loss" in row]
+    return losses[-1] if losses else None
+
+
+def _new_study(optuna: Any) -> Any:
+    sampler = optuna.samplers.TPESampler(n_startup_trials=RANDOM_TRIALS, seed=SAMPLER_SEED)
+    return optuna.create_study(sampler=sampler)
+
+
+def _distribution(optuna: Any, interval: Interval) -> Any:
+    kind = "IntDistribution" if interval.is_integer else "FloatDistribution"
+    return getattr(optuna.distributions, kind)(interval.low, interval.high, log=interval.log)

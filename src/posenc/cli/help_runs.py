@@ -1,0 +1,106 @@
+"""The help messages of the commands that train, evaluate and show runs."""
+
+HELP = {
+    "train": """
+        usage: posenc train [key=value ...] [--config-dir DIR] [--cfg]
+
+        Commas make a sweep. Finished runs are skipped, interrupted runs resume from their last
+        checkpoint, and failed runs are rerun only with retry=true.
+
+          posenc train experiment=quickstart
+          posenc train encoding=alibi,rope train_length=256,512 seed=1,2,3
+          posenc train encoding=alibi model=tiny data=text data.paths='[a.txt,b.parquet]' \\
+              train_length=512 tokens=5e6 seed=1 evaluation.extra='[0,10,100,1000]'
+          posenc train experiment=alibi_extrapolation size=laptop hydra.launcher.jobs=2
+
+        keys (posenc list shows the options of config groups)
+          encoding, encoding/spectrum, model, data, tokenizer, optimizer, schedule, trainer,
+          callbacks, logger, profiler, evaluation, experiment, size, debug            config groups
+          train_length, tokens, batch_tokens, seed     training length L, token budget, tokens per
+                                                       optimizer step, random seed
+          evaluation.lengths | .extra | .factors       in tokens, as L+k, or as multiples of L
+          precision, kernel, compile, gradient_clip    numerics
+          name, outputs_dir                            runs go to outputs_dir/name
+          hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
+          retry; reuse             true: rerun failed runs; experiments to copy finished runs from
+
+        flags
+          --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
+          --cfg              print all configurations; evaluate, plan, bench, inspect, check too
+    """,
+    "evaluate": """
+        usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
+
+        Adds rows to evaluation.json, replacing those of the same measurements and budget.
+
+          posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
+          posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn
+          posenc evaluate name=scratch encoding=rope evaluation.lengths='[4096]'
+
+        keys
+          run                                     a run directory, or a unique prefix of its name
+          name, experiment, size, outputs_dir     instead of run: the finished runs of an experiment
+          encoding, train_length, seed            filters of these runs
+          evaluation                              a protocol, or everything (a config group)
+          evaluation.lengths | .extra | .factors  default: the lengths of the run
+          evaluation.split, .protocols, .batch_tokens
+          evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
+          evaluation.budget_tokens, .budget_seconds   limits per protocol and length
+          evaluation/swap                         replace a part of the encoding; none: unchanged
+          data                                    a different corpus, with the run's tokenizer
+          modules                                 trusted modules that the run's configuration
+                                                  may import
+    """,
+    "report": """
+        usage: posenc report experiment=NAME [size=laptop] | name=NAME [FILTER=value ...] [flags]
+               posenc report run=PATH
+
+        Prints a table for each training length and a line for each of the experiment's premises
+        and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/,
+        or to outputs/NAME/report-selected/ for selected runs.
+
+          posenc report experiment=quickstart
+          posenc report name=scratch encoding=rope,alibi --full
+
+        keys
+          encoding, train_length, seed           filters: the runs with one of these values
+          run                                    a run: a path or a unique prefix of its name
+
+        flags
+          --full     print all tables, the numbers of the verdicts, setup and limitations
+          --strict   exit with code 1 if a premise does not hold or a claim fails
+    """,
+    "status": """
+        usage: posenc status experiment=NAME | name=NAME [FILTER=value ...] [--json | --watch]
+               posenc status run=PATH [--json | --watch]
+
+        Shows every planned run: state, progress, time left, last error, and the command that
+        finishes the experiment.
+
+          posenc status experiment=quickstart
+          posenc status name=scratch encoding=rope,alibi --watch
+
+        keys
+          encoding, train_length, seed           filters: the runs with one of these values
+          run                                    a run: a path or a unique prefix of its name
+
+        flags
+          --json     print each run's status, seconds left and the command to finish it
+          --watch    refresh every second until all runs have finished or failed, or Ctrl-C
+    """,
+    "clean": """
+        usage: posenc clean run=PATH[,PATH...] [--yes]
+               posenc clean name=NAME | experiment=NAME [size=laptop] state=STATE[,STATE...] [--yes]
+
+        Lists the selected runs and their sizes. With --yes, deletes their directories, their
+        offline W&B files and their entries in the plan. Running runs cannot be deleted.
+
+          posenc clean run=outputs/scratch/rope-L256-s1-0c1d2e3f
+          posenc clean name=scratch state=failed,interrupted --yes
+
+        keys
+          run                                    run directories
+          name, experiment, size, outputs_dir    an experiment's folder
+          state                                  pending, interrupted, failed or finished
+    """,
+}

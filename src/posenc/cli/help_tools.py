@@ -1,0 +1,148 @@
+"""The help messages of the commands for plans, searches, W&B, encodings and the shell."""
+
+HELP = {
+    "plan": """
+        usage: posenc plan [key=value ...] [machine=NAME] [--config-dir DIR] [--json]
+
+        Takes the keys of posenc train, and estimates the parameters, memory per device, FLOPs and
+        time of every run. Nothing is trained, downloaded or prepared.
+
+          posenc plan experiment=alibi_extrapolation
+          posenc plan experiment=alibi_extrapolation size=paper devices=8 machine=h100
+          posenc plan encoding=alibi,t5 model=gpt2_124m train_length=1024 machine=a100 \\
+              machine.utilization=0.4
+
+        keys in addition to those of train
+          machine               this machine, benchmarked for a second, or the data sheet of a GPU
+          machine.utilization   fraction of the data sheet's FLOP/s that training reaches
+
+        flags
+          --json             print JSON, in bytes, FLOPs and seconds
+    """,
+    "sync": """
+        usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--offline]
+
+        Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
+        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
+        repeating the command uploads nothing twice. With --offline, instead writes missing or
+        incomplete offline W&B files again, which needs no API key.
+
+          posenc sync quickstart
+    """,
+    "dashboard": """
+        usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
+
+        Creates or updates a W&B workspace and a W&B report of an experiment. They show the runs
+        that posenc sync has uploaded.
+
+          posenc dashboard quickstart --spec
+
+        flags
+          --spec   only write both as JSON to outputs/NAME/dashboard.json; needs no network
+    """,
+    "tune": """
+        usage: posenc tune key=interval(LOW,HIGH) [key=value ...] [trials=10] [--config-dir DIR]
+
+        Searches intervals for the lowest validation loss, with Optuna (extra optuna). Each job,
+        such as each encoding, has a search of its own. Takes the keys of posenc train. The same
+        command resumes an interrupted search, and with more trials, continues a finished one.
+
+          posenc tune encoding=alibi,rope trials=12 \\
+              optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
+
+        keys
+          trials                                 the number of trials of each job (default: 10)
+    """,
+    "wandb-sweep": """
+        usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
+
+        Writes a W&B sweep for each of the experiment's grids to outputs/NAME/wandb-sweep-1.yaml
+        and so on, and prints the commands that start them. Takes the keys of posenc train.
+
+          posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
+
+        With an interval, it writes a search for each job instead, such as one learning rate for
+        each encoding. The metric is the validation loss.
+
+          posenc wandb-sweep encoding=alibi,rope method=bayes min_iter=3 \\
+              optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
+
+        keys
+          method                                 bayes (default) or random
+          min_iter                               hyperband: stop poor trials from this number of
+                                                 validations on; default: do not stop trials
+    """,
+    "check": """
+        usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
+
+        Runs the tests that every encoding must pass, on very small models: causality, shift
+        invariance, precision at position 16,000, whether every parameter has an effect, and others.
+        Each result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks
+        all encodings.
+
+          posenc check encoding=rope encoding.spectrum.base=5e5
+          posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
+
+        keys
+          encoding, encoding/spectrum     the encoding; encoding.KEY sets a parameter
+          model.width, .heads, .layers    dimensions of the small models
+          train_length                    context length of the small models (default 24)
+    """,
+    "bench": """
+        usage: posenc bench [key=value ...] [--config-dir DIR]
+
+        Times a forward pass and a training step of every variant, interleaved in one process, and
+        measures peak memory in separate processes. Commas make variants. Prints a table and writes
+        index.html and bench.json, csv, md, png and svg files to outputs/NAME/bench/.
+
+          posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
+          posenc bench encoding=alibi,fox passes='[step]' model=gpt2_124m precision=bf16
+          posenc bench experiment=alibi_cost
+
+        keys
+          encoding, encoding/spectrum, model, optimizer, trainer, experiment, size  config groups
+          kernel, train_length                  attention kernel; context length
+          passes                                [forward,step] or one of them
+          batch_tokens, micro_batch_tokens      tokens per pass; tokens per micro-batch
+          vocab_size, precision, compile, gradient_clip
+          threads, rounds                       CPU threads; number of times to run each variant
+          name, outputs_dir                     results go to outputs_dir/name/bench
+    """,
+    "inspect": """
+        usage: posenc inspect encoding=NAME|all [key=value ...] [--config-dir DIR]
+               posenc inspect run=PATH [key=value ...]
+
+        Measures properties of encodings side by side, without training, or analyzes the attention
+        of a trained run. Prints tables and writes index.html, csv, png and svg files to
+        outputs/NAME/inspect/ or to inspect/ in the run directory.
+
+          posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4
+          posenc inspect encoding=all
+          posenc inspect run=outputs/quickstart/alibi-L64-s1-3f9c2a1b
+
+        keys
+          encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
+          train_length                          L; properties are measured up to 4L
+          seed                                  seed of the randomly drawn weights
+          run                                   a run directory, or a unique prefix of its name
+          lengths, windows                      with run: lengths besides L; windows per length
+          sentence                              with run: a sentence with a repeated word
+          logger                                logger=wandb also logs tables and figures
+          name, outputs_dir                     results go to outputs_dir/name/inspect
+    """,
+    "list": """
+        usage: posenc list [GROUP] [--config-dir DIR]
+
+        Prints the options of every config group, or of one group.
+
+          posenc list encoding --config-dir my_conf
+    """,
+    "completion": """
+        usage: posenc completion bash|zsh|fish
+
+        Prints a script that completes commands, keys, options, experiments and run directories.
+
+          eval "$(posenc completion bash)"            # in ~/.bashrc; zsh: in ~/.zshrc
+          posenc completion fish | source             # in ~/.config/fish/config.fish
+    """,
+}

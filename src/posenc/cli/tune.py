@@ -1,0 +1,67 @@
+"""`posenc tune`: search settings, such as the learning rate, for the lowest validation loss."""
+
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from posenc.api.tuning import Search, Trial, tune
+from posenc.cli.arguments import Arguments
+from posenc.config.errors import ConfigError
+from posenc.config.overrides import override_key
+from posenc.report.table import Column, Table, records_csv
+from posenc.runs.files import write_atomic
+
+DEFAULT_TRIALS = 10
+
+
+def run(arguments: Arguments) -> int:
+    """Search, print the best trial of each job, and write all trials to `tuning.csv`."""
+    words = [word for word in arguments.overrides if override_key(word) != "trials"]
+    console = Console(stderr=True)
+    trials, command = _num_trials(arguments), arguments.command_line()
+    sweep, searches, complete = tune(words, arguments.config_dirs, trials, command, console.print)
+    file = Path(sweep.folder) / "tuning.csv"
+    records = [_record(search, trial) for search in searches for trial in search.trials]
+    if records:
+        write_atomic(file, records_csv(records))
+        _print_best(searches)
+        console.print(f"all trials: {file}", highlight=False, soft_wrap=True)
+    if not complete:
+        console.print("interrupted; rerun the same command to resume the search")
+    return 0 if complete else 1
+
+
+def _num_trials(arguments: Arguments) -> int:
+    values = [w.partition("=")[2] for w in arguments.overrides if override_key(w) == "trials"]
+    text = values[-1] if values else str(DEFAULT_TRIALS)
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"trials={text} must be a positive integer")
+    return int(text)
+
+
+def _record(search: Search, trial: Trial) -> dict[str, object]:
+    return {
+        "run": trial.run.name,
+        "job": shlex.join(search.job),
+        **trial.values,
+        "validation_loss": trial.loss,
+    }
+
+
+def _print_best(searches: list[Search]) -> None:
+    best = [(search, search.best) for search in searches]
+    keys = list(searches[0].trials[0].values)
+    columns = [
+        Column("run", align="left"),
+        *(Column(key, format=".4g") for key in keys),
+        Column("validation loss", format=".4f"),
+        Column("trials"),
+    ]
+    rows = [
+        [trial.run.name, *(trial.values[key] for key in keys), trial.loss, len(search.trials)]
+        if trial
+        else ["all trials failed", *(None for _ in keys), None, len(search.trials)]
+        for search, trial in best
+    ]
+    Console().print(Table("Best trials", columns, rows))

@@ -1,0 +1,55 @@
+"""Search spaces: overrides with an interval in Hydra's grammar.
+
+For example, `optimizer.learning_rate=tag(log,interval(1e-3,1e-1))`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hydra.core.override_parser.types import IntervalSweep
+
+from posenc.config.errors import ConfigError
+from posenc.config.overrides import parse
+
+
+class Interval(NamedTuple):
+    """The values of a key from `low` to `high`, both included; `log` searches their logarithms."""
+
+    key: str
+    low: float
+    high: float
+    log: bool
+
+    @property
+    def is_integer(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def ends(self) -> list[str]:
+        """The overrides that set the key to the lowest and to the highest value."""
+        return [f"{self.key}={self.low}", f"{self.key}={self.high}"]
+
+
+def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
+    """Return the intervals among the overrides, and the other overrides.
+
+    Raises ConfigError for an empty interval, or one whose logarithms do not exist.
+    """
+    intervals, others = [], []
+    for override in parse(overrides):
+        sweep = override.value()
+        if isinstance(sweep, IntervalSweep):
+            assert sweep.start is not None and sweep.end is not None
+            log = "log" in sweep.tags
+            intervals.append(Interval(override.key_or_group, sweep.start, sweep.end, log))
+            _check(intervals[-1], str(override.input_line))
+        else:
+            others.append(str(override.input_line))
+    return intervals, others
+
+
+def _check(interval: Interval, line: str) -> None:
+    if not interval.low < interval.high:
+        raise ConfigError(f"{line}: the interval is empty; its first end must be the lower one")
+    if interval.log and interval.low <= 0:
+        raise ConfigError(f"{line}: tag log needs an interval of positive numbers")

@@ -1,0 +1,130 @@
+"""`posenc tune`, with runs that are not trained: their loss is a function of the learning rate."""
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from posenc.api import tuning
+from posenc.api.sweep_launch import Sweep
+from posenc.cli import main
+from posenc.runs.files import append_jsonl
+from posenc.runs.status import Status
+from posenc.sweeps.launcher import PlannedRun
+
+pytest.importorskip("optuna")
+INTERVAL = "optimizer.learning_rate=tag(log,interval(1e-4,1))"
+BEST = {"alibi": 1e-3, "rope": 1e-1}
+"""Encoding -> the learning rate with the lowest loss."""
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the runs that were launched, and not found finished, in their order."""
+    names: list[str] = []
+
+    def launch(
+        sweep: Sweep, planned_runs: Sequence[PlannedRun]
+    ) -> tuple[dict[str, Status], dict[str, Status]]:
+        for planned in planned_runs:
+            run, config = planned.run, planned.run.config()
+            if not run.metrics_file.exists():
+                names.append(run.name)
+                rate = config.optimizer.learning_rate
+                loss = abs(math.log(rate / BEST[config.choices.encoding]))
+                append_jsonl(run.metrics_file, {"step": 1, "validation_loss": loss})
+        statuses = {planned.name: Status(state="finished") for planned in planned_runs}
+        return statuses, statuses
+
+    monkeypatch.setattr(tuning, "launch_training", launch)
+    return names
+
+
+@pytest.fixture
+def tune(small_job: list[str], tmp_path: Path) -> Callable[..., list[dict[str, str]]]:
+    """Runs the command and returns the rows of tuning.csv."""
+
+    def run(*words: str) -> list[dict[str, str]]:
+        assert main(["tune", *small_job, "name=search", *words]) == 0
+        (file,) = tmp_path.rglob("search/tuning.csv")
+        return list(csv.DictReader(file.read_text().splitlines()))
+
+    return run
+
+
+def test_each_encoding_gets_its_own_learning_rate(
+    tune: Callable[..., list[dict[str, str]]],
+    launched: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = tune("encoding=alibi,rope", INTERVAL, "trials=2")
+    assert len(rows) == len(launched) == 4
+    printed = capsys.readouterr().out
+    for encoding, rate in BEST.items():
+        own = [row for row in rows if row["run"].startswith(encoding)]
+        assert len(own) == 2
+        nearest = min(own, key=lambda r: abs(math.log(float(r["optimizer.learning_rate"]) / rate)))
+        assert [row["run"] in printed for row in own] == [row is nearest for row in own]
+
+
+def test_the_same_command_trains_nothing_again_and_more_trials_continue_it(
+    tune: Callable[..., list[dict[str, str]]], launched: list[str]
+) -> None:
+    first = tune("encoding=alibi", INTERVAL, "trials=1")
+    assert tune("encoding=alibi", INTERVAL, "trials=1") == first
+    assert len(launched) == 1
+    assert tune("encoding=alibi", INTERVAL, "trials=2")[:1] == first
+    assert len(launched) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["encoding=alibi"], "interval"),
+        ([INTERVAL, "trials=0"], "trials=0"),
+        ([INTERVAL, "validation.every_tokens=null"], "validation.every_tokens"),
+        (["optimizer.learning_rate=interval(1,0)"], "optimizer.learning_rate"),
+    ],
+)
+def test_an_invalid_search_is_an_error_and_nothing_is_written(
+    small_job: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    named: str,
+) -> None:
+    assert main(["tune", *small_job, "name=search", *words]) == 2
+    assert named in capsys.readouterr().err
+    assert not list(tmp_path.rglob("search"))
+
+
+def test_a_failed_run_is_a_trial_without_a_loss(
+    small_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(
+        sweep: Sweep, planned_runs: Sequence[PlannedRun]
+    ) -> tuple[dict[str, Status], dict[str, Status]]:
+        statuses = {planned.name: Status(state="failed") for planned in planned_runs}
+        return statuses, statuses
+
+    monkeypatch.setattr(tuning, "launch_training", fail)
+    assert main(["tune", *small_job, "name=search", INTERVAL, "trials=1"]) == 0
+    (file,) = tmp_path.rglob("search/tuning.csv")
+    (row,) = csv.DictReader(file.read_text().splitlines())
+    assert row["validation_loss"] == "-"
+
+
+def test_an_interrupted_search_says_how_to_resume(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(
+        sweep: Sweep, planned_runs: Sequence[PlannedRun]
+    ) -> tuple[dict[str, Status], dict[str, Status]]:
+        statuses = {planned.name: Status(state="interrupted") for planned in planned_runs}
+        return statuses, statuses
+
+    monkeypatch.setattr(tuning, "launch_training", interrupt)
+    assert main(["tune", *small_job, "name=search", INTERVAL, "trials=3"]) == 1
+    assert "resume" in capsys.readouterr().err
