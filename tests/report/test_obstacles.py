@@ -31,6 +31,19 @@ def test_with_three_seeds_the_same_claim_is_decided(tools: Any) -> None:
     assert tools.outcomes(CLAIM, sides(tools)) == {64: "holds"}
 
 
+def test_a_clause_without_runs_is_not_measured_even_if_another_clause_is(tools: Any) -> None:
+    claim = """
+- statement: alibi and fire are below rope
+  where: {length: L}
+  all:
+    - {left: {perplexity: {encoding: fire}}, is: below, right: {perplexity: {encoding: rope}}}
+    - {left: {perplexity: {encoding: alibi}}, is: below, right: {perplexity: {encoding: rope}}}
+"""
+    (verdict,) = tools.verdicts(claim, sides(tools))
+    assert verdict.outcome == "not measured"
+    assert [clause.outcome for clause in verdict.clauses] == ["not measured", "holds"]
+
+
 def test_two_seeds_are_too_few_however_far_apart_the_sides_are(tools: Any) -> None:
     command = "posenc train name=e seed=1,7 size=laptop"
     reason = reason_of(tools, "too few seeds", sides(tools, (1, 7)), command=command)

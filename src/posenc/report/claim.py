@@ -59,7 +59,7 @@ class Clause:
         `equal` is two one-sided tests (TOST) at 1 - `confidence` each, which both reject if the
         interval with twice that error lies within the margins: 90% for a confidence of 95%.
         """
-        return 2 * self.confidence - 1 if self.comparison == "equal" else self.confidence
+        return round(2 * self.confidence - 1, 12) if self.comparison == "equal" else self.confidence
 
     @property
     def values(self) -> tuple[Value, ...]:

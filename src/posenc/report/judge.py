@@ -56,12 +56,15 @@ def judge(claims: Sequence[Claim], experiment: Experiment) -> list[Verdict]:
 
 
 def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
-    lengths_by_clause = []
-    for clause in claim.clauses:
-        selector = clause.left.values[0].selector
-        runs = (run for run in experiment.runs if run.matches(selector))
-        lengths = clause.train_lengths.select(run.train_length for run in runs)
-        lengths_by_clause.append((clause, lengths))
+    selectors = [clause.left.values[0].selector for clause in claim.clauses]
+    available = {
+        run.train_length
+        for run in experiment.runs
+        if any(run.matches(selector) for selector in selectors)
+    }
+    lengths_by_clause = [
+        (clause, clause.train_lengths.select(available)) for clause in claim.clauses
+    ]
     verdicts = []
     for length in sorted({length for _, lengths in lengths_by_clause for length in lengths}):
         clauses = [clause for clause, lengths in lengths_by_clause if length in lengths]
