@@ -121,8 +121,9 @@ def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Non
     """Raise ConfigError if a config group is set to a value that cannot name an option."""
     for override in parse(overrides):
         group, value = override.key_or_group, override.value()
-        can_name_option = isinstance(value, str | list) and len(value) <= MAX_OPTION_LENGTH
-        if group in groups() and not can_name_option and not override.is_delete():
+        names = value if isinstance(value, list) else [value]
+        are_options = all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names)
+        if group in groups() and not are_options and not override.is_delete():
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{override.input_line}: set {group}= to one of: {available}")
 

@@ -24,7 +24,10 @@ def compose_resolved(
     """
     config, choices = composer.compose(overrides)
     if "evaluation" in composer.defaults:
-        normalize_swaps(config, choices.get(SWAP_GROUP), composer.config_dirs)
+        try:
+            normalize_swaps(config, choices.get(SWAP_GROUP), composer.config_dirs)
+        except OmegaConfBaseException as error:  # an interpolation that cannot be resolved
+            raise ConfigError(f"evaluation.swaps: {first_line(error)}") from None
     if drop_unknown:
         config = OmegaConf.masked_copy(config, [key for key in config if key in composer.defaults])
     values = canonical(resolve(config))
