@@ -1,12 +1,14 @@
 """Fault-injection test: killing processes of a sweep at random must not change its results.
 
-    python scripts/crash_test.py FOLDER [--every 5 30] [--seed 1] [key=value ...]
+    python scripts/crash_test.py FOLDER [--kills 200] [--every 0.5 30] [--seed 1] [key=value ...]
 
 First trains 12 short runs without interruption in FOLDER/uninterrupted. Then trains the same runs
-with `posenc train` in FOLDER/killed, and every 5 to 30 seconds sends SIGKILL to a random process of
-the sweep: the launcher, its fork server, a job, or the launcher and a job together. Reruns the
-command whenever the launcher has been killed. Prints every difference between the two folders; the
-exit code is 1 if there is any, or if nothing was killed.
+with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
+random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
+imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
+together. Reruns the command whenever the launcher has been killed. Repeats the sweep in
+FOLDER/killed-2 and so on until there were as many kills as `--kills` says. Prints every difference
+between the folders; the exit code is 1 if there is any, or if nothing was killed.
 """
 
 import argparse
@@ -23,20 +25,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from posenc.cli import main as posenc
 from posenc.config.grids import expand
 from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.plan import plan
 
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 RUNS = [
     *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu"),
     *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
-    *("data=task_copy", "data.examples=40", "train_length=24", "batch_tokens=192", "tokens=96000"),
+    *("data=text", "tokenizer=byte"),
+    *("train_length=24", "batch_tokens=192", "tokens=96000"),
     *("validation.every_tokens=9600", "validation.tokens=480", "evaluation.factors=[1,2]"),
-    *("checkpoint.every_seconds=0.2", "cache_dir=${outputs_dir}/../data"),
+    *("checkpoint.every_seconds=0.2", "cache_dir=${outputs_dir}/data"),
 ]
 MARK = "POSENC_CRASH_TEST"
 """The environment variable that identifies the processes of the sweep."""
+BEFORE_JOBS = "launcher before the first job"
 EXIT_SECONDS = 60.0
 """How long the processes of the sweep may take to exit at the end."""
 
@@ -44,19 +50,27 @@ EXIT_SECONDS = 60.0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--every", type=float, nargs=2, default=(5.0, 30.0), metavar="SECONDS")
+    parser.add_argument("--kills", type=int, default=1)
+    parser.add_argument("--every", type=float, nargs=2, default=(0.5, 30.0), metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("overrides", nargs="*", default=[])
     options = parser.parse_intermixed_args()
+    corpus = options.folder / "corpus.txt"
+    corpus.write_text("\n".join(file.read_text() for file in sorted(DOCS.glob("*.md"))))
+    options.overrides.append(f"data.paths={corpus}")
     started = time.monotonic()
     expected = train_uninterrupted(options.folder, options.overrides)
     print(f"uninterrupted: {len(expected)} runs in {time.monotonic() - started:.0f} s", flush=True)
-    started, mark = time.monotonic(), uuid.uuid4().hex
-    kills = train_with_kills(options.folder, options.overrides, options.every, options.seed, mark)
-    counts = ", ".join(f"{count} x {name}" for name, count in sorted(kills.items()))
-    print(f"killed: {counts or 'nothing'}, in {time.monotonic() - started:.0f} s", flush=True)
-    problems = [*differences(expected), *orphans(mark)]
-    problems += [] if kills else ["nothing was killed"]
+    started, mark, rng = time.monotonic(), uuid.uuid4().hex, random.Random(options.seed)
+    kills, problems, sweeps = Counter[str](), list[str](), 0
+    while not problems and (sweeps == 0 or kills.total() < options.kills):
+        sweeps += 1
+        folder = options.folder / f"killed-{sweeps}"
+        kills += train_with_kills(folder, options.overrides, options.every, rng, mark)
+        counts = ", ".join(f"{count} x {name}" for name, count in sorted(kills.items()))
+        print(f"killed: {counts or 'nothing'}, in {time.monotonic() - started:.0f} s", flush=True)
+        problems = [*orphans(mark), *differences(expected, folder)]
+        problems += [] if kills else ["nothing was killed"]
     print("\n".join(problems) or f"all {len(expected)} runs are bit-identical")
     return int(bool(problems))
 
@@ -70,46 +84,59 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
 
 
 def train_with_kills(
-    folder: Path, overrides: list[str], every: tuple[float, float], seed: int, mark: str
+    folder: Path,
+    overrides: list[str],
+    every: tuple[float, float],
+    rng: random.Random,
+    mark: str,
 ) -> Counter[str]:
     """Rerun the sweep's command until it succeeds or a run fails; count the kills by process.
 
-    A run that is killed several times in one launch stays interrupted until the next launch.
+    A run that is killed several times in one launch stays interrupted until the next launch. If the
+    launcher is killed before its first job, the next intervals are twice as long, because otherwise
+    a slow machine would never get further.
     """
-    rng, kills = random.Random(seed), Counter[str]()
-    words = [*RUNS, *overrides, f"outputs_dir={folder}/killed", "hydra.launcher.jobs=2"]
+    kills, factor = Counter[str](), 1.0
+    words = [*RUNS, *overrides, f"outputs_dir={folder}", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
-    with (folder / "killed.log").open("ab") as log:
+    with folder.with_suffix(".log").open("ab") as log:
         while True:
             launcher = subprocess.Popen(
                 command, stdout=log, stderr=log, env=os.environ | {MARK: mark}
             )
+            names: list[str] = []
             while launcher.poll() is None:
                 try:
-                    launcher.wait(rng.uniform(*every))
+                    launcher.wait(factor * rng.uniform(*every))
                 except subprocess.TimeoutExpired:
-                    kills.update(kill_random_process(launcher.pid, mark, rng))
-            states = {run.status().state for run in list_runs(folder / "killed" / "sweep")}
+                    names += kill_random_processes(launcher.pid, mark, rng)
+            kills.update(names)
+            factor = 2 * factor if BEFORE_JOBS in names else 1.0
+            states = {run.status().state for run in list_runs(folder / "sweep")}
             if launcher.returncode in (0, 2) or "failed" in states:
                 return kills
 
 
-def kill_random_process(launcher: int, mark: str, rng: random.Random) -> list[str]:
-    """Kill a random process of the sweep and return its name; kills none if there is no job."""
-    forked = {
-        pid for pid, command in sweep_processes(mark) if "multiprocessing.forkserver" in command
-    }
-    jobs = sorted(pid for pid in forked if parent(pid) in forked)
-    if not jobs:
-        return []
-    targets = [("launcher", [launcher]), *(("job", [pid]) for pid in jobs)]
-    targets += [("fork server", [pid]) for pid in forked - set(jobs)]
-    targets += [("launcher and job", [launcher, pid]) for pid in jobs[:1]]
-    name, pids = rng.choice(targets)
-    for pid in pids:
+def kill_random_processes(launcher: int, mark: str, rng: random.Random) -> list[str]:
+    """Kill one or two random processes of the sweep and return their names."""
+    processes = dict(sweep_processes(mark))
+    forked = {pid for pid, command in processes.items() if "multiprocessing.forkserver" in command}
+    jobs = {pid for pid in forked if parent(pid) in forked}
+    killed = []
+    for pid in rng.sample(sorted(processes), k=min(len(processes), rng.choice((1, 1, 1, 2)))):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return [name]
+            killed.append(process_name(pid, processes[pid], launcher, jobs))
+    return killed
+
+
+def process_name(pid: int, command: str, launcher: int, jobs: set[int]) -> str:
+    if pid == launcher:
+        return "launcher" if jobs else BEFORE_JOBS
+    if pid in jobs:
+        return "job"
+    names = {"wandb": "W&B service", "forkserver": "fork server", "tracker": "resource tracker"}
+    return next((name for part, name in names.items() if part in command), "other")
 
 
 def sweep_processes(mark: str) -> Iterator[tuple[int, str]]:
@@ -130,9 +157,14 @@ def parent(pid: int) -> int:
     return 0
 
 
-def differences(expected: list[RunDirectory]) -> Iterator[str]:
-    """Yield every difference between the killed sweep and the uninterrupted one."""
-    folder = expected[0].path.parents[2] / "killed" / "sweep"
+def differences(expected: list[RunDirectory], outputs: Path) -> Iterator[str]:
+    """Yield every difference between the killed sweep and the uninterrupted one.
+
+    W&B files that lost rows with W&B's service are rewritten first, as `posenc status` advises.
+    """
+    folder = outputs / "sweep"
+    if posenc(["sync", "sweep", f"outputs_dir={outputs}", "--offline"]) != 0:
+        yield "posenc sync --offline failed"
     steps = wandb_steps(folder)
     names = {run.name for run in list_runs(folder)}
     if names != {run.name for run in expected} or set(steps) != {f"sweep.{n}" for n in names}:
@@ -153,6 +185,8 @@ def differences(expected: list[RunDirectory]) -> Iterator[str]:
         for source, logged in (("W&B", wandb), ("timing.jsonl", timing_steps)):
             if len(logged) != len(set(logged)) or logged != sorted(logged):
                 yield f"{run.name}: repeated steps in {source}: {logged}"
+        if not {row["step"] for row in run.metrics()} <= set(wandb):
+            yield f"{run.name}: W&B lacks steps"
 
 
 def loss_sums(run: RunDirectory) -> list[tuple[int, float, int]]:
