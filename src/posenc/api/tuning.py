@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
+from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.extras import import_extra
 from posenc.config.search_space import Interval, split_intervals
@@ -65,8 +66,9 @@ def tune(
     if not intervals:
         raise ConfigError(f"posenc tune needs an interval to search, such as {EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
-    if sweep.settings.validation.every_tokens is None:
-        raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
+    for job in sweep.jobs:
+        if compose("train", job, config_dirs).validation.every_tokens is None:
+            raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
     searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
     distributions = {interval.key: _distribution(optuna, interval) for interval in intervals}
     for _ in range(num_trials):
