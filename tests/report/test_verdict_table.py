@@ -179,7 +179,7 @@ def test_every_form_states_the_premises_first(gated: SimpleNamespace, read_html:
     for text in (gated.printed, *(gated.files[f"claims.{kind}"].read_text() for kind in FORMATS)):
         first, second = text.index("alibi is below the trigram"), text.index("alibi falls")
         assert first < second
-    finding = "1 of 2 premises not met: “rope falls” fails. 2 claims: 2 with a premise"
+    finding = "1 of 2 premises not met (fails): “rope falls”. 2 claims: 2 with a premise"
     assert gated.printed.startswith(finding) and finding in page.text
 
 

@@ -7,19 +7,9 @@ from posenc.report.conclusions import best_encodings
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict
-from posenc.report.outcome import Outcome
 from posenc.report.premises import Verdicts
 from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.verdict_text import claim_outcomes, summary
-
-PREDICATES: dict[Outcome, str] = {
-    "holds": "holds",
-    "fails": "fails",
-    "undecided": "is undecided",
-    "not measured": "was not measured",
-    "too few seeds": "has too few seeds",
-    "not comparable": "is not comparable",
-}
 
 
 def finding(
@@ -50,12 +40,14 @@ def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
     outcomes = claim_outcomes(premises)
     unmet = [
-        f"“{group[0].claim.statement}” {PREDICATES[outcome]}"
-        for outcome, group in outcomes
-        if outcome != "holds"
+        (outcome, group[0].claim.statement) for outcome, group in outcomes if outcome != "holds"
     ]
     if unmet:
-        yield f"{len(unmet)} of {plural(len(outcomes), 'premise')} not met: {'; '.join(unmet)}."
+        count = f"{len(unmet)} of {plural(len(outcomes), 'premise')} not met"
+        if len({outcome for outcome, _ in unmet}) == 1:
+            yield f"{count} ({unmet[0][0]}): {'; '.join(f'“{text}”' for _, text in unmet)}."
+        else:
+            yield f"{count}: {'; '.join(f'“{text}” ({outcome})' for outcome, text in unmet)}."
     elif outcomes:
         yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
 
