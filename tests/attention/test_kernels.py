@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.attention import blocks, reference, toeplitz
+from posenc.attention import blocks, reference, toeplitz, torch_operators
 from posenc.attention.choice import get_kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -114,6 +114,19 @@ def test_small_recomputed_blocks_equal_a_single_block(
     monkeypatch.setattr(blocks, "SAVED_BUDGET", 0)
     for expected, result in zip(whole, run("blocks", encoding, 100, torch.float64), strict=True):
         torch.testing.assert_close(result, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("make", [Alibi, T5, Windowed, Content])
+def test_without_private_operators_results_are_the_same(
+    make: type[Encoding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a version of PyTorch that lacks them."""
+    assert torch_operators.find_operator("aten", "_an_operator_that_does_not_exist") is None
+    monkeypatch.setattr(torch_operators, "CPU_ATTENTION", None)
+    monkeypatch.setattr(torch_operators, "CPU_ATTENTION_BACKWARD", None)
+    for name in ("auto", "blocks"):
+        torch.manual_seed(0)
+        assert_equal_to_reference(name, make(GEOMETRY).double(), 300, torch.float64, 1e-12)
 
 
 def test_the_reference_equals_a_loop() -> None:

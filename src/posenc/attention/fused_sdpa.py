@@ -1,7 +1,8 @@
 """Attention for a block of query rows with an explicit bias, and its gradients.
 
-This is the only file that calls PyTorch's private fused operators. They also return the logsumexp
-of the scores, with which callers combine blocks and compute gradients block by block.
+This is the only file that calls PyTorch's private fused attention (`torch_operators`), which also
+returns the logsumexp of the scores. With it, callers combine blocks and compute gradients block by
+block.
 """
 
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from posenc.attention import torch_operators
 from posenc.attention.reference import score_dtype
 
 WIDTH_MULTIPLE = 8
@@ -35,8 +37,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
     is -inf where a key is masked. On a GPU, no fused kernel takes such a bias, so the softmax is
     explicit.
     """
-    if q.device.type == "cpu":
-        fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    fused = torch_operators.CPU_ATTENTION
+    if q.device.type == "cpu" and fused is not None:
         return fused(q, k, v, attn_mask=bias, scale=scale)
     dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
@@ -66,7 +68,11 @@ def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values; supports only CPU tensors."""
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    fused = torch_operators.CPU_ATTENTION_BACKWARD
+    if fused is None:
+        grad_k, grad_v = (torch.zeros_like(part, dtype=block.lse.dtype) for part in (k, v))
+        grad_q, _ = backward_with_bias(block, k, v, bias, scale, grad_k, grad_v)
+        return grad_q, grad_k, grad_v
     inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, False)
     return fused(*inputs, attn_mask=bias, scale=scale)
 

@@ -7,8 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from posenc.attention.torch_operators import ONEDNN_LINEAR
+
 ONEDNN = (
-    torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    ONEDNN_LINEAR is not None
+    and torch.backends.mkldnn.is_available()
+    and torch.backends.cpu.get_cpu_capability() == "AVX512"
 )
 
 
@@ -50,4 +54,5 @@ class OneDnnLinear(torch.autograd.Function):
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x @ weight.T + bias by oneDNN's operator, for which PyTorch defines no gradient."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    assert ONEDNN_LINEAR is not None
+    return ONEDNN_LINEAR(x, weight, bias, "none", [], "")
