@@ -19,6 +19,7 @@ from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.nope import NoPE
 from posenc.encodings.sandwich import Sandwich
 from posenc.encodings.t5 import T5
+from posenc.encodings.window import Window
 
 Make = Callable[[Geometry], Encoding]
 GEOMETRY = Geometry(width=32, heads=4, layers=1, train_length=16)
@@ -114,6 +115,13 @@ def test_small_recomputed_blocks_equal_a_single_block(
     monkeypatch.setattr(blocks, "SAVED_BUDGET", 0)
     for expected, result in zip(whole, run("blocks", encoding, 100, torch.float64), strict=True):
         torch.testing.assert_close(result, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("make", [NoPE, Alibi, T5, partial(Window, inner=NoPE, size=7)])
+def test_blocks_equal_the_reference_in_bfloat16(make: Make) -> None:
+    """Biases are in float32, also the mask of an encoding without a bias, which has no heads."""
+    torch.manual_seed(0)
+    assert_equal_to_reference("blocks", make(GEOMETRY), 40, torch.bfloat16, 2e-2)
 
 
 @pytest.mark.parametrize("make", [Alibi, T5, Windowed, Content])

@@ -33,9 +33,9 @@ class QueryBlock(NamedTuple):
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
-    v must be as wide as q and k. `bias` [1|B, H, R, K] is in float32 or wider, may be any view, and
-    is -inf where a key is masked. On a GPU, no fused kernel takes such a bias, so the softmax is
-    explicit.
+    v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
+    and is -inf where a key is masked. On a GPU, no fused kernel takes such a bias, so the softmax
+    is explicit.
     """
     fused = torch_operators.CPU_ATTENTION
     if q.device.type == "cpu" and fused is not None:
@@ -106,5 +106,5 @@ def backward_with_bias(
         grad_scores.sub_((grad_out * out).sum(-1, keepdim=True)).mul_(weights)
         grad_q[b] = torch.bmm(grad_scores, keys).mul_(scale)
         grad_k[b].add_(torch.bmm(grad_scores.mT, q), alpha=scale)
-        grad_bias[bias_index] += grad_scores
+        grad_bias[bias_index] += grad_scores.sum_to_size(bias.shape[1:])
     return grad_q, grad_bias
