@@ -1,38 +1,48 @@
 """Compare posenc's training step with the same model in other libraries, in one process.
 
     python scripts/benchmarks/peers.py [--length 1024] [--precision bf16] [--rounds 15]
-        [--size small|gpt2_124m] [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME]
+        [--size tiny|small|gpt2_124m|gpt2_350m] [--tokens 32768] [--compile]
+        [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME] [--json FILE]
 
 Each round runs one training step (forward, backward, AdamW, zero_grad) of every implementation and
-multiplies two 2048 x 2048 matrices in the step's precision, in random order. Prints medians over
-the rounds; ratios are computed within each round. Exits with an error if an implementation's loss
-starts far from log(vocab_size) or does not decrease. Skips libraries that are not installed.
+multiplies two square matrices in the step's precision, in random order. Prints medians over the
+rounds; ratios are computed within each round. Exits with an error if an implementation's loss
+starts far from log(vocab_size) or does not decrease. Skips libraries that are not installed. With
+--compile, all implementations run under torch.compile.
 """
 
 import argparse
+import json
 import math
 import os
 import platform
 import random
 import statistics
 import sys
-import time
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import torch
 from implementations import IMPLEMENTATIONS, Implementation, Size
 
 from posenc.attention.precision import autocast
+from posenc.benchmark.timing import call_seconds, matrix_product, product_flops
 from posenc.runs.environment import MALLOC_VARIABLES
 
 SIZES = {
+    "tiny": Size(width=64, layers=2, heads=2, feed_forward=256, vocab_size=50, tokens=128),
     "small": Size(width=256, layers=4, heads=8, feed_forward=1024, vocab_size=4096, tokens=4096),
     "gpt2_124m": Size(
         width=768, layers=12, heads=12, feed_forward=3072, vocab_size=50304, tokens=16384
     ),
+    "gpt2_350m": Size(
+        width=1024, layers=24, heads=16, feed_forward=4096, vocab_size=50304, tokens=16384
+    ),
 }
-WARM_UP_ROUNDS = 2
-MATRIX_SIZE = 2048
+WARM_UP_ROUNDS = 3
 MAX_INITIAL_ERROR = 1.5
 """The largest accepted difference between the first loss and log(vocab_size), in nats."""
 
@@ -47,9 +57,12 @@ class Steps:
         length: int,
         precision: str,
         device: torch.device,
+        *,
+        compiled: bool = False,
     ) -> None:
         torch.manual_seed(0)
-        self.model, self.loss = implementation.build(size, length)
+        self.model, loss = implementation.build(size, length)
+        self.loss = torch.compile(loss) if compiled else loss
         self.model.to(device).train()
         self.device, self.precision = device, precision
         self.parameters = sum(p.numel() for p in self.model.parameters())
@@ -63,15 +76,17 @@ class Steps:
 
     def run(self) -> float:
         """Run one step and return its duration in seconds."""
-        started = now(self.device)
+        seconds = call_seconds(self._step, self.device)
+        self.losses.append(self.loss_of_step.item())
+        return seconds
+
+    def _step(self) -> None:
         with autocast(self.precision, self.device):
             loss = self.loss(self.tokens, self.targets)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        seconds = now(self.device) - started
-        self.losses.append(loss.item())
-        return seconds
+        self.loss_of_step = loss.detach()
 
 
 def step_flops(
@@ -88,50 +103,39 @@ def step_flops(
     return 6 * size.tokens * (matrices + size.layers * size.width * length)
 
 
-class MatrixProduct:
-    """A product of two square matrices in the step's precision."""
-
-    flops = 2 * MATRIX_SIZE**3
-
-    def __init__(self, precision: str, device: torch.device) -> None:
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.a, self.b = torch.randn(2, MATRIX_SIZE, MATRIX_SIZE, device=device).to(dtype)
-        self.device = device
-
-    def run(self) -> float:
-        """Compute the product once and return its duration in seconds."""
-        started = now(self.device)
-        _ = self.a @ self.b
-        return now(self.device) - started
-
-
-def now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
 def build_installed(
-    names: list[str], size: Size, length: int, precision: str, device: torch.device
+    names: list[str],
+    size: Size,
+    length: int,
+    precision: str,
+    device: torch.device,
+    *,
+    compiled: bool = False,
 ) -> dict[str, Steps]:
     """Build the implementations whose library is installed, and print which ones are skipped."""
     steps = {}
     for name in names:
         try:
-            steps[name] = Steps(IMPLEMENTATIONS[name], size, length, precision, device)
+            steps[name] = Steps(
+                IMPLEMENTATIONS[name], size, length, precision, device, compiled=compiled
+            )
         except ModuleNotFoundError as error:
             package = IMPLEMENTATIONS[name].package
             print(f"skipping {name}: no module {error.name}; pip install {package}\n")
     return steps
 
 
-def measure(steps: dict[str, Steps], product: MatrixProduct, rounds: int) -> list[dict[str, float]]:
-    """Return, for every round, the seconds that each implementation and the `product` took."""
-    timed: dict[str, Steps | MatrixProduct] = {**steps, "product": product}
+def measure(
+    steps: dict[str, Steps], precision: str, device: torch.device, rounds: int
+) -> list[dict[str, float]]:
+    """Return, for every round, the seconds that each implementation and a `product` took."""
+    product = matrix_product(precision, device)
+    timed: dict[str, Callable[[], float]] = {name: step.run for name, step in steps.items()}
+    timed["product"] = lambda: call_seconds(product, device)
     order, results = list(timed), []
     for number in range(WARM_UP_ROUNDS + rounds):
         random.shuffle(order)
-        seconds = {name: timed[name].run() for name in order}
+        seconds = {name: timed[name]() for name in order}
         if number >= WARM_UP_ROUNDS:
             results.append(seconds)
     return results
@@ -155,7 +159,9 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
     for name, implementation in steps.items():
         seconds = statistics.median(row[name] for row in results)
         utilization = statistics.median(
-            implementation.flops / row[name] / (MatrixProduct.flops / row["product"])
+            implementation.flops
+            / row[name]
+            / (product_flops(implementation.device) / row["product"])
             for row in results
         )
         counterpart = IMPLEMENTATIONS[name].counterpart
@@ -185,6 +191,19 @@ def print_fastest(steps: dict[str, Steps], results: list[dict[str, float]]) -> N
     print(f"libraries ({ratio_range}).")
 
 
+def summary(steps: dict[str, Steps], results: list[dict[str, float]], setup: str) -> dict[str, Any]:
+    """Return the setup, the FLOPs of a step and of the product, and the seconds of all rounds."""
+    (device,) = {implementation.device for implementation in steps.values()}
+    flops = {name: implementation.flops for name, implementation in steps.items()}
+    counterparts = {name: IMPLEMENTATIONS[name].counterpart for name in steps}
+    return {
+        "setup": setup,
+        "flops": flops | {"product": product_flops(device)},
+        "compared_with": {name: c for name, c in counterparts.items() if c in steps},
+        "rounds": results,
+    }
+
+
 def main() -> None:
     if not os.environ.keys() >= MALLOC_VARIABLES.keys():
         # posenc's jobs run with these settings, so all implementations get them.
@@ -193,20 +212,27 @@ def main() -> None:
     size, device = SIZES[options.size], torch.device(options.device)
     torch.set_num_threads(options.threads)
     random.seed(0)
-    steps = build_installed(options.only, size, options.length, options.precision, device)
-    product = MatrixProduct(options.precision, device)
-    results = measure(steps, product, options.rounds)
+    if options.tokens is not None:
+        size = replace(size, tokens=options.tokens)
+    setup = options.only, size, options.length, options.precision, device
+    steps = build_installed(*setup, compiled=options.compile)
+    results = measure(steps, options.precision, device, options.rounds)
     check_learning(steps, size.vocab_size)
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     packages = sorted({IMPLEMENTATIONS[name].package for name in steps} - {"posenc"} | {"torch"})
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
-    print(f"{size}, L={options.length}, {options.precision}, {hardware},")
+    compiled = ", compiled" if options.compile else ""
+    print(f"{size}, L={options.length}, {options.precision}{compiled}, {hardware},")
     print(f"{options.threads} threads, {options.rounds} rounds; Python", end=" ")
     print(f"{platform.python_version()}, {versions}\n")
     print_table(steps, results)
     seconds = statistics.median(row["product"] for row in results)
-    print(f"\nMatrix product: {MatrixProduct.flops / seconds / 1e9:.0f} GFLOP/s.")
+    print(f"\nMatrix product: {product_flops(device) / seconds / 1e9:.0f} GFLOP/s.")
     print_fastest(steps, results)
+    if options.json is not None:
+        title = f"{options.size}, L={options.length}, {size.tokens} tokens per step"
+        setup = f"{title}, {options.precision}{compiled}, {hardware}"
+        options.json.write_text(json.dumps(summary(steps, results, setup), indent=1) + "\n")
 
 
 def parse_options() -> argparse.Namespace:
@@ -215,6 +241,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--precision", choices=["float32", "bf16"], default="float32")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--tokens", type=int, help="tokens per step (default: the size's)")
+    parser.add_argument("--compile", action="store_true", help="run under torch.compile")
+    parser.add_argument("--json", type=Path, help="write the times of all rounds to this file")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--threads", type=int, default=2)
     names = ",".join(IMPLEMENTATIONS)
