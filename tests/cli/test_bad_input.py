@@ -188,7 +188,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["train", "encoding"], "encoding"),
         (["status", "name=5"], "name=5 must be a string"),
         (["check", "encoding=rope", "train_length=1e6"], "must be from 8 to 512"),
-        (["inspect", "encoding=rope", "train_length=1e5"], "must be at most 16,384"),
+        (["inspect", "encoding=rope", "train_length=1e5"], "must be at most 8,192"),
         (["clean", "run=glob(*)"], "run=glob(*)"),
         (["train", "data=task_copy", "data.examples=1e12"], "must be from 1 to 100,000"),
         (["plan", "hydra.searchpath=[x]"], "hydra.searchpath has no effect"),
