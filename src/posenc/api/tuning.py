@@ -2,7 +2,7 @@
 
 No study is stored: suggestions depend only on the losses of the trials before them, and these are
 in the files of the runs. The same command therefore repeats the same trials, whose finished runs
-are not trained again, and goes on from there.
+are not trained again, and continues from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,7 @@ from posenc.runs.run_directory import RunDirectory
 
 SAMPLER_SEED = 0
 RANDOM_TRIALS = 4
-"""The number of trials before the sampler uses earlier losses; independent of that of all trials,
-so that a search can be extended."""
+"""Trials before the sampler uses earlier losses; a constant, so that a search can be extended."""
 EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
@@ -85,10 +84,10 @@ def _run_round(
     on_progress: Callable[[str], None],
 ) -> bool:
     """Train one trial of each search. Returns False if a run was interrupted."""
-    asked = [search.study.ask(distributions) for search in searches]
+    suggested = [search.study.ask(distributions) for search in searches]
     jobs = [
         [*search.job, *(f"{key}={value!r}" for key, value in trial.params.items())]
-        for search, trial in zip(searches, asked, strict=True)
+        for search, trial in zip(searches, suggested, strict=True)
     ]
     planned = plan_training(replace(sweep, jobs=jobs), command, on_progress)
     if len(planned) != len(jobs):
@@ -96,7 +95,7 @@ def _run_round(
     _, statuses = launch_training(sweep, planned)
     if any(status.state not in ("finished", "failed") for status in statuses.values()):
         return False
-    for search, trial, job in zip(searches, asked, planned, strict=True):
+    for search, trial, job in zip(searches, suggested, planned, strict=True):
         loss = _validation_loss(job.run) if statuses[job.name].state == "finished" else None
         if loss is None:
             search.study.tell(trial, state=import_module("optuna.trial").TrialState.FAIL)
