@@ -178,7 +178,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
     [
         (["report", "name=nothing"], "outputs/nothing"),
         (["status", "experiment=nothing"], "quickstart"),
-        (["report", "train_length=5"], "train_length=5"),
+        (["report", "tokens=5"], "tokens=5"),
         (["evaluate"], "run is missing"),
         (["evaluate", "run=nowhere"], "run=nowhere is not a run directory"),
         (["trian"], "nearest: train"),
