@@ -11,10 +11,11 @@ import json
 import shutil
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posenc.benchmark.bench_report import describe_setup
+from posenc.benchmark.bench_report import cost_tables, describe_setup
 from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.compose import compose
 from posenc.report.table import Column, Table
@@ -35,33 +36,15 @@ def step_table(file: Path) -> str:
     """Return a table of training steps of `posenc bench`, with MFU against the data sheet."""
     rows = json.loads(file.read_text())["rows"]
     nominal = peak_flops(rows[0]["device"])
-    columns = [
-        Column("encoding", align="left"),
-        Column("kernel", align="left"),
-        Column("ms", format=".1f"),
-        Column("tokens/s", format=".0f"),
-        Column("ratio", format=".3f"),
-        Column("range"),
-        Column("peak MB", format=".0f"),
-        Column("utilization", format=".1%"),
-        Column("MFU", format=".1%"),
-    ]
-    cells = [
-        [
-            row["encoding"],
-            row["kernels_used"],
-            row["milliseconds"],
-            row["tokens_per_second"],
-            row["ratio"],
-            f"{row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f}",
-            row["peak_memory_mb"],
-            row["utilization"],
-            nominal and 1e3 * row["flops"] / row["milliseconds"] / nominal,
-        ]
-        for row in rows
-    ]
+    (table,) = cost_tables(rows)
+    mfu = [nominal and 1e3 * row["flops"] / row["milliseconds"] / nominal for row in rows]
     compiled = ", compiled" if rows[0]["compile"] else ""
-    return Table(f"{describe_setup(rows)}{compiled}", columns, cells).to_markdown()
+    return replace(
+        table,
+        title=f"{describe_setup(rows)}{compiled}",
+        columns=[*table.columns, Column("MFU", format=".1%")],
+        rows=[[*cells, value] for cells, value in zip(table.rows, mfu, strict=True)],
+    ).to_markdown()
 
 
 def peers_table(file: Path) -> str:
@@ -98,8 +81,7 @@ def kernels_table(file: Path) -> str:
     """Return the comparison of kernels of `posenc bench experiment=kernel_choice`."""
     rows = json.loads(file.read_text())["rows"]
     table = kernel_table(compare_kernels(rows))
-    setup = describe_setup(rows)
-    return Table(setup, table.columns, table.rows, table.notes).to_markdown()
+    return replace(table, title=describe_setup(rows)).to_markdown()
 
 
 def markdown(folder: Path) -> str:

@@ -63,9 +63,9 @@ def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool
         row = q[0, h, i]
         for j in range(i, -1, -1):
             gates = torch.zeros(())
-            if encoding.gate_weight is not None and encoding.gate_offset is not None:
-                open_gates = encoding.gate_weight[LAYER, h] @ x[0, j + 1 : i + 1].T
-                gates = (open_gates + encoding.gate_offset[LAYER, h]).sigmoid().log().sum()
+            if encoding.gates is not None:
+                open_gates = encoding.gates.weight[LAYER, h] @ x[0, j + 1 : i + 1].T
+                gates = (open_gates + encoding.gates.offset[LAYER, h]).sigmoid().log().sum()
             expected = (row @ k[0, h, j] + gates - q[0, h, i] @ k[0, h, j]) * 6**-0.5
             torch.testing.assert_close(bias[0, h, i, j], expected, rtol=0, atol=1e-11)
             row = row @ (torch.eye(6).double() - beta[h, j] * torch.outer(w[h, j], w[h, j]))
@@ -90,8 +90,8 @@ def test_attention_equals_the_authors_reference(
     layer = encoding.at_layer(LAYER)
     assert isinstance(layer, Path)
     gates = torch.zeros(2, length, 2).double()
-    if encoding.gate_weight is not None and encoding.gate_offset is not None:
-        logits = x @ encoding.gate_weight[LAYER].T + encoding.gate_offset[LAYER]
+    if encoding.gates is not None:
+        logits = x @ encoding.gates.weight[LAYER].T + encoding.gates.offset[LAYER]
         gates = torch.nn.functional.logsigmoid(logits)
     ours = reference.attend(layer, x, q, k, k.sin(), torch.arange(length))
     w, beta = layer.directions(x), layer.betas(x)[..., 0]

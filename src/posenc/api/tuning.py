@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
-from posenc.config.compose import compose
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.extras import import_extra
-from posenc.config.search_space import Interval, split_intervals
+from posenc.config.search_space import EXAMPLE, Interval, split_intervals
 from posenc.runs.run_directory import RunDirectory
 
 SAMPLER_SEED = 0
 RANDOM_TRIALS = 4
 """Trials before the sampler uses earlier losses; a constant, so that a search can be extended."""
-EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,10 @@ def tune(
     if not intervals:
         raise ConfigError(f"posenc tune needs an interval to search, such as {EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
+    composer = Composer("train", config_dirs)
     for job in sweep.jobs:
-        if compose("train", job, config_dirs).validation.every_tokens is None:
+        config, _ = composer.compose(job)
+        if config.validation.every_tokens is None:
             raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
     searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
     distributions = {interval.key: _distribution(optuna, interval) for interval in intervals}

@@ -87,7 +87,6 @@ def attend_block(
     sink = encoding.sink()
     if sink is not None or bias.requires_grad or bias.dtype != q.dtype:
         # PyTorch's fused kernels support none of these.
-        bias = bias.expand(-1, q.shape[1], -1, -1)
         out = BlockAttention.apply(queries, block_keys, values, bias, sink, scale)
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)

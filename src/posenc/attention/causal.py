@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
-from posenc.attention.reference import score_dtype
+from posenc.attention.reference import overridden_hook, score_dtype
 from posenc.encodings.base import Encoding
 
 
@@ -17,9 +17,9 @@ def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it has no bias or window."""
-    for hook in ("bias", "content_bias", "normalize", "value_bias", "mask"):
-        if encoding.overrides(hook):
-            return f"it has a {hook}"
+    hooks = ("bias", "content_bias", "normalize", "value_bias", "mask")
+    if reason := overridden_hook(encoding, *hooks):
+        return reason
     if device.type == "cpu" and encoding.overrides("sink"):
         return "on a CPU, toeplitz supports its sink with fewer operations"
     return None if encoding.window() is None else "it has a window"

@@ -14,6 +14,7 @@ from posenc.attention import UnsupportedKernelError
 from posenc.attention.causal import causal_attention
 from posenc.attention.factored_blocks import low_rank_attention
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
+from posenc.attention.reference import overridden_hook
 from posenc.encodings.base import Encoding, Factors
 
 NUM_PARTS = 3
@@ -29,9 +30,8 @@ def unsupported_reason(
     """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    for hook in ("normalize", "value_bias", "mask"):
-        if encoding.overrides(hook):
-            return f"it has a {hook}"
+    if reason := overridden_hook(encoding, "normalize", "value_bias", "mask"):
+        return reason
     if encoding.window() is not None:
         return "it has a window"
     if encoding.overrides("sink"):

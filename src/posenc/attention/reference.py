@@ -24,6 +24,11 @@ def unsupported_reason(
     """Return None: every encoding is supported."""
 
 
+def overridden_hook(encoding: Encoding, *hooks: str) -> str | None:
+    """Return a reason to reject an encoding that overrides one of the hooks, else None."""
+    return next((f"it has a {hook}" for hook in hooks if encoding.overrides(hook)), None)
+
+
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory.
 

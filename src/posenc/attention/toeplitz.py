@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from posenc.attention import fused_sdpa
 from posenc.attention.fused_sdpa import QueryBlock
-from posenc.attention.reference import score_dtype, window_size
+from posenc.attention.reference import overridden_hook, score_dtype, window_size
 from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
@@ -36,9 +36,8 @@ def unsupported_reason(
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
-    for hook in ("content_bias", "normalize", "value_bias", "mask"):
-        if encoding.overrides(hook):
-            return f"it has a {hook}"
+    if reason := overridden_hook(encoding, "content_bias", "normalize", "value_bias", "mask"):
+        return reason
     if encoding.overrides("bias") and "shift" in encoding.limitations:
         return f"its bias does not depend only on distance: {encoding.limitations['shift']}"
     if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posenc.benchmark.bench_results import Row
+from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.benchmark.cost_figure import cost_figure
 from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.errors import plural
@@ -27,12 +28,6 @@ NOTE = (
     " FLOPs are counted."
 )
 QUESTION = "How much time and memory does each positional encoding take?"
-PASS_TITLES = {
-    "forward": "forward pass",
-    "step": "training step",
-    "attention_forward": "attention, forward",
-    "attention_step": "attention, forward and backward",
-}
 
 
 def write_benchmark(

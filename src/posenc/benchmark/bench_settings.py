@@ -8,7 +8,13 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import TYPES, check_settings
 
 ATTENTION_PASSES = ("attention_forward", "attention_step")
-PASSES = ("forward", "step", *ATTENTION_PASSES)
+PASS_TITLES = {
+    "forward": "forward pass",
+    "step": "training step",
+    "attention_forward": "attention, forward",
+    "attention_step": "attention, forward and backward",
+}
+PASSES = tuple(PASS_TITLES)
 KEYS_SHARED_WITH_TRAINING = (
     "name",
     "train_length",

@@ -7,16 +7,11 @@ import altair as alt
 import numpy as np
 
 from posenc.benchmark.bench_results import Row
+from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 
-PANEL_TITLES = {
-    "forward": "Forward pass",
-    "step": "Training step",
-    "attention_forward": "Attention, forward",
-    "attention_step": "Attention, forward and backward",
-}
 MARKER_HEIGHT = 15  # pixels
 MIN_MARKER_AREA, MAX_MARKER_AREA = 30, 120  # square pixels, at the shortest and longest length
 MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this ratio
@@ -25,8 +20,8 @@ MAX_LINEAR_RATIO = 2.5  # the axis is logarithmic if it extends beyond this rati
 def cost_figure(rows: Sequence[Row], title: str, subtitle: str, csv: str) -> Figure:
     """Return a figure with a panel for each pass; markers of published ratios are hollow."""
     panels = [
-        Panel(PANEL_TITLES[pass_], {"": _panel(rows, pass_)}, {f"ratios-{pass_}": points})
-        for pass_ in PANEL_TITLES
+        Panel(pass_title.capitalize(), {"": _panel(rows, pass_)}, {f"ratios-{pass_}": points})
+        for pass_, pass_title in PASS_TITLES.items()
         if (points := list(_points(rows, pass_)))
     ]
     if any(row["published_ratio"] is not None for row in rows):

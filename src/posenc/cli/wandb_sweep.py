@@ -13,7 +13,7 @@ from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key
-from posenc.config.search_space import split_intervals
+from posenc.config.search_space import EXAMPLE, split_intervals
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
 from posenc.runs.files import write_atomic
@@ -22,7 +22,6 @@ from posenc.tracking.wandb_sweeps import search_definitions, sweep_definitions
 
 METHODS = ("bayes", "random")
 SEARCH_KEYS = ("method", "min_iter")
-EXAMPLE = "such as optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`.\n"
 
 
@@ -31,7 +30,7 @@ def run(arguments: Arguments) -> int:
     options, words = _search_options(arguments.overrides)
     intervals, overrides = split_intervals(words)
     if options and not intervals:
-        raise ConfigError(f"{', '.join(options)}: a search needs an interval, {EXAMPLE}")
+        raise ConfigError(f"{', '.join(options)}: a search needs an interval, such as {EXAMPLE}")
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)

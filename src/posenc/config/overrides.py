@@ -14,13 +14,12 @@ from hydra.errors import OverrideParseException
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.paths import options
-from posenc.config.values import canonical
+from posenc.config.values import MAX_NESTING, canonical
 
 RESERVED_WORDS = ("true", "false", "null", "inf", "nan")
 """Words that Hydra does not parse as strings unless they are quoted."""
 
 MAX_JOBS = 10_000
-MAX_NESTING = 50
 
 
 class Setting(NamedTuple):
@@ -49,7 +48,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(
                 f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
             )
-        if _nesting(override) > MAX_NESTING:  # neither the parser nor OmegaConf would survive it
+        if _nesting(override) > MAX_NESTING:
             raise ConfigError(
                 f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"
             )

@@ -13,12 +13,10 @@ OUTPUTS = Path("outputs")
 
 def experiment_arguments(folder: Path) -> str:
     """Return the arguments with which a command finds an experiment's folder."""
-    name = shlex.quote(f"name={folder.name}")
-    return (
-        name
-        if folder.parent == OUTPUTS
-        else f"{name} {shlex.quote(f'outputs_dir={folder.parent}')}"
-    )
+    arguments = [f"name={folder.name}"]
+    if folder.parent != OUTPUTS:
+        arguments.append(f"outputs_dir={folder.parent}")
+    return shlex.join(arguments)
 
 
 def conf_dir() -> Path:

@@ -6,7 +6,8 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-MAX_NESTING = 50
+from posenc.config.values import MAX_NESTING
+
 FLOAT_TAG = "tag:yaml.org,2002:float"
 FLOAT = re.compile(
     r"""(?:

@@ -1,7 +1,4 @@
-"""Search spaces: overrides with an interval in Hydra's grammar.
-
-For example, `optimizer.learning_rate=tag(log,interval(1e-3,1e-1))`.
-"""
+"""Search spaces: overrides with an interval in Hydra's grammar, such as EXAMPLE."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +7,8 @@ from hydra.core.override_parser.types import IntervalSweep
 
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import parse
+
+EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
 class Interval(NamedTuple):

@@ -6,6 +6,9 @@ from typing import Any
 
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
+MAX_NESTING = 50
+"""The most nested levels of a value: neither the parsers nor OmegaConf survive many more."""
+
 
 def matches_type(value: Any, annotation: Any) -> bool:
     """Whether `value` has the annotated type; bools are not numbers, and numbers must be finite."""

@@ -12,10 +12,10 @@ bias is score(i, j) - q_i . k_j / sqrt(d).
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv1d, logsigmoid, pad, silu
+from torch.nn.functional import conv1d, pad, silu
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.fox import per_head_weight, project
+from posenc.encodings.fox import Fox, per_head_weight, project
 
 CHUNK = 64
 EPSILON = 1e-6
@@ -39,12 +39,9 @@ class Path(PerLayer):
         self.down = nn.Parameter(0.02 * torch.randn(layers, rank, width))
         self.up = nn.Parameter(0.02 * torch.randn(layers, width, rank))
         self.kernel = nn.Parameter(0.02 * torch.randn(layers, width, conv_width))
-        self.weight, self.offset = (
-            per_head_weight(geometry),
-            nn.Parameter(torch.zeros(layers, heads)),
-        )
-        self.gate_weight = per_head_weight(geometry) if forget_gate else None
-        self.gate_offset = nn.Parameter(torch.zeros(layers, heads)) if forget_gate else None
+        self.weight = per_head_weight(geometry)
+        self.offset = nn.Parameter(torch.zeros(layers, heads))
+        self.gates = Fox(geometry) if forget_gate else None
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -53,10 +50,9 @@ class Path(PerLayer):
         q, k = q.to(dtype), k.to(dtype)
         w, betas = self.directions(x).to(dtype), self.betas(x).to(dtype)
         bias = path_products(q, k, w, betas * w) - q @ k.mT
-        if self.gate_weight is not None and self.gate_offset is not None:
-            logits = project(x, self.gate_weight[self.layer])
-            sums = logsigmoid(logits + self.gate_offset[self.layer][:, None, None]).cumsum(-2)
-            bias = bias + (sums[:, :, -q.shape[2] :] - sums.mT).to(dtype)
+        if self.gates is not None:
+            gates = self.gates.at_layer(self.layer)
+            bias = bias + gates.content_bias(x, q, k, distance, pos_q)
         return bias * self.geometry.head_width**-0.5
 
     def directions(self, x: Tensor) -> Tensor:

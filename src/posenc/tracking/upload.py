@@ -35,11 +35,8 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
         tracker, config = find_tracker(directory), directory.config()
         if offline and MirrorFile(directory).is_complete:
             return "complete"
-        if offline:
-            tracker.rewrite_offline(directory, config)
-            return "rewritten"
-        tracker.upload(directory, config)
-        return "uploaded"
+        tracker.sync(directory, config, offline=offline)
+        return "rewritten" if offline else "uploaded"
 
 
 def upload_figures(folder: Path) -> bool:

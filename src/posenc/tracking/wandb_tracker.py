@@ -87,21 +87,17 @@ class WandbTracker(Tracker):
                 self._finish(self._run, failed)
             self._run = None
 
-    def upload(self, run: RunDirectory, config: DictConfig) -> None:
-        """Synchronize the run on the server with its directory. Raises WandbError if W&B fails."""
-        self._directory = run
-        with online_run(**self._training_kwargs(MirrorFile(run), config)) as wandb_run:
-            self._mirror = Mirror(wandb_run, run, config)
-            self._finish(wandb_run, failed=run.status().state != "finished")
+    def sync(self, run: RunDirectory, config: DictConfig, *, offline: bool) -> None:
+        """Log what the run on the server lacks, or write the offline files again from the start.
 
-    def rewrite_offline(self, run: RunDirectory, config: DictConfig) -> None:
-        """Write the run's offline files anew. Raises WandbError on failure."""
-        self._directory = run
-        mirror_file = MirrorFile(run)
-        mirror_file.record_open("train", save_diff=False)
-        with offline_run(
-            experiment_folder(run), **self._training_kwargs(mirror_file, config)
-        ) as wandb_run:
+        Raises WandbError if W&B fails.
+        """
+        self._directory, mirror_file = run, MirrorFile(run)
+        if offline:
+            mirror_file.record_open("train", save_diff=False)
+        kwargs = self._training_kwargs(mirror_file, config)
+        opened = offline_run(experiment_folder(run), **kwargs) if offline else online_run(**kwargs)
+        with opened as wandb_run:
             self._mirror = Mirror(wandb_run, run, config)
             self._finish(wandb_run, failed=run.status().state != "finished")
 
