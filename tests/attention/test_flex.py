@@ -66,7 +66,9 @@ def test_the_uncompiled_kernel_equals_the_reference(
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY), torch.arange(length)
     x, q, k, v = inputs(length)
-    table = bias_by_distance(encoding, q.dtype, pos) if flex.needs_table(encoding) else None
+    table = (
+        bias_by_distance(encoding, q.dtype, pos) if flex.needs_bias_by_distance(encoding) else None
+    )
     out = flex.attend(encoding, x, q, k, v, pos, table)
     torch.testing.assert_close(out, reference.attend(encoding, x, q, k, v, pos), rtol=0, atol=2e-6)
 
@@ -84,12 +86,12 @@ def test_the_table_that_trains_a_formula_equals_it(uncompiled: None) -> None:
 def test_only_untrained_formulas_need_no_table() -> None:
     """A trained coefficient gets its gradient through the table."""
     for make in [Alibi, FoxFixed, *WITHOUT_BIAS, partial(Window, inner=Alibi, size=100)]:
-        assert not flex.needs_table(make(GEOMETRY))
+        assert not flex.needs_bias_by_distance(make(GEOMETRY))
     for make in [KerpleLog, Bam, partial(Alibi, trainable=True), *TABLES]:
-        assert flex.needs_table(make(GEOMETRY))
+        assert flex.needs_bias_by_distance(make(GEOMETRY))
     with torch.no_grad():
-        assert not any(flex.needs_table(make(GEOMETRY)) for make in FORMULAS)
-        assert all(flex.needs_table(make(GEOMETRY)) for make in TABLES)
+        assert not any(flex.needs_bias_by_distance(make(GEOMETRY)) for make in FORMULAS)
+        assert all(flex.needs_bias_by_distance(make(GEOMETRY)) for make in TABLES)
 
 
 def test_a_wrapper_that_changes_distances_has_no_formula() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc.benchmark.estimate import Estimate, estimate, vocab_size_and_data
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
-from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activations
+from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activation_bytes
 from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
@@ -71,7 +71,7 @@ def test_activations_equal_what_autograd_saves(
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
         model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
     real = sum(storage.nbytes() for storage in saved.values())
-    assert saved_activations(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+    assert saved_activation_bytes(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
 
 
 def test_memory_is_a_lower_bound_if_an_encoding_branches_on_values(
@@ -87,7 +87,8 @@ def test_a_gpu_saves_other_activations_for_relative_biases(
 ) -> None:
     sizes = {
         name: [
-            saved_activations(planned(f"encoding={name}"), 257, 8, gpu=gpu) for gpu in (False, True)
+            saved_activation_bytes(planned(f"encoding={name}"), 257, 8, gpu=gpu)
+            for gpu in (False, True)
         ]
         for name in ("nope", "alibi", "t5")
     }
@@ -121,13 +122,15 @@ def test_muon_stores_one_value_per_weight_of_the_matrices_of_blocks_and_two_per_
 
 def test_the_peak_is_that_of_the_largest_phase() -> None:
     sizes = {"weights": 4, "gradients": 4, "optimizer": 8, "activations": 100, "logits": 10}
-    memory = TrainingMemory(**sizes, validation_logits=0, layers=2, accumulated=False, process=0)
+    memory = TrainingMemory(
+        **sizes, validation_logits=0, layers=2, accumulates=False, process_bytes=0
+    )
     assert memory.peak() == 12 + max(4 + 100 + 20, 100 + 30, 100 + 50)
-    fewer = dataclasses.replace(memory, layers=4, accumulated=True)
+    fewer = dataclasses.replace(memory, layers=4, accumulates=True)
     assert fewer.peak() == 12 + 100 + 30 + 4
     validated = dataclasses.replace(memory, validation_logits=500)
     assert validated.peak() == 12 + 4 + 1000
-    on_cpu = dataclasses.replace(memory, process=1000)
+    on_cpu = dataclasses.replace(memory, process_bytes=1000)
     assert on_cpu.peak() == 1000 + round(1.45 * 162)
     checkpointed = dataclasses.replace(on_cpu, optimizer=800)
     assert checkpointed.peak() == 1000 + 4 + 3 * 804

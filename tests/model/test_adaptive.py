@@ -46,7 +46,7 @@ def torch_head(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
         for i, tail in enumerate(other.tail, start=1):
             narrow, words = tail.parameters()
             narrow.copy_(head.embedding.projections[i].get_parameter("weight").T)
-            words.copy_(head.embedding.vectors(i))
+            words.copy_(head.embedding.cluster_embedding(i))
     return other
 
 
@@ -67,13 +67,17 @@ def test_losses_and_log_probabilities_equal_those_of_pytorch() -> None:
     torch.testing.assert_close(
         log_probabilities.exp().sum(-1), torch.ones(3, 40, dtype=torch.float64)
     )
-    assert set(head.embedding.band_index(targets).unique().tolist()) == {0, 1, 2}
+    assert set(head.embedding.cluster_index(targets).unique().tolist()) == {0, 1, 2}
 
 
 def test_gradients_of_losses_are_those_of_the_log_probabilities() -> None:
     head, (hidden, targets) = head_of(), random_batch(2, 30)
     hidden.requires_grad_()
-    inputs = [hidden, *head.names.parameters(), *(head.embedding.vectors(i) for i in range(3))]
+    inputs = [
+        hidden,
+        *head.cluster_weights.parameters(),
+        *(head.embedding.cluster_embedding(i) for i in range(3)),
+    ]
     inputs += [head.embedding.projections[i].get_parameter("weight") for i in (1, 2)]
     grads = torch.autograd.grad(head.losses(hidden, targets).sum(), inputs)
     likelihood = head(hidden).gather(-1, targets[..., None])
@@ -89,13 +93,13 @@ def test_losses_in_chunks_equal_losses_without_chunks(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("words", [[3, 4], [12, 24], [25, 49]])
-def test_bands_without_a_target_are_skipped(words: list[int]) -> None:
+def test_clusters_without_a_target_are_skipped(words: list[int]) -> None:
     head, (hidden, _) = head_of(), random_batch(1, 2)
     expected = -head(hidden)[0].gather(-1, torch.tensor(words)[:, None]).T
     losses = head.losses(hidden, torch.tensor([words]))
     torch.testing.assert_close(losses, expected)
     losses.sum().backward()
-    assert all(p.grad is not None for p in head.names.parameters())
+    assert all(p.grad is not None for p in head.cluster_weights.parameters())
 
 
 def test_the_embedding_is_a_look_up_and_a_projection() -> None:
@@ -103,10 +107,10 @@ def test_the_embedding_is_a_look_up_and_a_projection() -> None:
     tokens = torch.tensor([[0, 9, 10, 24], [25, 49, 3, 30]])
     vectors = embedding(tokens)
     for actual, token in zip(vectors.flatten(0, 1), tokens.flatten().tolist(), strict=True):
-        band = sum(token >= cutoff for cutoff in CUTOFFS)
-        vector = embedding.vectors(band)[token - [0, *CUTOFFS][band]]
-        assert vector.shape == (WIDTH // FACTOR**band,)
-        torch.testing.assert_close(actual, embedding.projections[band](vector))
+        cluster = sum(token >= cutoff for cutoff in CUTOFFS)
+        vector = embedding.cluster_embedding(cluster)[token - [0, *CUTOFFS][cluster]]
+        assert vector.shape == (WIDTH // FACTOR**cluster,)
+        torch.testing.assert_close(actual, embedding.projections[cluster](vector))
 
 
 @pytest.mark.parametrize("token", [-1, VOCAB_SIZE])
@@ -117,27 +121,27 @@ def test_a_token_outside_the_vocabulary_is_an_error(token: int) -> None:
 
 def test_the_paper_s_model_has_the_paper_s_number_of_parameters() -> None:
     config = composed("model=wikitext103_247m", "encoding=sinusoidal")
-    bands = 20000 * 1024 + 40000 * 256 + 207744 * 64
+    clusters = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
     block = 4 * 1024 * 1024 + 2 * 1024 * 4096 + (4 + 4 + 1) * 1024 + 4 * 1024
     count = build_meta_model(config, 267744).parameter_count()
-    assert count == bands + projections + 2 * 1024 + 16 * block
+    assert count == clusters + projections + 2 * 1024 + 16 * block
     assert round(count / 1e6) == 247
 
 
-def test_all_bands_start_at_the_scale_of_a_plain_embedding() -> None:
+def test_all_clusters_start_at_the_scale_of_a_plain_embedding() -> None:
     """About 1 after the multiplication by `embedding_scale`."""
     model = adaptive("model.width=256", "model.cutoffs=[100,200]", vocab_size=300)
     x = model.embedding(torch.arange(300)) * model.embedding_scale
-    for band in (x[:100], x[100:200], x[200:]):
-        assert 0.8 < band.std().item() < 1.6
+    for cluster in (x[:100], x[100:200], x[200:]):
+        assert 0.8 < cluster.std().item() < 1.6
 
 
 @pytest.mark.parametrize(
     "change",
     [
         "cutoffs=[10]",
-        "factor=2",
+        "div_value=2",
         "norm=rms_norm",
         "final_norm=true",
         "activation=gelu",
@@ -188,8 +192,8 @@ def test_bf16_keeps_gradients_and_losses_in_float32(encoding: str) -> None:
         ("cutoffs=[10,50]", r"cutoffs=\[10, 50\] must be strictly increasing"),
         ("cutoffs=[25,10]", "strictly increasing"),
         ("cutoffs=[]", "strictly increasing"),
-        ("factor=0", "factor=0"),
-        ("factor=6", "factor=6"),
+        ("div_value=0", "div_value=0"),
+        ("div_value=6", "div_value=6"),
         ("head_dropout=1.5", r"head_dropout=1\.5"),
         ("activation_dropout=-0.1", r"activation_dropout=-0\.1"),
         ("activation=tanh", "relu, gelu, silu, swiglu"),

@@ -207,7 +207,12 @@ def write_experiment(folder: Path) -> Path:
         "experiment": None,
         "size": "laptop",
         "command": "posenc train name=trial encoding=sinusoidal,rope,alibi,nope seed=1,2",
-        "about": {"title": "Trial", "question": "Which?", "conclude": None, "caution": None},
+        "about": {
+            "title": "Trial",
+            "question": "Which?",
+            "interpretation": None,
+            "limitations": None,
+        },
         "runs": names,
     }
     (folder / "plan.json").write_text(json.dumps(plan))

@@ -209,7 +209,7 @@ def test_text_of_a_configuration_is_not_markup(
 ) -> None:
     attack = "<script>alert(1)</script>"
     plan = json.loads((folder / "plan.json").read_text())
-    plan["about"] = dict.fromkeys(("title", "question", "conclude", "caution"), attack)
+    plan["about"] = dict.fromkeys(("title", "question", "interpretation", "limitations"), attack)
     plan["command"] = attack
     (folder / "plan.json").write_text(json.dumps(plan))
     for name in ("a</script>", "b|b"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from posenc.training.muon import Muon, orthogonalised
+from posenc.training.muon import Muon, orthogonalized
 from posenc.training.optimizer import Combined, muon
 
 
@@ -62,10 +62,10 @@ def test_updates_equal_those_of_pytorch_up_to_bfloat16(shape: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 30), (1, 7)])
-def test_an_orthogonalised_matrix_has_singular_values_near_1(shape: tuple[int, int]) -> None:
+def test_an_orthogonalized_matrix_has_singular_values_near_1(shape: tuple[int, int]) -> None:
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2)).double()
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    result = orthogonalised(matrix)
+    result = orthogonalized(matrix)
     values = torch.linalg.svdvals(result)
     assert values.min() > 0.65 and values.max() < 1.25
     assert (left.T @ result @ right.T).diagonal().min() > 0.6  # the singular vectors are kept

@@ -33,7 +33,7 @@ AUTO = {
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> purpose. `auto` uses the first kernel that supports the encoding.
+"""Device -> kernel -> the encodings that it supports; `auto` uses the first such kernel.
 
 On a GPU, `flex` is used only on request, because it has not been compared with the others.
 """
@@ -97,10 +97,10 @@ def check_support(
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("toeplitz", "flex"):
         return reason, None
-    if name == "flex" and not flex.needs_table(encoding):
+    if name == "flex" and not flex.needs_bias_by_distance(encoding):
         return None, None
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
-    return (toeplitz.DEPENDS_ON_QUERY if bias is None else None), bias
+    return (toeplitz.QUERY_DEPENDENT_REASON if bias is None else None), bias
 
 
 def resolve_kernel(
@@ -125,9 +125,9 @@ def resolve_kernel(
 
 
 def get_kernel(name: str) -> Kernel:
-    """Return the attention function for kernel=`name`, which raises errors like `resolve_kernel`.
+    """Return the attention function for kernel=`name`.
 
-    Raises ValueError for an unknown name.
+    It raises the same errors as `resolve_kernel`. Raises ValueError for an unknown name.
     """
     if name not in ("auto", *KERNELS):
         raise ValueError(f"unknown kernel {name!r} (available: auto, {', '.join(KERNELS)})")
@@ -137,13 +137,13 @@ def get_kernel(name: str) -> Kernel:
 def attend(
     name: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, computed by the kernel for `name`."""
+    """Return the output of `reference.attend`, computed by the kernel for kernel=`name`."""
     choice = resolve_kernel(name, encoding, q.device, q.dtype, q.shape[2], pos)
     return attend_with(choice, encoding, x, q, k, v, pos)
 
 
 def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Tensor:
-    """Return attention for `inputs` x, q, k, v and pos, computed by the chosen kernel."""
+    """Return the attention output for `inputs` x, q, k, v, pos, computed by the chosen kernel."""
     bias = () if choice.bias is None else (choice.bias,)
     options = {"options": flex_options(inputs[1].device)} if choice.name == "flex" else {}
     return KERNELS[choice.name].attend(encoding, *inputs, *bias, **options)

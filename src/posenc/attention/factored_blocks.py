@@ -29,7 +29,7 @@ TRIANGLE_ROWS = 64
 BLOCK_ROWS = 4 * TRIANGLE_ROWS
 MARGIN = {torch.float32: 20.0, torch.float64: 40.0}
 """Keys are ignored if their combined weight is below exp(-MARGIN)."""
-NO_WEIGHT = -1e4
+MASKED_BIAS = -1e4
 """A bias that makes the weight exactly 0; subnormal weights would be slow on many CPUs."""
 
 
@@ -175,13 +175,13 @@ def triangle_bias(
     query_factors: Tensor | None, key_factors: Tensor, block: slice, dtype: torch.dtype
 ) -> Tensor:
     """Return the bias [B, H * n, 64, 64] of the triangles of a block, -inf above the diagonal."""
-    key = to_tiles(key_factors, block, TRIANGLE_ROWS)
-    key = key - key[:, :, :1]
+    key_tiles = to_tiles(key_factors, block, TRIANGLE_ROWS)
+    key_tiles = key_tiles - key_tiles[:, :, :1]
     if query_factors is None:
-        bias = key.mT - key
+        bias = key_tiles.mT - key_tiles
     else:
-        query = to_tiles(query_factors, block, TRIANGLE_ROWS)
-        bias = query @ key.mT - (query * key).sum(-1, keepdim=True)
+        query_tiles = to_tiles(query_factors, block, TRIANGLE_ROWS)
+        bias = query_tiles @ key_tiles.mT - (query_tiles * key_tiles).sum(-1, keepdim=True)
     above_diagonal = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).triu(1)
     return bias.to(dtype).masked_fill_(above_diagonal, -torch.inf)
 
@@ -203,8 +203,8 @@ def rectangle_bias(
     constant = first - key_factors[:, :, rows]
     if query_factors is None:
         constant = constant[..., 0].to(dtype)
-        constant = constant.masked_fill(constant < threshold, NO_WEIGHT)
-        bias = relative.mT.masked_fill(relative.mT < threshold[..., None], NO_WEIGHT)
+        constant = constant.masked_fill(constant < threshold, MASKED_BIAS)
+        bias = relative.mT.masked_fill(relative.mT < threshold[..., None], MASKED_BIAS)
         return bias.expand(-1, -1, constant.shape[-1], -1), constant
     query = query_factors[:, :, rows]
     return query.to(dtype) @ relative.mT, (query * constant).sum(-1).to(dtype)

@@ -1,9 +1,8 @@
 """Compiled FlexAttention on a CUDA GPU, for windows and biases that depend only on distance.
 
-If the encoding defines its bias by a formula without trained coefficients (`FormulaBias`), the
-kernel evaluates the formula for each score. Any other bias is read from `bias_by_distance`, and the
-gradient of a trained one is summed there with atomic additions, so its last bits differ from run to
-run.
+If the encoding defines its bias by a formula without learnable coefficients (`FormulaBias`), the
+kernel evaluates the formula for each score. Any other bias is read from `bias_by_distance`. The
+gradient of a learnable bias is accumulated with atomic additions, so it is not bit-reproducible.
 
 `fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
 back to eager mode, which keeps all scores in memory. Sequences are padded to whole blocks, so that
@@ -45,15 +44,15 @@ def unsupported_reason(
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it does."""
     if device.type != "cuda":
-        return f"FlexAttention trains only on a CUDA GPU, not on {device.type}"
+        return f"FlexAttention supports training only on CUDA GPUs, not on {device.type}"
     if dtype == torch.float64:
         return "FlexAttention does not support float64"
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
-        return f"FlexAttention compiles for heads of at least {MIN_HEAD_WIDTH} channels"
+        return f"FlexAttention requires a head width of at least {MIN_HEAD_WIDTH} channels"
     return reason_not_toeplitz(encoding, pos)
 
 
-def needs_table(encoding: Encoding) -> bool:
+def needs_bias_by_distance(encoding: Encoding) -> bool:
     """Return whether the kernel reads the bias from `bias_by_distance`."""
     if not encoding.overrides("bias"):
         return False
@@ -64,9 +63,9 @@ def needs_table(encoding: Encoding) -> bool:
 
 
 def formula_source(encoding: Encoding) -> FormulaBias | None:
-    """Return the encoding whose formula is the bias, which wrappers may contain, if there is one.
+    """Return the `FormulaBias` that defines the bias, possibly inside wrappers, or None.
 
-    A wrapper that changes the bias of its inner encoding has no formula.
+    It is None if a wrapper changes the bias of its inner encoding.
     """
     while isinstance(encoding, Wrapper) and type(encoding).bias is Wrapper.bias:
         encoding = encoding.active
@@ -83,9 +82,9 @@ def attend(
     bias: Tensor | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it.
+    """Return the output of `reference.attend`.
 
-    `bias` is the `bias_by_distance` if the encoding `needs_table`; `options` are the
+    `bias` is the `bias_by_distance` if the encoding `needs_bias_by_distance`; `options` are the
     `kernel_options` of `flex_attention`.
     """
     length = q.shape[2]
@@ -93,7 +92,7 @@ def attend(
     if padding:
         q, k, v = (pad(tensor, (0, 0, 0, padding)) for tensor in (q, k, v))
     if bias is not None:
-        score_mod: ScoreMod | None = table_score_mod(pad(bias, (0, padding)))
+        score_mod: ScoreMod | None = bias_score_mod(pad(bias, (0, padding)))
     elif (source := formula_source(encoding)) is not None:
         like = torch.empty((), dtype=score_dtype(q.dtype), device=q.device)
         score_mod = formula_score_mod(source.formula, source.coefficients(like))
@@ -129,7 +128,7 @@ def formula_score_mod(formula: Callable[..., Tensor], coefficients: tuple[Tensor
     return score_mod
 
 
-def table_score_mod(bias: Tensor) -> ScoreMod:
+def bias_score_mod(bias: Tensor) -> ScoreMod:
     """Return a function that adds the bias [H, T] at the distance of a query and a key."""
 
     def score_mod(

@@ -20,7 +20,7 @@ from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
-DEPENDS_ON_QUERY = (
+QUERY_DEPENDENT_REASON = (
     "its bias depends on the position of the query, which `limitations` does not declare"
 )
 

@@ -37,8 +37,9 @@ def write_benchmark(
 
     If an encoding was measured with several kernels, also write kernels.csv.
 
-    `about` has the experiment's `title`, optionally its `question`, `conclude` and `caution`, and
-    the `source` of published costs. The contents of all files are created before any is written.
+    `about` has the experiment's `title`, optionally its `question`, `interpretation` and
+    `limitations`, and the `source` of published costs. The contents of all files are created before
+    any is written.
     """
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
     files: dict[str, str | bytes] = {
@@ -144,7 +145,7 @@ def _page(
     figure: Figure,
     files: Sequence[str],
 ) -> Page:
-    notes = [NOTE, *(about[key] for key in ("conclude", "caution") if key in about)]
+    notes = [NOTE, *(about[key] for key in ("interpretation", "limitations") if key in about)]
     comparisons = _comparisons(rows, about)
     links = Links([(name, name, "") for name in ["bench.json", *files]])
     sections = [
@@ -164,7 +165,7 @@ def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
 
 
 def _paragraphs(about: Mapping[str, Any]) -> list[str]:
-    return [about[key] for key in ("question", "conclude", "caution") if key in about]
+    return [about[key] for key in ("question", "interpretation", "limitations") if key in about]
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

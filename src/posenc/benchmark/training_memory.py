@@ -31,10 +31,10 @@ It includes oneDNN's copies of transposed operands.
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """Memory in bytes, by purpose.
+    """The parts of the memory estimate, in bytes, the number of layers and gradient accumulation.
 
-    `logits` are the logits of the largest chunk, `process` is the memory of Python and torch, and
-    `accumulated` is whether gradients are accumulated over micro-batches.
+    `logits` are the logits of the largest chunk, `process_bytes` is the memory of Python and torch,
+    and `accumulates` is whether gradients are accumulated over micro-batches.
     """
 
     weights: int
@@ -44,11 +44,11 @@ class TrainingMemory:
     logits: int
     validation_logits: int
     layers: int
-    accumulated: bool
-    process: int
+    accumulates: bool
+    process_bytes: int
 
     def peak(self) -> int:
-        """Return the peak memory of training; on a CPU, includes heap fragmentation.
+        """Return the peak memory of training; on a CPU, this includes heap fragmentation.
 
         The gradients of a step are kept until the next loss has been computed; accumulated
         gradients are also kept during the backward pass. The backward pass first needs two more
@@ -58,54 +58,56 @@ class TrainingMemory:
         persistent = self.weights + self.optimizer
         forward = self.gradients + self.activations + 2 * self.logits
         temporary = max(3 * self.logits, self.activations // self.layers)
-        backward = self.activations + temporary + self.accumulated * self.gradients
+        backward = self.activations + temporary + self.accumulates * self.gradients
         validation = self.gradients + 2 * self.validation_logits
         step = persistent + max(forward, backward, validation)
-        if not self.process:
+        if not self.process_bytes:
             return step
         checkpoint = self.gradients + 3 * persistent
-        return max(round(step * (1 + HEAP_FRAGMENTATION)), checkpoint) + self.process
+        return max(round(step * (1 + HEAP_FRAGMENTATION)), checkpoint) + self.process_bytes
 
 
 def training_memory(
-    config: DictConfig, model: Decoder, vocab_size: int, steps: TrainingSteps, process: int
+    config: DictConfig, model: Decoder, vocab_size: int, steps: TrainingSteps, process_bytes: int
 ) -> TrainingMemory:
     """Return the memory of one device; `model` may be on the meta device.
 
-    `process` is 0 for a GPU, where only tensors allocated by torch count.
+    `process_bytes` is 0 for a GPU, where only tensors allocated by torch count.
     """
-    weights, gathered = _weights(config, model)
+    weights, gathered = _weight_bytes(config, model)
     buckets = weights if config.devices > 1 else 0  # DDP's communication buffers for gradients
     tokens, num_logits = steps.micro_sequences * config.train_length, model.head.weight.shape[0]
     validation_tokens = config.evaluation.batch_tokens if config.validation.every_tokens else 0
     return TrainingMemory(
         weights=weights + gathered,
         gradients=weights + (gathered or buckets),
-        optimizer=-(-optimizer_bytes(config, model) // _shards(config)),
-        activations=saved_activations(config, vocab_size, steps.micro_sequences, gpu=not process),
-        logits=_logits_chunk(tokens, num_logits),
-        validation_logits=_logits_chunk(validation_tokens, num_logits),
+        optimizer=-(-optimizer_bytes(config, model) // _num_shards(config)),
+        activations=saved_activation_bytes(
+            config, vocab_size, steps.micro_sequences, gpu=not process_bytes
+        ),
+        logits=_logits_chunk_bytes(tokens, num_logits),
+        validation_logits=_logits_chunk_bytes(validation_tokens, num_logits),
         layers=config.model.layers,
-        accumulated=steps.accumulate > 1,
-        process=process,
+        accumulates=steps.accumulate > 1,
+        process_bytes=process_bytes,
     )
 
 
-def _weights(config: DictConfig, model: Decoder) -> tuple[int, int]:
+def _weight_bytes(config: DictConfig, model: Decoder) -> tuple[int, int]:
     """Return two sizes in bytes: the weights a device stores, and those it gathers temporarily.
 
     Each device stores all weights of a replicated model, but only its shard of a sharded model.
     With sharding, the parameters outside the blocks are gathered during the whole step, and the
     parameters of the current and the next block as needed.
     """
-    total, shards = FLOAT_BYTES * model.parameter_count(), _shards(config)
+    total, shards = FLOAT_BYTES * model.parameter_count(), _num_shards(config)
     if shards == 1:
         return total, 0
     block = FLOAT_BYTES * sum(parameter.numel() for parameter in model.blocks[0].parameters())
     return -(-total // shards), total - block * len(model.blocks) + 2 * block
 
 
-def _shards(config: DictConfig) -> int:
+def _num_shards(config: DictConfig) -> int:
     """Return the number of devices over which weights and optimizer state are sharded."""
     return config.devices if config.trainer.strategy == "fsdp" else 1
 
@@ -133,12 +135,14 @@ def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
     )
 
 
-def _logits_chunk(tokens: int, num_logits: int) -> int:
+def _logits_chunk_bytes(tokens: int, num_logits: int) -> int:
     """Return the bytes of the largest chunk of logits; `num_logits` is the number per token."""
     return FLOAT_BYTES * min(tokens, max(1, LOGITS_BUDGET // num_logits)) * num_logits
 
 
-def saved_activations(config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool) -> int:
+def saved_activation_bytes(
+    config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool
+) -> int:
     """Return the bytes that autograd saves in the blocks for a backward pass of `sequences`.
 
     Runs the model's code on fake tensors, which have shapes but no values. Raises

@@ -55,8 +55,8 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
                 mode = "training" if training else "evaluation"
                 return failed(f"the gradient of {name} is {problem} in {mode}")
     in_encoding = len(list(model.encoding.parameters()))
-    in_rest = len(list(model.parameters())) - in_encoding
-    return passed(f"{in_encoding} in the encoding, {in_rest} in the rest of the model")
+    elsewhere = len(list(model.parameters())) - in_encoding
+    return passed(f"{in_encoding} parameters in the encoding, {elsewhere} elsewhere")
 
 
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
@@ -135,7 +135,7 @@ def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
-    """half precision degrades no angle or bias"""
+    """half precision does not degrade angles or biases"""
     length, changes = under_test.supported_length(LARGEST_POSITION + 1)
     encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:

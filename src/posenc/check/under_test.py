@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding, build_model
-from posenc.model.transformer import Decoder, seed_of
+from posenc.model.transformer import Decoder, derive_seed
 
 SMALL_MODEL = (
     "model.width=32",
@@ -155,7 +155,7 @@ def perturb_zero_parameters(encoding: Encoding) -> None:
     While a table is all zeros, neither its options nor its gradients have a visible effect.
     """
     for name, parameter in encoding.named_parameters():
-        seed = seed_of(SEED, f"{name} {list(parameter.shape)}")
+        seed = derive_seed(SEED, f"{name} {list(parameter.shape)}")
         noise = torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
             parameter[parameter == 0] = -0.1 * noise[parameter == 0].to(parameter)

@@ -1,6 +1,7 @@
 """`posenc completion`: print a script with which a shell completes posenc's command lines.
 
-The script calls `posenc completion line=TEXT`, which prints the words that can end the line.
+The script calls `posenc completion line=TEXT`, which prints the possible completions of its last
+word.
 """
 
 import re
@@ -21,7 +22,7 @@ _posenc() {
     local line="${COMP_LINE:0:COMP_POINT}" word
     COMPREPLY=()
     while IFS= read -r word; do
-        # Readline replaces only the part of a word behind its last word break.
+        # Readline replaces only the part of a word after its last word break.
         [[ ${line##* } == *=* && $COMP_WORDBREAKS == *=* ]] && word="${word#*=}"
         COMPREPLY+=("$word")
     done < <(posenc completion "line=$line" 2>/dev/null)
@@ -68,12 +69,12 @@ def run(arguments: Arguments) -> int:
     elif word in SCRIPTS:
         print(SCRIPTS[word].strip())
     else:
-        raise ConfigError(f"set the shell: posenc completion {' or '.join(SCRIPTS)}")
+        raise ConfigError(f"specify a shell: posenc completion {'|'.join(SCRIPTS)}")
     return 0
 
 
 def completions(line: str) -> list[str]:
-    """Return the words that can end a command line, which is cut off at the cursor."""
+    """Return the completions of the last word of a command line, which ends at the cursor."""
     *words, last = re.split(r"\s+", line.lstrip())
     if len(words) < 2:
         return _matching([*COMMANDS, "--help", "--version"], last)
@@ -97,13 +98,13 @@ def _matching(words: Iterable[str], start: str) -> list[str]:
 
 
 def _next_part(key: str, start: str) -> str:
-    """Return a dotted key up to the first dot behind `start`, so that few words are offered."""
+    """Return a dotted key up to the first dot after `start`, so that few words are offered."""
     part, dot, _ = key[len(start) :].partition(".")
     return key[: len(start)] + part + dot
 
 
 def _folders(command: str) -> list[str]:
-    """Return the names of experiments, which some commands take as a word of their own."""
+    """Return the names of experiments, which some commands take as a positional argument."""
     return _values("name") if command in FOLDER_COMMANDS and command != "clean" else []
 
 

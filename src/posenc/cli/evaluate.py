@@ -25,7 +25,7 @@ COLUMNS = {
     "at_tokens": Column("training tokens", format=","),
     "length": Column("length"),
     "count": Column("tokens", format=","),
-    "coverage": Column("coverage", format=lambda fraction: f"{100 * fraction:.3g} %"),
+    "coverage": Column("coverage", format=lambda fraction: f"{100 * fraction:.3g}%"),
     "loss": Column("loss", format=".6f"),
     "perplexity": Column("perplexity", format=".3f"),
     "perplexity_per_word": Column("per word", format=".2f"),

@@ -1,10 +1,10 @@
 """The classes and functions that the `_target_` of each config group may name.
 
 A saved configuration is data that anyone may have written. A target in posenc must therefore be a
-class or function of the group's package that builds what the group is for; any other callable
-could do anything, such as running a job. Some groups also take the classes of a library, such as
-the optimizers of torch, but nothing else of it. Other modules are allowed if the command trusts
-them.
+class or function of the group's package whose result has the type that the group needs; any other
+callable could do anything, such as running a job. Some groups also accept classes from a library,
+such as torch's optimizers, but nothing else from it. Other modules are allowed if the command
+trusts them.
 """
 
 import importlib
@@ -73,7 +73,7 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     be defined in the group's package. If it is a factory, `annotation` has to be a Callable, whose
     argument types are those of the target's first parameters and whose result type is what the
     target returns. Otherwise, the target's result itself has to be of that type. If the annotation
-    says too little, as in an encoding outside posenc, the target has to be a component of a group
+    is too general, as in an encoding outside posenc, the target has to be a component of a group
     in the same package.
     """
     if get_origin(annotation) in (Union, UnionType):
@@ -109,9 +109,9 @@ def import_target(
 ) -> Callable[..., Any]:
     """Return the class or function that a node's `_target_` names.
 
-    `name` is the node's key in error messages. Raises ConfigError without importing anything if
+    `name` is the node's key in error messages. Raises ConfigError if
     the target is neither in posenc, nor in `modules`, nor in the library of the config group
-    `group`, and if it cannot be imported.
+    `group` (then nothing is imported), or if the import fails.
     """
     check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
@@ -136,17 +136,17 @@ def check_trusted(values: Any, name: str, modules: Sequence[str], group: str = "
         module = path.rpartition(".")[0]
         is_trusted = any(f"{module}.".startswith(f"{package}.") for package in allowed)
         if not is_trusted and not in_library(path, group):
-            root = module.split(".")[0]
-            trusted = ",".join([*modules, root])
-            remedy = f"set modules='[{trusted}]'" if root else "write it as module.Class"
+            if not module:
+                raise ConfigError(f"{name}: _target_={path} has no module; write module.Class")
+            trusted = ",".join([*modules, module.split(".")[0]])
             raise ConfigError(
                 f"{name}: _target_={path} is outside {', '.join(allowed)}; if you trust it,"
-                f" {remedy}"
+                f" set modules='[{trusted}]'"
             )
 
 
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
-    """Return the modules listed in a composed command and the top-level modules of its targets.
+    """Return the modules listed in a configuration and the top-level modules of its targets.
 
     Raises ConfigError if a listed module does not exist. No module is imported. Library classes
     that a config group takes (`LIBRARY_TYPES`) need no trusted module.

@@ -42,7 +42,8 @@ def compose_sweep(
 ) -> DictConfig:
     """Compose the settings that all jobs of a sweep share: experiment, size, folder, launcher.
 
-    Raises ConfigError if a debug run is given a name, with which it could be among real results.
+    Raises ConfigError if a debug run is given a name, because its results could be mixed with real
+    ones.
     """
     config = compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
     if config.get("debug") and any(override_key(override) == "name" for override in overrides):
@@ -98,15 +99,17 @@ def expand(
     Each grid is the Cartesian product of its keys' values, and the jobs are the union of all grids.
     A key on the command line takes precedence over the grids:
 
-    - A value that some grids have selects their jobs: `encoding=alibi` keeps only the jobs with
-      alibi and drops every grid without it.
-    - A value that no grid has is added to every grid with that key: `train_length=128` runs the
+    - If some grids contain the value, only their jobs with it are kept: `encoding=alibi` drops
+      every grid without alibi.
+    - A value that no grid contains is added to every grid with that key: `train_length=128` runs
+    the
       whole experiment at length 128. A new component is added only to the grids that do not vary
       the component's parameters, if there are any: `encoding=t5` runs once alongside the baselines,
       not once per base of RoPE.
     - Several choices of `evaluation/swap` are swaps of the same jobs, not jobs of their own.
-    - A parameter that some grids vary drops the grids that select its component without varying
-      it: `encoding.spectrum.base=1e4` keeps only the jobs that have a base.
+    - If the key is a parameter that some grids vary, the grids that select its component but do not
+      vary the parameter are dropped: `encoding.spectrum.base=1e4` keeps only the jobs that set a
+      base.
 
     Numbers are compared by value (5e5 equals 500000). Duplicate jobs are dropped. `config_dirs` may
     add options for `glob(*)`. Raises ConfigError for invalid grids or overrides.
@@ -130,10 +133,14 @@ def expand(
 def _check_grids(grids: Any) -> list[Mapping[str, Any]]:
     """Return a list of grids, with one empty grid if there are none."""
     if not isinstance(grids, list | tuple | None):
-        raise ConfigError(f"grids: {grids!r} must be a list of mappings of keys to lists of values")
+        raise ConfigError(
+            f"grids: {grids!r} must be a list of mappings from keys to lists of values"
+        )
     for i, grid in enumerate(grids or []):
         if not isinstance(grid, Mapping):
-            raise ConfigError(f"grids[{i}]: {grid!r} must be a mapping of keys to lists of values")
+            raise ConfigError(
+                f"grids[{i}]: {grid!r} must be a mapping from keys to lists of values"
+            )
     return list(grids or [{}])
 
 

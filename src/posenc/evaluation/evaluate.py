@@ -44,17 +44,16 @@ def evaluate(
     device: torch.device,
     on_progress: Callable[[float, float], bool],
 ) -> list[dict[str, Any]]:
-    """Measure the rows with these keys, save each one when it is complete, and return them.
+    """Compute the evaluation rows with these keys, save each when it is complete, and return them.
 
     `on_progress` is called with the fraction of the work that is done and the speed in tokens per
     second. If it returns False, the evaluation stops and the rows completed so far are returned.
     Raises RunError if weights are missing, before anything is measured.
     """
     requests = measurement_requests(config, data, keys)
-    budgets = dict.fromkeys(
-        request.at_tokens for request in requests
-    )  # ordered, so that all ranks agree
-    checkpoints = {at_tokens: _find_checkpoint(run, config, at_tokens) for at_tokens in budgets}
+    # Ordered, so that all ranks agree.
+    training_tokens = dict.fromkeys(request.at_tokens for request in requests)
+    checkpoints = {tokens: _find_checkpoint(run, config, tokens) for tokens in training_tokens}
     total_tokens = sum(request.tokens for request in requests)
     rows: list[dict[str, Any]] = []
     completed = 0
@@ -115,9 +114,9 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         checkpoint = broadcast_from_rank0(lambda: find_weights(run.checkpoints, step))
         if checkpoint is None:
             raise RunError(
-                f"{run.name} has no intact weights of step {step} for evaluation.at_tokens="
-                f"{at_tokens}: they are kept only if its training was started with this value;"
-                " train it again under another name=..., or leave the value out"
+                f"{run.name} has no intact weights from step {step} for evaluation.at_tokens="
+                f"{at_tokens}; weights are kept only if evaluation.at_tokens is set before"
+                " training, so train again under another name=..., or remove the value"
             )
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
@@ -125,7 +124,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
     total = run.trained_steps(training_steps(config).total)
     if checkpoint is None or step < total:
         raise RunError(
-            f"{run.name} is not fully trained: its latest intact checkpoint is of step {step} of"
+            f"{run.name} is not fully trained: its latest intact checkpoint is from step {step} of"
             f" {total}; finish its training first, with the command that"
             f" `posenc status {experiment_arguments(run.path.parent)}` prints"
         )
@@ -197,7 +196,7 @@ def _save_rows(
     others = [row for row in run.rows() if row_key(row) not in new_keys]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
-    for row in [row for row in rows if row in largest]:  # a smaller budget replaces no arrays
+    for row in [row for row in rows if row in largest]:  # never those of a smaller budget
         if PROTOCOLS[row["protocol"]].positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
@@ -212,9 +211,9 @@ def _save_rows(
 
 def _accuracies(result: Measurement, count: int) -> dict[str, float]:
     """Return the fractions of correct targets and of fully correct windows, if counted."""
-    if result.hits is None or result.solved is None:
+    if result.num_correct is None or result.num_exact is None:
         return {}
-    return {"accuracy": result.hits / count, "exact": result.solved / len(result.indices)}
+    return {"accuracy": result.num_correct / count, "exact": result.num_exact / len(result.indices)}
 
 
 def _exp(loss: float) -> float | None:

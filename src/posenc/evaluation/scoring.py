@@ -29,17 +29,17 @@ class Measurement:
     """The result of scoring the windows whose indices are `indices`.
 
     `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
-    position in the window. If accuracy was requested, `hits` is the number of targets that the
-    model ranks first, and `solved` the number of windows in which it ranks all targets first.
-    `blocks` are the sums in each block of the text; None for a task.
+    position in the window. If accuracy was requested, `num_correct` is the number of targets that
+    the model ranks first, and `num_exact` the number of windows in which it ranks all targets
+    first. `blocks` are the sums in each block of the text; None for a task.
     """
 
     sums: NDArray[np.float64]
     counts: NDArray[np.int64]
     seconds: float
     indices: Indices
-    hits: int | None = None
-    solved: int | None = None
+    num_correct: int | None = None
+    num_exact: int | None = None
     blocks: BlockSums | None = None
 
 
@@ -69,7 +69,7 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
-    hits = solved = tokens = completed = 0
+    num_correct = num_exact = tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
@@ -81,8 +81,8 @@ def measure(
             blocks.add(batch, losses.double())
             if is_hit is not None:
                 correct = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
-                hits += int(correct.sum())
-                solved += int((correct == batch.scored.sum(dim=1)).sum())
+                num_correct += int(correct.sum())
+                num_exact += int((correct == batch.scored.sum(dim=1)).sum())
             tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
             seconds = time.perf_counter() - start_time
             stopped = not on_batch(tokens * world_size(), seconds)
@@ -94,7 +94,9 @@ def measure(
     was_scored[order[:completed]] = 1
     indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
-    totals = all_reduce_sum(np.array([hits, solved])).tolist() if accuracy else (None, None)
+    totals = (
+        all_reduce_sum(np.array([num_correct, num_exact])).tolist() if accuracy else (None, None)
+    )
     return Measurement(sums, counts, seconds, indices, *totals, blocks=blocks.all_reduced())
 
 

@@ -152,7 +152,7 @@ def _resolve_settings(
 
 
 def _train_and_evaluate(session: Session) -> bool:
-    """Train, then evaluate missing rows. Returns False if the job was told to stop."""
+    """Train, then evaluate missing rows. Returns False if a stop was requested."""
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)

@@ -1,7 +1,8 @@
 """A Transformer with an adaptive embedding and softmax (Baevski & Auli 2019, 1809.10853).
 
-The vocabulary is sorted by decreasing frequency and cut into bands; bands of rarer words have
-narrower vectors. The adaptive softmax (Grave et al. 2017, 1609.04309) is tied to the embedding.
+The vocabulary is sorted by decreasing frequency and divided into clusters; clusters of rarer words
+have narrower embeddings. The adaptive softmax (Grave et al. 2017, 1609.04309) is tied to the
+embedding.
 """
 
 from itertools import pairwise
@@ -19,13 +20,13 @@ from posenc.model.transformer import Decoder
 
 
 class AdaptiveEmbedding(nn.Module):
-    """An embedding divided into bands; vectors of band i have width / factor^i channels.
+    """An embedding divided into clusters; cluster i has width / div_value^i channels.
 
-    `cutoffs` are the first tokens of the second and later bands. Each band has a projection from
-    its own width to `width`.
+    `cutoffs` are the first tokens of the second and later clusters. Each cluster has a projection
+    from its own width to `width`.
     """
 
-    def __init__(self, vocab_size: int, width: int, cutoffs: list[int], factor: int) -> None:
+    def __init__(self, vocab_size: int, width: int, cutoffs: list[int], div_value: int) -> None:
         super().__init__()
         edges = [0, *cutoffs, vocab_size]
         if not cutoffs or any(start >= stop for start, stop in pairwise(edges)):
@@ -33,87 +34,92 @@ class AdaptiveEmbedding(nn.Module):
                 f"cutoffs={cutoffs} must be strictly increasing, between 0 and"
                 f" vocab_size={vocab_size} (exclusive)"
             )
-        if factor < 1 or factor ** len(cutoffs) > width:
+        if div_value < 1 or div_value ** len(cutoffs) > width:
             raise ValueError(
-                f"factor={factor} must be at least 1, and small enough that the last of"
-                f" {len(edges) - 1} bands has at least one channel (width={width})"
+                f"div_value={div_value} must be at least 1, and small enough that the last of"
+                f" {len(edges) - 1} clusters has at least one channel (width={width})"
             )
         self.width, self.cutoffs = width, cutoffs
-        band_widths = [width // factor**i for i in range(len(edges) - 1)]
-        band_sizes = [stop - start for start, stop in pairwise(edges)]
-        self.bands = nn.ModuleList(map(nn.Embedding, band_sizes, band_widths))
+        cluster_widths = [width // div_value**i for i in range(len(edges) - 1)]
+        cluster_sizes = [stop - start for start, stop in pairwise(edges)]
+        self.clusters = nn.ModuleList(map(nn.Embedding, cluster_sizes, cluster_widths))
         self.projections = nn.ModuleList(
-            nn.Linear(band_width, width, bias=False) for band_width in band_widths
+            nn.Linear(cluster_width, width, bias=False) for cluster_width in cluster_widths
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the embeddings [B, T, D] of tokens [B, T]."""
-        band = self.band_index(tokens)
-        x = self.vectors(0).new_empty(*tokens.shape, self.width)
+        cluster = self.cluster_index(tokens)
+        x = self.cluster_embedding(0).new_empty(*tokens.shape, self.width)
         for i, start in enumerate([0, *self.cutoffs]):
-            in_band = band == i
-            x[in_band] = self.projections[i](self.bands[i](tokens[in_band] - start)).to(x.dtype)
+            in_cluster = cluster == i
+            x[in_cluster] = self.projections[i](self.clusters[i](tokens[in_cluster] - start)).to(
+                x.dtype
+            )
         return x
 
-    def band_index(self, tokens: Tensor) -> Tensor:
-        """Return the index of each token's band."""
+    def cluster_index(self, tokens: Tensor) -> Tensor:
+        """Return the index of each token's cluster."""
         return sum((tokens >= cutoff for cutoff in self.cutoffs), torch.zeros_like(tokens))
 
-    def vectors(self, band: int) -> Tensor:
-        """Return the vectors of a band, [tokens in the band, width of the band]."""
-        return self.bands[band].get_parameter("weight")
+    def cluster_embedding(self, cluster: int) -> Tensor:
+        """Return the embeddings of a cluster, [tokens in the cluster, width of the cluster]."""
+        return self.clusters[cluster].get_parameter("weight")
 
 
 class AdaptiveHead(nn.Module):
-    """An adaptive softmax with the vectors and projections of the embedding.
+    """An adaptive softmax with the weights and projections of the embedding.
 
-    The first softmax is over the tokens of the first band and one entry per remaining band; each
-    remaining band has a softmax over its own tokens. The first band needs no projection, because
-    its vectors have the width of the model. `dropout` applies to the hidden states before and after
-    the projections.
+    The first softmax is over the tokens of the first cluster and one entry per remaining cluster;
+    each remaining cluster has a softmax over its own tokens. The first cluster needs no projection,
+    because its embeddings have the width of the model. `dropout` applies to the hidden states
+    before and after the projections.
     """
 
     def __init__(self, embedding: AdaptiveEmbedding, dropout: float) -> None:
         super().__init__()
         check_dropout("head_dropout", dropout)
         self.embedding = embedding
-        # One vector per remaining band. Renaming `names` would change its initial weights.
-        self.names = nn.Linear(embedding.width, len(embedding.cutoffs), bias=False)
+        self.cluster_weights = nn.Linear(embedding.width, len(embedding.cutoffs), bias=False)
         self.dropout = nn.Dropout(dropout)
 
     @property
     def weight(self) -> Tensor:
         """The matrix [rows, D] of the first softmax, which applies to every token."""
-        return torch.cat([self.embedding.vectors(0), self.names.weight])
+        return torch.cat([self.embedding.cluster_embedding(0), self.cluster_weights.weight])
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the log-probabilities [B, T, vocab_size] for hidden states [B, T, D]."""
         hidden, first_cutoff = self.dropout(hidden), self.embedding.cutoffs[0]
         head = linear(hidden, self.weight).log_softmax(dim=-1)
-        bands = [head[..., :first_cutoff]]
-        for band in range(1, len(self.embedding.bands)):
-            logits = linear(self._project_to_band(hidden, band), self.embedding.vectors(band))
-            bands.append(head[..., first_cutoff + band - 1, None] + logits.log_softmax(dim=-1))
-        return torch.cat(bands, dim=-1)
+        clusters = [head[..., :first_cutoff]]
+        for cluster in range(1, len(self.embedding.clusters)):
+            logits = linear(
+                self._project_to_cluster(hidden, cluster), self.embedding.cluster_embedding(cluster)
+            )
+            clusters.append(
+                head[..., first_cutoff + cluster - 1, None] + logits.log_softmax(dim=-1)
+            )
+        return torch.cat(clusters, dim=-1)
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
         hidden, tokens = self.dropout(hidden).flatten(0, 1), targets.flatten()
-        band, first_cutoff = self.embedding.band_index(tokens), self.embedding.cutoffs[0]
-        first_targets = torch.where(band == 0, tokens, first_cutoff + band - 1)
+        cluster, first_cutoff = self.embedding.cluster_index(tokens), self.embedding.cutoffs[0]
+        first_targets = torch.where(cluster == 0, tokens, first_cutoff + cluster - 1)
         losses = token_losses(hidden[None], self.weight, first_targets[None])[0]
         for i, start in enumerate(self.embedding.cutoffs, start=1):
-            (in_band,) = (band == i).nonzero(as_tuple=True)
-            projected = self._project_to_band(hidden[in_band], i)
-            band_targets = tokens[in_band] - start
-            vectors = self.embedding.vectors(i)
-            band_losses = token_losses(projected[None], vectors, band_targets[None])[0]
-            losses = losses.index_add(0, in_band, band_losses)
+            (in_cluster,) = (cluster == i).nonzero(as_tuple=True)
+            projected = self._project_to_cluster(hidden[in_cluster], i)
+            cluster_targets = tokens[in_cluster] - start
+            vectors = self.embedding.cluster_embedding(i)
+            cluster_losses = token_losses(projected[None], vectors, cluster_targets[None])[0]
+            losses = losses.index_add(0, in_cluster, cluster_losses)
         return losses.view_as(targets)
 
-    def _project_to_band(self, hidden: Tensor, band: int) -> Tensor:
-        """Project hidden states [.., D] to the width of a band with its transposed projection."""
-        projection = self.embedding.projections[band].get_parameter("weight")
+    def _project_to_cluster(self, hidden: Tensor, cluster: int) -> Tensor:
+        """Project hidden states [.., D] to a cluster's width with its transposed projection."""
+        projection = self.embedding.projections[cluster].get_parameter("weight")
         return self.dropout(linear(hidden, projection.T))
 
 
@@ -135,7 +141,7 @@ class AdaptiveTransformer(Decoder):
         heads: int,
         feed_forward: int,
         cutoffs: list[int],
-        factor: int,
+        div_value: int,
         norm: Literal["layer_norm", "rms_norm"],
         final_norm: bool,
         activation: Literal["relu", "gelu", "silu", "swiglu"],
@@ -152,7 +158,7 @@ class AdaptiveTransformer(Decoder):
             "dropout": dropout,
             "activation_dropout": activation_dropout,
         }
-        embedding = AdaptiveEmbedding(vocab_size, width, cutoffs, factor)
+        embedding = AdaptiveEmbedding(vocab_size, width, cutoffs, div_value)
         super().__init__(
             encoding,
             embedding,

@@ -18,7 +18,7 @@ from posenc.model.loss import token_losses
 class Head(Protocol):
     """The output layer, which predicts the next token from hidden states [B, T, D].
 
-    `weight` [.., D] is the matrix that the hidden states of all tokens are multiplied with.
+    `weight` [.., D] is the matrix by which the hidden states of all tokens are multiplied.
     """
 
     @property
@@ -40,7 +40,7 @@ class Decoder(nn.Module):
 
     `embedding` maps tokens [B, T] to hidden states [B, T, D], which are multiplied by
     `embedding_scale`; `encoding.embed` and `dropout` are applied before the first block.
-    `zero_init` is an option of `initialize`.
+    `initialize` reads `zero_init`.
     """
 
     head: Head
@@ -163,7 +163,7 @@ class Transformer(Decoder):
 
 
 def initialize(model: Decoder, seed: int) -> None:
-    """Draw every weight outside the encoding from the seed and the name of the parameter.
+    """Initialize every weight outside the encoding, seeded by the seed and the parameter's name.
 
     Models that differ only in their encoding therefore start from the same weights. Biases are 0.
     Matrices are drawn from N(0, 1/fan_in); the output projections of attention and feed-forward
@@ -184,7 +184,7 @@ def initialize(model: Decoder, seed: int) -> None:
         if model.zero_init and (name.endswith(".out.weight") or name == "head.weight"):
             nn.init.zeros_(parameter)
             continue
-        generator = torch.Generator().manual_seed(seed_of(seed, name))
+        generator = torch.Generator().manual_seed(derive_seed(seed, name))
         std = parameter.shape[1] ** -0.5 * (residual_scale if name.endswith(".out.weight") else 1.0)
         if name.startswith("embedding.projections."):
             std = (2 / sum(parameter.shape)) ** 0.5
@@ -193,6 +193,6 @@ def initialize(model: Decoder, seed: int) -> None:
             parameter.copy_(weights)
 
 
-def seed_of(seed: int, name: str) -> int:
-    """Return a seed that is derived from the run's seed and the name of what is drawn."""
+def derive_seed(seed: int, name: str) -> int:
+    """Return a seed derived from the run's seed and a name, such as that of a parameter."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")

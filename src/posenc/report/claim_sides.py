@@ -8,7 +8,7 @@ from statistics import StatisticsError, linear_regression
 from typing import Any, Literal
 
 from posenc.config.errors import ConfigError
-from posenc.report.outcome import Obstacle
+from posenc.report.outcome import NoVerdictError
 from posenc.report.quantities import Quantity
 from posenc.report.scale import Scale
 
@@ -87,7 +87,7 @@ class Value:
         return self.quantity.scale
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
-        """Return this side's number from the number and evaluation length of each of `values`."""
+        """Return this side's number, given each value's measured number and evaluation length."""
         return numbers[0]
 
 
@@ -179,7 +179,7 @@ class Trend:
         return Scale(f"{log}{self.quantity.name} per {step}", "difference", digits=4)
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
-        """Return the slope; raises Obstacle if all lengths are the same number of tokens."""
+        """Return the slope; raises NoVerdictError if all lengths are the same number of tokens."""
         size = len(self.points[0].values)
         starts = range(0, len(numbers), size)
         ys = [
@@ -191,14 +191,14 @@ class Trend:
         try:
             return linear_regression(xs, ys).slope
         except StatisticsError:
-            raise Obstacle(
+            raise NoVerdictError(
                 "not comparable", f"{self}: all lengths are {tokens[0]} tokens; use different ones"
             ) from None
 
 
 @dataclass(frozen=True)
 class Ngram:
-    """An n-gram model of the left side's training tokens; by default each run's best order."""
+    """An n-gram model trained on the left side's training tokens; None means the best order."""
 
     order: int | None
 

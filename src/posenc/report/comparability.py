@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.claim_sides import Ngram
-from posenc.report.outcome import Obstacle
+from posenc.report.outcome import NoVerdictError
 from posenc.report.run_samples import Sample
 
 CORPUS_KEYS = ("data", "split")
@@ -14,7 +14,7 @@ WINDOW_KEYS = ("protocol", "stride")
 
 
 def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
-    """Raise Obstacle unless the samples of two sides can be compared; `right` may be empty.
+    """Raise NoVerdictError unless the samples of two sides can be compared; `right` may be empty.
 
     The samples of a change or a trend are compared with its first sample, then each sample of the
     left with that of the right. A change or trend is measured within its own side, so that the
@@ -31,13 +31,13 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
 
-    Raises Obstacle if the run has no such n-gram model, if it was scored on another text, or if the
-    sample is from before the end of training. An n-gram model scores every token, so its count must
-    equal that of non-overlapping windows.
+    Raises NoVerdictError if the run has no such n-gram model, if it was scored on another text, or
+    if the sample is from before the end of training. An n-gram model scores every token, so its
+    count must equal that of non-overlapping windows.
     """
     run, row = sample.run, sample.row or {}
     if row.get("at_tokens") is not None:
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable",
             f"{ngram} was trained on all {run.config['tokens']} training tokens of {run.name}, not"
             f" on the first {row['at_tokens']}; compare it at the end of training",
@@ -45,7 +45,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     rows = [r for r in run.ngrams if ngram.order in (None, r["order"])]
     if not rows:
         orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"
-        raise Obstacle(
+        raise NoVerdictError(
             "not measured",
             f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it with a"
             " sufficient ngram_order",
@@ -53,14 +53,14 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     same_text = [r for r in rows if _differ(r, row, CORPUS_KEYS) is None]
     if not same_text:
         key = _differ(rows[0], row, CORPUS_KEYS) or "data"
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable",
             f"{ngram} was scored on different text from {run.name}"
             f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
     if row["protocol"] in NONOVERLAPPING_PROTOCOLS and best["count"] != row["count"]:
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable",
             f"{ngram} was scored on {best['count']} tokens and {run.name} on {row['count']}",
         )
@@ -68,7 +68,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 
 
 def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> None:
-    """Raise Obstacle if two samples differ in their data or, unless `any_tokens`, in their tokens.
+    """Raise NoVerdictError if two samples differ in data or, unless `any_tokens`, in tokens.
 
     Two lengths of the same run may score different tokens, because some protocols score only the
     end of each window, but not if an evaluation budget ran out at one of them.
@@ -76,7 +76,7 @@ def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> Non
     if left.run is not right.run:
         a, b = (sample.run.config["frozen"]["fingerprint"] for sample in (left, right))
         if a != b:
-            raise Obstacle(
+            raise NoVerdictError(
                 "not comparable",
                 f"the two sides were trained on different data ({_short(a)} and {_short(b)})",
             )
@@ -87,7 +87,7 @@ def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> Non
     key = _differ(left.row, right.row, CORPUS_KEYS if any_tokens else CORPUS_KEYS + TOKEN_KEYS)
     if key is not None:
         a, b = left.row.get(key), right.row.get(key)
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable",
             f"the two sides were scored on different tokens ({key} {_short(a)} and {_short(b)})",
         )

@@ -20,11 +20,11 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return the experiment's own text, then its lowest perplexities and the ratios to L."""
     several = len({curves.measurement for curves in curve_sets}) > 1
-    lines = _paragraphs(experiment.about.get("conclude"))
+    lines = _paragraphs(experiment.about.get("interpretation"))
     for curves in curve_sets:
         setting = curves.setting + (f", {curves.measurement}" if several else "")
         best = best_encodings(curves, PERPLEXITY)
-        lines += [f"{setting}: {text}" for text in (best, *_ratios(curves))]
+        lines += [f"{setting}: {text}" for text in (best, *_ratio_lines(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines
 
 
@@ -32,14 +32,14 @@ def limitations(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[str]:
     """Return the experiment's own text, then the limitations of its perplexities and accuracies."""
-    lines = _paragraphs(experiment.about.get("caution"))
-    lines += [*_seeds([*losses, *accuracies]), *_different_tokens(experiment)]
+    lines = _paragraphs(experiment.about.get("limitations"))
+    lines += [*_seed_notes([*losses, *accuracies]), *_different_tokens_note(experiment)]
     if not losses:
         return lines
     return [
         *lines,
-        *_early_tokens(losses),
-        *_few_windows(losses),
+        *_early_tokens_note(losses),
+        *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
         f" {describe_choice(experiment.evaluated, 'tokenizer')}. It can be compared within this"
         " report, but not with perplexities per word or from another tokenizer. runs.csv has"
@@ -78,7 +78,7 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
 
 
-def _ratios(curves: CurveSet) -> list[str]:
+def _ratio_lines(curves: CurveSet) -> list[str]:
     longest, length = int(curves.x_values[-1]), curves.train_length
     ratios = sorted(
         (at_longest.perplexity / at_train_length.perplexity, curve.label)
@@ -91,18 +91,18 @@ def _ratios(curves: CurveSet) -> list[str]:
     return [f"perplexity at {longest} tokens divided by that at {length}: {listed}."]
 
 
-def _seeds(curve_sets: Sequence[CurveSet]) -> list[str]:
+def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
     seeds = {p.seeds for curves in curve_sets for c in curves.curves for p in c.points}
     counts = set(map(len, seeds))
     lines = []
     if 1 in counts:
-        which = "All numbers come" if counts == {1} else "Some numbers come"
+        subject = "All numbers come" if counts == {1} else "Some numbers come"
         lines += [
-            f"{which} from a single seed and have no interval over seeds: {UNKNOWN_VARIATION}"
+            f"{subject} from a single seed and have no interval over seeds: {UNKNOWN_VARIATION}"
         ]
     if any(1 < count < MIN_SEEDS for count in counts):
         lines += [
-            f"With fewer than {MIN_SEEDS} seeds, bands run from the lowest to the highest seed and"
+            f"With fewer than {MIN_SEEDS} seeds, bands span the range over seeds and"
             " are not confidence intervals. Differences smaller than the band are not meaningful."
         ]
     if max(counts) >= MIN_SEEDS:
@@ -115,7 +115,7 @@ def _seeds(curve_sets: Sequence[CurveSet]) -> list[str]:
     return lines
 
 
-def _different_tokens(experiment: Experiment) -> list[str]:
+def _different_tokens_note(experiment: Experiment) -> list[str]:
     """Return a warning if a protocol scored different tokens in different runs."""
     hashes = defaultdict(set)
     for run in experiment.evaluated:
@@ -133,8 +133,8 @@ def _different_tokens(experiment: Experiment) -> list[str]:
     ]
 
 
-def _early_tokens(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return how much of the early-token curse the windows have (Press et al. 2022, app. B)."""
+def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
+    """Return a note on early tokens if there are longer windows (Press et al. 2022, app. B)."""
     curves = next((c for c in curve_sets if c.measurement.protocol == "nonoverlapping"), None)
     if curves is None or curves.x_values[-1] <= curves.train_length:
         return []
@@ -148,7 +148,7 @@ def _early_tokens(curve_sets: Sequence[CurveSet]) -> list[str]:
     ]
 
 
-def _few_windows(curve_sets: Sequence[CurveSet]) -> list[str]:
+def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a warning for each measurement with lengths at which too few windows fit the text."""
     counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:

@@ -7,7 +7,7 @@ from statistics import fmean
 from posenc.report.claim import Claim, Clause
 from posenc.report.confidence import TInterval, t_interval
 from posenc.report.experiment import Experiment
-from posenc.report.outcome import Obstacle, Outcome, combine, compare
+from posenc.report.outcome import NoVerdictError, Outcome, combine, compare
 from posenc.report.paired_samples import paired_samples
 
 INCLUDES_MARGIN = "the interval includes the margin; more seeds would narrow it"
@@ -79,7 +79,7 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
 def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> ClauseVerdict:
     try:
         pairs = paired_samples(clause, train_length, experiment)
-    except Obstacle as obstacle:
+    except NoVerdictError as obstacle:
         return ClauseVerdict(clause, obstacle.outcome, obstacle.reason)
     verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, pairs.seeds)
     if pairs.obstacle:

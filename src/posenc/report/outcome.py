@@ -25,7 +25,7 @@ COMPARISONS = {
 NEEDS_MARGIN = ("at_most", "at_least", "equal")
 
 
-class Obstacle(Exception):
+class NoVerdictError(Exception):
     """A clause cannot be judged; the message has the reason and often a command that helps."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:

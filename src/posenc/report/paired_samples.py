@@ -11,7 +11,7 @@ from posenc.report.claim import MIN_SEEDS, Clause
 from posenc.report.claim_sides import Length, Ngram, Side
 from posenc.report.comparability import check_comparable, ngram_loss
 from posenc.report.experiment import Experiment
-from posenc.report.outcome import Obstacle
+from posenc.report.outcome import NoVerdictError
 from posenc.report.run_samples import (
     Sample,
     evaluation_length,
@@ -29,26 +29,26 @@ class Pairs:
     seeds: tuple[int, ...]
     left: tuple[float, ...]
     right: tuple[float, ...]
-    obstacle: Obstacle | None
+    obstacle: NoVerdictError | None
 
 
 def paired_samples(clause: Clause, train_length: int, experiment: Experiment) -> Pairs:
     """Return the numbers of both sides for every seed that has both.
 
-    Raises Obstacle if a side has no runs or the sides are not comparable.
+    Raises NoVerdictError if a side has no runs or the sides are not comparable.
     """
     values = clause.values
     runs = [runs_by_seed(value, train_length, experiment) for value in values]
     longest = longest_length(list(zip(values, runs, strict=True)))
     lengths = [evaluation_length(value, train_length, longest) for value in values]
     pairs: dict[int, tuple[float, float]] = {}
-    obstacles: list[Obstacle] = []
+    obstacles: list[NoVerdictError] = []
     for seed in sorted(set.intersection(*map(set, runs))):
         measured = zip(values, (by_seed[seed] for by_seed in runs), lengths, strict=True)
         try:
             samples = [sample(*arguments, experiment) for arguments in measured]
             pairs[seed] = _pair(clause, samples, train_length)
-        except Obstacle as obstacle:
+        except NoVerdictError as obstacle:
             if obstacle.outcome == "not comparable":
                 raise
             obstacles.append(obstacle)
@@ -63,7 +63,7 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
 
 
 def _pair(clause: Clause, samples: Sequence[Sample], train_length: int) -> tuple[float, float]:
-    """Return the numbers of both sides for one seed; raises Obstacle if they are not comparable."""
+    """Return the numbers of both sides for one seed. Raises NoVerdictError if not comparable."""
     count = len(clause.left.values)
     left, right = samples[:count], samples[count:]
     check_comparable(left, right)
@@ -87,12 +87,12 @@ def _right_number(
     return clause.scale.multiply(_number(side, right), clause.times)
 
 
-def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> Obstacle:
+def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> NoVerdictError:
     # The command adds the fewest new seeds that allow an interval.
     unused = [seed for seed in range(1, 2 * MIN_SEEDS + 1) if seed not in complete]
     seeds = sorted([*complete, *unused[: MIN_SEEDS - len(complete)]])
     command = train_command(experiment.command, {"seed": seeds})
-    return Obstacle(
+    return NoVerdictError(
         "too few seeds",
         f"both sides have {len(complete)} of the {MIN_SEEDS} required seeds; `{command}`",
     )

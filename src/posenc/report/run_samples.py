@@ -8,7 +8,7 @@ from typing import Any
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Run
-from posenc.report.outcome import Obstacle
+from posenc.report.outcome import NoVerdictError
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Sample:
 def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dict[int, Run]:
     """Return the runs of a value by seed.
 
-    Raises Obstacle if there are none or if several have the same seed.
+    Raises NoVerdictError if there are none or if several have the same seed.
     """
     trained = value.train_length.tokens(train_length)
     runs = [
@@ -39,11 +39,11 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         seeds = sorted({run.seed for run in experiment.runs})
         overrides = {**value.selector, "train_length": trained, "seed": seeds}
         command = train_command(experiment.command, overrides)
-        raise Obstacle("not measured", f"no run for {value}: `{command}`")
+        raise NoVerdictError("not measured", f"no run for {value}: `{command}`")
     by_seed = {run.seed: run for run in runs}
     if len(by_seed) < len(runs):
         names = ", ".join(run.name for run in runs)
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable",
             f"{value}: several runs have the same seed ({names}); add a setting that tells them"
             " apart to the claim",
@@ -70,10 +70,10 @@ def evaluation_length(value: Value, train_length: int, longest: int | None) -> i
 
 
 def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
-    """Return a run's number at an evaluation length; raises Obstacle if it was not measured."""
+    """Return a run's number at an evaluation length. Raises NoVerdictError if not measured."""
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
-        raise Obstacle("not measured", f"{run.name} is not finished: `{experiment.command}`")
+        raise NoVerdictError("not measured", f"{run.name} is not finished: `{experiment.command}`")
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
     at_tokens = run.at_tokens(value.selector)
@@ -81,14 +81,14 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
     rows = [row for row in rows if length in (None, row["length"])]
     if not rows:
         command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
-        raise Obstacle(
+        raise NoVerdictError(
             "not measured",
             f"{run.name} has no such evaluation: run `{command}` for it and for the other seeds",
         )
     if quantity.source == "rows":
         return Sample(run, quantity.read(rows), rows[0], None)
     if len(rows) > 1:
-        raise Obstacle(
+        raise NoVerdictError(
             "not comparable", f"{run.name} has several matching rows; add the stride to the claim"
         )
     return Sample(run, quantity.read(rows[0]), rows[0], length)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc.config.errors import RunError
-from posenc.runs.files import corrupt_file, read_json, write_atomic, write_json
+from posenc.runs.files import corrupt_file_error, read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
 BINS_PER_OCTAVE = 4
@@ -65,10 +65,10 @@ def read_rows(path: Path, types: Mapping[str, Any] = NO_TYPES) -> list[dict[str,
     contents = read_json(path, {"rows": []})
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise corrupt_file(path, 'it is not {"rows": [{...}, ...]}')
+        raise corrupt_file_error(path, 'it is not {"rows": [{...}, ...]}')
     wrong = {key for row in rows for key in types if not isinstance(row.get(key, ...), types[key])}
     if wrong:
-        raise corrupt_file(path, f"missing or of the wrong type: {', '.join(sorted(wrong))}")
+        raise corrupt_file_error(path, f"missing or of the wrong type: {', '.join(sorted(wrong))}")
     return rows
 
 

@@ -54,7 +54,7 @@ def read_json(path: Path, default: Any = None) -> Any:
     try:
         return json.loads(path.read_text())
     except (ValueError, OSError, RecursionError) as error:
-        raise corrupt_file(path, error) from None
+        raise corrupt_file_error(path, error) from None
 
 
 def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     """
     contents = read_json(path, {})
     if not isinstance(contents, dict):
-        raise corrupt_file(path, "it is not a JSON object")
+        raise corrupt_file_error(path, "it is not a JSON object")
     known = [key for key in types if key in contents]
     if wrong := [key for key in known if not matches_type(contents[key], types[key])]:
-        raise corrupt_file(path, f"wrong type: {', '.join(wrong)}")
+        raise corrupt_file_error(path, f"wrong type: {', '.join(wrong)}")
     return contents
 
 
@@ -82,9 +82,9 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     try:
         rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     except (ValueError, OSError, RecursionError) as error:
-        raise corrupt_file(path, error) from None
+        raise corrupt_file_error(path, error) from None
     if not all(isinstance(row, dict) for row in rows):
-        raise corrupt_file(path, "not every line is a JSON object")
+        raise corrupt_file_error(path, "not every line is a JSON object")
     return rows
 
 
@@ -106,6 +106,6 @@ def truncate_jsonl(path: Path, step: int) -> None:
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
-def corrupt_file(path: Path, error: object) -> RunError:
+def corrupt_file_error(path: Path, error: object) -> RunError:
     """Return the error for a file of a run that cannot be used; `error` says why."""
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")

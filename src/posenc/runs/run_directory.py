@@ -12,7 +12,7 @@ from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, ROW_TYPES, read_rows
-from posenc.runs.files import corrupt_file, read_jsonl, read_mapping, write_json
+from posenc.runs.files import corrupt_file_error, read_jsonl, read_mapping, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
 
@@ -30,7 +30,7 @@ PLANNED_TYPES = {
 """Keys of every planned configuration that commands read; planning adds those in `frozen`."""
 
 CONFIG_ERRORS = (yaml.YAMLError, ValueError, OSError)
-"""What reading a damaged YAML file raises."""
+"""Exceptions that are raised by reading a damaged YAML file."""
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -69,13 +69,13 @@ class RunDirectory:
         self.lock_file = path / ".lock"
 
     def config(self) -> DictConfig:
-        """Return `values()` as OmegaConf's mapping, which `evaluate` and jobs build from."""
+        """Return `values()` as a DictConfig, from which components are built."""
         return OmegaConf.create(self.values())
 
     def values(self) -> dict[str, Any]:
         """Read the configuration that was frozen when the run was planned.
 
-        Its `modules` are empty: each command decides which modules it trusts, not a file.
+        Its `modules` are empty: the command line decides which modules are trusted, not this file.
         Raises RunError if the file is corrupt, was not written by planning, contains an alias or
         an interpolation, or was written by posenc 0.1.
         """
@@ -131,11 +131,11 @@ class RunDirectory:
         """Return the rows of the training log. Raises RunError if a row is corrupt."""
         rows = read_jsonl(self.metrics_file)
         if not all(isinstance(row.get("step"), int) for row in rows):
-            raise corrupt_file(self.metrics_file, "a row has no step")
+            raise corrupt_file_error(self.metrics_file, "a row has no step")
         return rows
 
     def trained_steps(self, planned: int) -> int:
-        """Return the steps of a complete training: `planned`, or fewer if a callback ended it."""
+        """Return how many steps a finished run has: `planned`, or fewer if a callback ended it."""
         rows = self.metrics()[-1:]
         return rows[0]["step"] if rows and rows[0].get(TRAINING_ENDED) else planned
 

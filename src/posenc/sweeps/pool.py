@@ -29,7 +29,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""How often a run is started if its process keeps being killed, for example when out of memory."""
+"""The maximum number of starts of a run whose process keeps being killed, as when out of memory."""
 
 
 class PoolLauncher(Launcher):
@@ -57,7 +57,7 @@ class PoolLauncher(Launcher):
         """Run every job; see `Launcher.launch`.
 
         A failed run does not stop the others. A run whose process is killed is restarted. If
-        another process is running a run, the launcher waits for it. After Ctrl-C or SIGTERM, the
+        a run is locked by another process, the launcher waits for it. After Ctrl-C or SIGTERM, the
         launcher waits until all runs have saved a checkpoint and raises KeyboardInterrupt; a second
         Ctrl-C kills the runs.
         """
@@ -92,7 +92,7 @@ class _Launch:
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
-        # CUDA does not work in forked processes; on other systems, some libraries do not either.
+        # CUDA does not work in forked processes, and neither do some libraries on macOS.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
     def run(self, interrupts: Sequence[float]) -> None:

@@ -126,7 +126,7 @@ def format_rate(tokens_per_second: float | None) -> str:
 
 def format_percent(fraction: float) -> str:
     """Return a fraction as a percentage, rounded down."""
-    return f"{int(100 * fraction)} %"
+    return f"{int(100 * fraction)}%"
 
 
 def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:

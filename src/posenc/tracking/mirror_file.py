@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
 from posenc.runs.evaluation_rows import read_arrays
-from posenc.runs.files import corrupt_file, read_mapping, write_json
+from posenc.runs.files import corrupt_file_error, read_mapping, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import offline_run_files
 from posenc.tracking.wandb_config import (
@@ -49,7 +49,7 @@ class MirrorFile:
         self.has_file_sizes = "file_sizes" in contents
         self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
         if not all(isinstance(entry.get("step"), int) for entry in self.entries):
-            raise corrupt_file(self.file, "an entry has no step")
+            raise corrupt_file_error(self.file, "an entry has no step")
 
     @property
     def run_id(self) -> str:

@@ -59,7 +59,9 @@ def build_workspace(
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
     """Return the unsaved report; W&B identifies it by its title, which depends only on the name."""
     title = experiment.about.get("title") or experiment.name
-    paragraphs = (experiment.about.get(key) for key in ("question", "conclude", "caution"))
+    paragraphs = (
+        experiment.about.get(key) for key in ("question", "interpretation", "limitations")
+    )
     verdicts = _verdicts_markdown(experiment)
     runs = _runset("All runs", "All runs", _experiment_filter(experiment), keys)
     return wr.Report(

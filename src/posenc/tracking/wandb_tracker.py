@@ -40,11 +40,11 @@ MAX_ALERT_TITLE = 63
 class WandbTracker(Tracker):
     """Mirrors a run as the W&B run `<experiment folder>.<run>`, grouped by experiment.
 
-    `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set.
-    An interrupted and resumed run remains a single W&B run in which each step occurs once. If
-    `save_code` is true, it has the uncommitted changes of the git repository in which the run was
-    started and, online, posenc's code as an artifact. If `checkpoints` is true, the final
-    checkpoint is uploaded as an artifact.
+    `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set. An
+    interrupted and resumed run remains a single W&B run in which each step occurs once. If
+    `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
+    the run was started and, online, posenc's code as an artifact. If `checkpoints` is true, the
+    final checkpoint is uploaded as an artifact.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class WandbTracker(Tracker):
             self._run = None
 
     def sync(self, run: RunDirectory, config: DictConfig, *, offline: bool) -> None:
-        """Log what the run on the server lacks, or write the offline files again from the start.
+        """Log what the run on the server lacks, or rewrite its offline files.
 
         Raises WandbError if W&B fails.
         """
@@ -169,8 +169,8 @@ class WandbTracker(Tracker):
 
 def _tags(tags: Sequence[str], run: RunDirectory, config: DictConfig) -> list[str]:
     """Return the user's tags, and those to filter by: experiment, encoding and size."""
-    own = [experiment_folder(run).name, config.choices.encoding, config.get("size")]
-    return list(dict.fromkeys([*tags, *(tag[:MAX_TAG_LENGTH] for tag in own if tag)]))
+    automatic = [experiment_folder(run).name, config.choices.encoding, config.get("size")]
+    return list(dict.fromkeys([*tags, *(tag[:MAX_TAG_LENGTH] for tag in automatic if tag)]))
 
 
 def _wandb_media(inspection: Inspection) -> dict[str, Any]:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
 LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
-"""What torch raises for a file that is not a checkpoint or contains other Python objects."""
+"""Exceptions of torch.load for a file that is not a checkpoint or contains other objects."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
     if checkpoint is not None:
         raise RunError(
             f"{run.metrics_file} has no row for step {first_missing}, but the oldest checkpoint is"
-            f" of step {checkpoint.step}; restore the file, or delete {run.path} and train again"
+            f" from step {checkpoint.step}; restore the file, or delete {run.path} and train again"
         )
     if list_checkpoints(run.checkpoints):
         log.warning("no checkpoint is intact; training starts from step 0")

@@ -1,4 +1,4 @@
-"""Muon, momentum with orthogonalised updates of matrices (Jordan et al. 2024).
+"""Muon, momentum with orthogonalized updates of matrices (Jordan et al. 2024).
 
 With momentum m, gradient g, matrix W of shape [A, B], learning rate r and weight decay d:
 
@@ -45,22 +45,22 @@ class Muon(torch.optim.Optimizer):
                 if not state:
                     state["momentum"] = torch.zeros_like(grad)
                 velocity = state["momentum"].lerp_(grad, 1 - group["momentum"])
-                update = orthogonalised(grad.lerp(velocity, group["momentum"]))
+                update = orthogonalized(grad.lerp(velocity, group["momentum"]))
                 scale = 0.2 * max(parameter.shape) ** 0.5
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(update, alpha=-group["lr"] * scale)
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
+def orthogonalized(matrix: Tensor) -> Tensor:
     """Return the matrix [A, B] with its singular values moved near 1 (within 0.3 or so).
 
     A matrix that is sharded over devices is gathered, and the result sharded like it.
     """
     if isinstance(matrix, DTensor):
-        whole = orthogonalised(matrix.full_tensor())
+        whole = orthogonalized(matrix.full_tensor())
         return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
     if matrix.shape[0] > matrix.shape[1]:
-        return orthogonalised(matrix.T).T
+        return orthogonalized(matrix.T).T
     a, b, c = COEFFICIENTS
     x = matrix if matrix.device.type == "cpu" else matrix.bfloat16()
     x = x / x.norm().clamp(min=1e-7)

@@ -11,7 +11,7 @@ from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.tokenizer import CONFIG_NAME, Tokenizer, TokenizerTrainer
 from posenc.data.tokenizers.word import WordTokenizer
-from posenc.runs.files import corrupt_file, read_mapping
+from posenc.runs.files import corrupt_file_error, read_mapping
 
 __all__ = ["Tokenizer", "TokenizerTrainer", "load_tokenizer"]
 
@@ -35,4 +35,4 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except RunError:
         raise
     except Exception as error:  # `tokenizers` raises nothing more specific
-        raise corrupt_file(path, describe_error(error)) from None
+        raise corrupt_file_error(path, describe_error(error)) from None
