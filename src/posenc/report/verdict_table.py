@@ -8,7 +8,7 @@ from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.premises import Verdicts
 from posenc.report.table import Cell, CellStyle, Column, Table, records_csv
-from posenc.report.verdict_text import comparison_text, number_texts, reasons, short_reasons
+from posenc.report.verdict_text import comparison_text, number_texts, reasons
 
 OUTCOME_STYLES: dict[Outcome, CellStyle] = {"holds": "good", "fails": "bad"}
 COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="left", wrap=True))
@@ -141,7 +141,7 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
         only = clauses[0] if len(clauses) == 1 else None
         yield _Row(
             *(verdict.outcome, verdict.train_length, claim.statement, "bold", only),
-            reasons=short_reasons(verdict, only),
+            reasons=reasons(verdict, only),
             published=claim.published,
         )
         for judged in clauses if only is None else ():

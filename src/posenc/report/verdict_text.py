@@ -1,7 +1,7 @@
 """Verdicts as text: counts of outcomes, numbers, and the premises that are not met."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from posenc.config.errors import plural
@@ -70,33 +70,12 @@ def comparison_text(judged: ClauseVerdict | None) -> str:
 
 
 def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
-    """Return why a claim or one of its clauses neither holds nor fails, with all numbers."""
-    return _reasons(verdict, judged, _all_numbers)
-
-
-def short_reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
-    """Return the same for texts that also show the premises: only one number for each of them."""
-    return _reasons(verdict, judged, _first_difference)
-
-
-def _reasons(
-    verdict: Verdict, judged: ClauseVerdict | None, numbers: Callable[[Verdict], str]
-) -> list[str]:
+    """Return why a claim or one of its clauses neither holds nor fails."""
     texts = []
     for premise in verdict.unmet:
         where = "" if premise.train_length is None else f" at L = {premise.train_length}"
-        texts.append(f"premise “{premise.claim.statement}”{where}: {numbers(premise)}")
+        texts.append(f"premise “{premise.claim.statement}”{where}: {_first_difference(premise)}")
     return [*texts, *([judged.reason] if judged and judged.reason else [])]
-
-
-def _all_numbers(premise: Verdict) -> str:
-    """Return the clauses of a premise that do not hold, with their numbers."""
-    parts = (
-        f"{judged.clause}: {judged.outcome}, {comparison_text(judged) or judged.reason}"
-        for judged in premise.clauses
-        if judged.outcome != "holds"
-    )
-    return "; ".join(parts)
 
 
 def _first_difference(premise: Verdict) -> str:
