@@ -38,7 +38,7 @@ def make_id(make: Make) -> str:
 
 
 @pytest.mark.parametrize("make", GATES, ids=make_id)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(length=lengths)
 @example(length=1026)
 @example(length=770)
@@ -49,13 +49,14 @@ def test_gates_are_precise_at_any_length(
     assert_precise("factored", make, torch.arange(length))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Fox, Cable])
 def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrecise) -> None:
     assert_precise("factored", make, torch.arange(2050))
 
 
 @pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=make_id)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)

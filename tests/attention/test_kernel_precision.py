@@ -61,6 +61,7 @@ def test_a_bounded_bias_is_precise_at_16387_positions(name: str) -> None:
     assert relative_error(Sandwich, name, 16_387, torch.float32) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "name"), CASES)
 @pytest.mark.parametrize("length", [8_192, 8_194])
 def test_float32_is_precise_at_8192_positions(make: type[Encoding], name: str, length: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
-from posenc.attention.choice import KERNELS
+from posenc.attention.choice import KERNELS, layer_choices
 from posenc.attention.reference import AttentionInputs
 from posenc.check.hook_calls import (
     NUM_QUERIES,
@@ -103,7 +103,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
     length, changes = under_test.supported_train_length(KERNEL_TEST_LENGTH)
     expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
     max_errors: dict[str, float] = {}
-    for kernel in ["auto", *(name for name in KERNELS if name != "reference")]:
+    for kernel in _kernels_to_compare(under_test.encoding(changes)):
         try:
             actual = _kernel_results(under_test.model({**changes, "kernel": kernel}), length)
         except UnsupportedKernelError:
@@ -116,6 +116,16 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
             max_errors[kernel] = max(max_errors.get(kernel, 0.0), 0.0 if float32 else difference)
     errors = ", ".join(f"{kernel} {error:.1e}" for kernel, error in max_errors.items())
     return passed(f"max error: {errors}")
+
+
+def _kernels_to_compare(encoding: Encoding) -> list[str]:
+    """Return auto, and every other kernel but the reference unless auto uses it in all layers."""
+    auto = {
+        choice.name
+        for dtype in (torch.float64, torch.float32)
+        for choice in layer_choices("auto", encoding, torch.device("cpu"), dtype)
+    }
+    return ["auto", *(name for name in KERNELS if name != "reference" and {name} != auto)]
 
 
 def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:

@@ -23,12 +23,14 @@ from posenc.model.transformer import Decoder
 
 TEST_LENGTH = 200
 PROGRESS_STEPS = 16
+MODES = [(False, 0.0), (True, 0.0)]
 CONDITIONS = [
-    (False, 0.0),
-    (True, 0.0),
+    *MODES,
     *((False, step / PROGRESS_STEPS) for step in range(1, PROGRESS_STEPS + 1)),
 ]
-"""Pairs (training mode, fraction of training done) under which models are compared."""
+"""Pairs (training mode, fraction of training done) under which models are compared.
+
+If no encoding reads the training progress, the first two suffice."""
 
 
 class LogitsByCondition:
@@ -48,9 +50,17 @@ class LogitsByCondition:
             self.logits.append(compute_logits(self.model, tokens, training=training))
         return self.logits[index]
 
+    @property
+    def depends_on_progress(self) -> bool:
+        """Whether the encoding of the model or of one of its layers reads the training progress."""
+        encoding = self.model.encoding
+        layers = map(encoding.at_layer, range(encoding.geometry.layers))
+        return any(part.overrides("set_training_progress") for part in (encoding, *layers))
+
     def difference(self, other: "LogitsByCondition") -> float:
         """Return the max difference under the first condition that has an effect, else 0."""
-        for index in range(len(CONDITIONS)):
+        progress = self.depends_on_progress or other.depends_on_progress
+        for index in range(len(CONDITIONS) if progress else len(MODES)):
             difference = max_difference(self[index], other[index])
             if EXACT_TOLERANCE < difference < float("inf"):
                 return difference

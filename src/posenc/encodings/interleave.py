@@ -53,6 +53,9 @@ class Interleave(Encoding):
         for inner in (self.first, self.second):
             inner.set_training_progress(fraction)
 
+    def overrides(self, hook: str) -> bool:
+        return any(inner.overrides(hook) for inner in (self.first, self.second))
+
 
 def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
     """Return the letter of each layer, S or L.
