@@ -126,6 +126,17 @@ def test_a_claim_that_was_not_measured_has_the_command_that_measures_what_is_mis
     assert command in judged.files["index.html"].read_text()
 
 
+def test_a_reason_that_all_clauses_share_is_shown_once(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    clause = {key: OPEN[key] for key in ("left", "is", "right")}
+    clauses = [clause, {**clause, "is": "above"}]
+    shared = {"statement": "t5 changes", "where": OPEN["where"], "all": clauses}
+    folder = write_claims(tmp_path / "trial", fabricate, shared)
+    index = write_report(folder, Console(file=io.StringIO()), full=True)
+    assert index.with_name("claims.md").read_text().count("posenc train") == 1
+
+
 def test_published_values_have_a_row_where_they_share_a_length(judged: SimpleNamespace) -> None:
     markdown = judged.files["extrapolation.md"].read_text()
     assert "| alibi, published | - | 19.73 | 18.81 | 0.95 |" in markdown

@@ -139,11 +139,12 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
     for verdict in verdicts:
         claim, clauses = verdict.claim, verdict.clauses
         only = clauses[0] if len(clauses) == 1 else None
+        shared = len({judged.reason for judged in clauses}) == 1
         yield _Row(
             *(verdict.outcome, verdict.train_length, claim.statement, "bold", only),
-            reasons=reasons(verdict, only),
+            reasons=reasons(verdict, clauses[0] if shared else None),
             published=claim.published,
         )
         for judged in clauses if only is None else ():
-            reason = [judged.reason] if judged.reason else []
+            reason = [judged.reason] if judged.reason and not shared else []
             yield _Row(judged.outcome, "", str(judged.clause), "indented", judged, reason)
