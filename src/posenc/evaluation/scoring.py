@@ -69,7 +69,8 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
-    num_correct = num_exact = tokens = completed = 0
+    correct = np.zeros(2, dtype=np.int64)  # targets, and windows with all targets
+    tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
@@ -80,9 +81,8 @@ def measure(
             counts[:length] += batch.scored.sum(dim=0).numpy()
             blocks.add(batch, losses.double())
             if is_hit is not None:
-                correct = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
-                num_correct += int(correct.sum())
-                num_exact += int((correct == batch.scored.sum(dim=1)).sum())
+                hits = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
+                correct += (int(hits.sum()), int((hits == batch.scored.sum(dim=1)).sum()))
             tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
             seconds = time.perf_counter() - start_time
             stopped = not on_batch(tokens * world_size(), seconds)
@@ -94,9 +94,7 @@ def measure(
     was_scored[order[:completed]] = 1
     indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
-    totals = (
-        all_reduce_sum(np.array([num_correct, num_exact])).tolist() if accuracy else (None, None)
-    )
+    totals = all_reduce_sum(correct).tolist() if accuracy else (None, None)
     return Measurement(sums, counts, seconds, indices, *totals, blocks=blocks.all_reduced())
 
 
