@@ -21,6 +21,7 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
 from posenc.encodings.sandwich import Sandwich
+from posenc.encodings.self_extend import SelfExtend
 from posenc.encodings.shaw import Shaw
 from posenc.encodings.sinks import Sinks
 from posenc.encodings.spectra import geometric
@@ -32,6 +33,8 @@ GEOMETRY = Geometry(width=32, heads=4, layers=4, train_length=16)
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
 Make = Callable[[Geometry], Encoding]
+ROPE: Make = partial(Rope, spectrum=geometric)
+SELF_EXTEND: Make = partial(SelfExtend, inner=ROPE)
 
 
 class Undeclared(NoPE):
@@ -45,7 +48,7 @@ class Undeclared(NoPE):
     ("make", "cpu", "cuda_float32", "cuda_bfloat16"),
     [
         (NoPE, "causal", "causal", "causal"),
-        (partial(Rope, spectrum=geometric), "causal", "causal", "causal"),
+        (ROPE, "causal", "causal", "causal"),
         (Alibi, "toeplitz", "blocks", "factored"),
         (T5, "toeplitz", "blocks", "blocks"),
         (KerpleLog, "toeplitz", "blocks", "blocks"),
@@ -55,6 +58,7 @@ class Undeclared(NoPE):
         (Fire, "blocks", "blocks", "blocks"),
         (Shaw, "blocks", "blocks", "blocks"),
         (Undeclared, "blocks", "blocks", "blocks"),
+        (SELF_EXTEND, "blocks", "blocks", "blocks"),
         (StickBreaking, "blocks", "blocks", "blocks"),
         (partial(Sinks, inner=NoPE), "toeplitz", "causal", "causal"),
         (partial(Sinks, inner=Alibi), "toeplitz", "blocks", "blocks"),
@@ -105,6 +109,8 @@ def test_randomized_distances_have_no_factors() -> None:
     [
         ("causal", Alibi, "has a bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
+        ("causal", SELF_EXTEND, "has a rotation_index"),
+        ("toeplitz", SELF_EXTEND, "has a rotation_index"),
         ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "has a content_bias"),
         ("toeplitz", Undeclared, "depends on the position of the query"),

@@ -39,6 +39,10 @@ OVERRIDES = {
     "window": ["encoding=window", "encoding.size=24"],
     "window size=5": ["encoding=window", "encoding.size=5"],
     "streaming_llm size=9": ["encoding=streaming_llm", "encoding.size=9"],
+    "self_extend group_size=3": ["encoding=self_extend", "encoding.group_size=3"],
+    "rerope": ["encoding=rerope"],
+    "dual_chunk": ["encoding=dual_chunk"],
+    "lm_infinite": ["encoding=lm_infinite"],
     "log_n": ["encoding=log_n"],
     "temperature rule=llama4": ["encoding=temperature", "encoding.rule=llama4", FIXED],
 }

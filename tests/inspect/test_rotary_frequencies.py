@@ -119,7 +119,7 @@ def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(encoding: Buil
         rotary_channels(mixed.at_layer(0), 50) is not None
         and rotary_channels(mixed.at_layer(1), 50) is None
     )
-    for name in ("nope", "alibi", "sinusoidal"):
+    for name in ("nope", "alibi", "sinusoidal", "self_extend"):
         assert rotary_channels(encoding(f"encoding={name}"), 50) is None
 
 

@@ -16,7 +16,15 @@ from posenc.model.generation import GrowingSequence, generate, recomputation_rea
 from posenc.model.transformer import Decoder
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
-RECOMPUTED = {"degree", "gpt_oss", "olmo3", "random_walk", "randomized", "scaled_integers"}
+RECOMPUTED = {
+    "degree",
+    "dual_chunk",
+    "gpt_oss",
+    "olmo3",
+    "random_walk",
+    "randomized",
+    "scaled_integers",
+}
 LENGTH_DEPENDENT_SPECTRA = {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
 
 

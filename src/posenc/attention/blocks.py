@@ -44,7 +44,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     """Return attention as `reference.attend` defines it."""
     batch, heads, length, _ = q.shape
     layers, training = encoding.geometry.layers, torch.is_grad_enabled()
-    content_dependent = encoding.overrides("content_bias") or needs_weights(encoding)
+    content_dependent = encoding.overrides("content_bias") or needs_scores(encoding)
     same_for_batch = not content_dependent and pos.ndim == 1
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
@@ -76,7 +76,7 @@ def attend_block(
 
     With `use_cache`, all layers that have the same encoding share its bias.
     """
-    if needs_weights(encoding):
+    if needs_scores(encoding):
         return attend_rows(encoding, inputs, rows, keys)
     q, k, v = inputs.q, inputs.k, inputs.v
     compute = partial(masked_bias, encoding, inputs, rows, keys)
@@ -93,9 +93,9 @@ def attend_block(
     return out[..., : v.shape[-1]]
 
 
-def needs_weights(encoding: Encoding) -> bool:
-    """Return whether a hook computes the attention weights, or is called with them."""
-    return encoding.overrides("value_bias") or encoding.overrides("normalize")
+def needs_scores(encoding: Encoding) -> bool:
+    """Return whether a hook selects the scores, computes the weights, or is called with them."""
+    return any(map(encoding.overrides, ("rotation_index", "normalize", "value_bias")))
 
 
 def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:

@@ -17,7 +17,7 @@ def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it has no bias or window."""
-    hooks = ("bias", "content_bias", "normalize", "value_bias", "mask")
+    hooks = ("rotation_index", "bias", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
     if device.type == "cpu" and encoding.overrides("sink"):

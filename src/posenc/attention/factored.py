@@ -30,7 +30,7 @@ def unsupported_reason(
     """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
-    if reason := overridden_hook(encoding, "normalize", "value_bias", "mask"):
+    if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
         return reason
     if encoding.window() is not None:
         return "it has a window"

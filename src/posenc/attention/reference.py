@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, require_1d_positions
 
 
 class AttentionInputs(NamedTuple):
@@ -57,12 +57,49 @@ def attention_scores(
     """Return the scores [B, H, R, K] before the softmax; -inf where a key is masked."""
     x, q, k, v, pos = inputs
     dtype = score_dtype(q.dtype)
-    scores = q[:, :, rows].to(dtype) @ k[:, :, keys].to(dtype).mT * v.shape[-1] ** -0.5
+    queries, block_keys = q[:, :, rows].to(dtype), k[:, :, keys].to(dtype)
+    scores = dot_products(encoding, queries, block_keys, pos, rows, keys) * v.shape[-1] ** -0.5
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
     if bias is not None:
         scores = scores + bias
     visible = visible_keys(encoding, rows, keys, q.device)
     return scores.masked_fill(~visible, -torch.inf)
+
+
+def dot_products(
+    encoding: Encoding, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
+) -> Tensor:
+    """Return q . k [B, H, R, K] for q of the query `rows` and k of `keys`.
+
+    If the encoding has several rotations, each pair has the product in one of them.
+    """
+    index = rotation_index(encoding, pos, rows, keys)
+    if index is None:
+        return q @ k.mT
+    width = encoding.geometry.head_width
+    rotations = zip(q.split(width, dim=-1), k.split(width, dim=-1), strict=True)
+    first, *others = (rotated_q @ rotated_k.mT for rotated_q, rotated_k in rotations)
+    for number, products in enumerate(others, start=1):
+        first = torch.where(index == number, products, first)
+    return first
+
+
+def rotation_index(encoding: Encoding, pos: Tensor, rows: slice, keys: slice) -> Tensor | None:
+    """Return the encoding's rotation_index [R, K], or None if it has one rotation."""
+    if not encoding.overrides("rotation_index"):
+        return None
+    return encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
+
+
+def rotation_index_arguments(
+    encoding: Encoding, pos: Tensor, rows: slice, keys: slice
+) -> tuple[Tensor, Tensor]:
+    """Return the positions [R, 1] and [1, K] that `Encoding.rotation_index` is called with.
+
+    Raises ValueError if positions are coordinates.
+    """
+    relative = require_1d_positions(pos, type(encoding).__name__) - pos[:1]
+    return relative[rows, None], relative[None, keys]
 
 
 def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:

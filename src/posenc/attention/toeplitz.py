@@ -36,7 +36,8 @@ def unsupported_reason(
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
-    if reason := overridden_hook(encoding, "content_bias", "normalize", "value_bias", "mask"):
+    hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
+    if reason := overridden_hook(encoding, *hooks):
         return reason
     if encoding.overrides("bias") and "shift" in encoding.limitations:
         return f"its bias does not depend only on distance: {encoding.limitations['shift']}"

@@ -78,7 +78,7 @@ def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
                 if differ[0] != "attention":
                     return differ[0]
                 at_layer = tested.at_layer(layer)
-                hooks = ("value_bias", "mask")
+                hooks = ("value_bias", "rotation_index", "mask")
                 return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
     return None
 

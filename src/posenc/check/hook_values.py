@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.attention.reference import AttentionInputs, bias_arguments, score_dtype
+from posenc.attention.reference import (
+    AttentionInputs,
+    bias_arguments,
+    rotation_index_arguments,
+    score_dtype,
+)
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call, hook_error, user_parts
 from posenc.check.under_test import SEED
@@ -22,6 +27,7 @@ Dtypes = tuple[torch.dtype, torch.dtype]
 AXES = {
     "embed": "[B, T, D]",
     "rotate": "[B, H, T, d']",
+    "rotation_index": "[R, K]",
     "bias": "[H, R, K]",
     "content_bias": "[B, H, R, K]",
     "normalize": "[B, H, R, K]",
@@ -86,6 +92,7 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     q, k = rotated
     rows, keys = slice(max(0, length - NUM_ROWS), length), slice(0, length)
     scores_shape = (batch, heads, rows.stop - rows.start, length)
+    _verify_rotation_index(encoding, q.shape[-1], pos, rows, keys)
     _verify_mask_and_sink(encoding, rows, keys)
     dtype = score_dtype(q.dtype)
     head, distance, pos_q = bias_arguments(heads, pos, rows, keys, dtype)
@@ -99,6 +106,28 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     added = call(encoding, "value_bias", weights, distance)
     if added is not None:
         _verify_tensor(encoding, "value_bias", added, dtype, (*scores_shape[:3], width))
+
+
+def _verify_rotation_index(
+    encoding: Encoding, width: int, pos: Tensor, rows: slice, keys: slice
+) -> None:
+    """Verify that each query and key has one of the rotations in queries that are `width` wide."""
+    if not encoding.overrides("rotation_index"):
+        return
+    arguments = rotation_index_arguments(encoding, pos, rows, keys)
+    index = call(encoding, "rotation_index", *arguments)
+    if index is None:
+        return
+    _verify_tensor(
+        encoding, "rotation_index", index, torch.long, (rows.stop - rows.start, keys.stop)
+    )
+    head_width = encoding.geometry.head_width
+    if width % head_width or not ((index >= 0) & (index < width // head_width)).all():
+        expected = (
+            f"indices from 0 to n-1, where n = {width} / {head_width} is the width of the rotated"
+            f" queries, divided by that of the values"
+        )
+        raise _wrong(encoding, "rotation_index", index, expected)
 
 
 def _verify_mask_and_sink(encoding: Encoding, rows: slice, keys: slice) -> None:

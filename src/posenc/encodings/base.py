@@ -85,6 +85,14 @@ class Encoding(nn.Module):
         """
         return q, k
 
+    def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
+        """Return which of several rotations [R, K] gives the score of each query and key.
+
+        `rotate` then returns n rotations side by side, with d' = n d, and indices are 0 to n-1;
+        None means one rotation. pos_q [R, 1] and pos_k [1, K] count from the first position.
+        """
+        return None
+
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         """Return the bias that is added to the scores at each `distance` (query minus key).
 

@@ -21,8 +21,8 @@ from posenc.encodings.base import Encoding, Geometry, PerLayer
 from posenc.encodings.wrapper import EncodingFactory
 
 UNSUPPORTED_HOOKS = (
-    "positions", "embed", "rotate", "content_bias", "normalize", "value_bias", "window", "mask",
-    "sink", "max_length", "set_training_progress",
+    "positions", "embed", "rotate", "rotation_index", "content_bias", "normalize", "value_bias",
+    "window", "mask", "sink", "max_length", "set_training_progress",
 )  # fmt: skip
 
 

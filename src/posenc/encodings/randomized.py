@@ -132,10 +132,15 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
             f"max_length={max_length} exceeds the {limit} positions of inner={name};"
             f" choose at most {limit}, or an inner encoding with more positions"
         )
+    layers = [inner.at_layer(index) for index in range(inner.geometry.layers)]
+    if any(layer.overrides("rotation_index") for layer in layers):
+        raise ValueError(
+            f"inner={name} selects rotations by the positions of the data, not by random ones;"
+            f" choose another, such as rope"
+        )
     if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")
     if not reads_positions(inner, min(2, max_length)):
-        layers = [inner.at_layer(index) for index in range(inner.geometry.layers)]
         used = [hook for hook in HOOKS if any(layer.overrides(hook) for layer in layers)]
         detail = f" (its {' and '.join(used)} {'ignore' if used[1:] else 'ignores'} them)"
         raise ValueError(

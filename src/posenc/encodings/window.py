@@ -3,10 +3,9 @@
 score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
 tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
 
-StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens and LM-Infinite (Han et al. 2023,
-2308.16137) 10 to 100. Both also limit the distance between query and kept tokens: StreamingLLM
-counts positions within the window, LM-Infinite stops at the training length. Here that distance is
-not limited.
+StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens. It also limits the distance between
+query and kept tokens, because it counts positions within the window. Here that distance is not
+limited; it is in LmInfinite.
 """
 
 from torch import Tensor

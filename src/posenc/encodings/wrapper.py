@@ -9,8 +9,8 @@ from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
 
 EncodingFactory = Callable[[Geometry], Encoding]
 EFFECTS = (
-    *("embed", "rotate", "bias", "content_bias", "normalize", "value_bias", "window", "mask"),
-    "sink",
+    *("embed", "rotate", "rotation_index", "bias", "content_bias", "normalize", "value_bias"),
+    *("window", "mask", "sink"),
 )
 """The hooks that change what a model computes."""
 
@@ -36,6 +36,9 @@ class Wrapper(PerLayer):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         return self.active.rotate(x, q, k, pos)
+
+    def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
+        return self.active.rotation_index(pos_q, pos_k)
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         return self.active.bias(head, distance, pos_q)
@@ -72,6 +75,13 @@ class Wrapper(PerLayer):
     def overrides(self, hook: str) -> bool:
         subclass_overrides = getattr(type(self), hook) is not getattr(Wrapper, hook)
         return subclass_overrides or self.active.overrides(hook)
+
+
+def innermost_encoding(encoding: Encoding) -> Encoding:
+    """Return the active encoding inside all wrappers."""
+    while isinstance(encoding, Wrapper):
+        encoding = encoding.active
+    return encoding
 
 
 def equals_nope(encoding: Encoding) -> bool:

@@ -38,11 +38,12 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),
     *("partial_key_offset", "inkling", "bam", "wall", "grape_m", "selective_rope"),
     *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
-    *("path_fox",),
+    *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
-    *("llama3", "window", "log_n", "temperature", "streaming_llm"),
+    *("llama3", "window", "log_n", "temperature", "streaming_llm", "self_extend"),
+    *("rerope", "dual_chunk", "lm_infinite"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation

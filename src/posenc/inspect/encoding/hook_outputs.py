@@ -6,7 +6,7 @@ T tokens, N distances, H heads, C channels of a position vector. All values are 
 import torch
 from torch import Tensor
 
-from posenc.attention.reference import positions_at, score_bias
+from posenc.attention.reference import dot_products, positions_at, score_bias
 from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
@@ -90,14 +90,16 @@ def attention_inputs(
 
 def last_query_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Tensor:
     """Return the scores [B, H, T] of the last token's query, before the softmax."""
-    return last_query_scores_from_inputs(encoding, *attention_inputs(encoding, x, q, k, pos))
+    return last_query_scores_from_inputs(encoding, pos, *attention_inputs(encoding, x, q, k, pos))
 
 
 def last_query_scores_from_inputs(
-    encoding: Encoding, q: Tensor, k: Tensor, bias: Tensor | None
+    encoding: Encoding, pos: Tensor, q: Tensor, k: Tensor, bias: Tensor | None
 ) -> Tensor:
     """Return the scores [B, H, T] of the last query, given the values of `attention_inputs`."""
-    scores = (q[:, :, -1:] @ k.mT)[:, :, 0] * encoding.geometry.head_width**-0.5
+    last, keys = slice(q.shape[2] - 1, q.shape[2]), slice(0, q.shape[2])
+    products = dot_products(encoding.at_layer(0), q[:, :, last], k, pos, last, keys)
+    scores = products[:, :, 0] * encoding.geometry.head_width**-0.5
     return scores if bias is None else scores + bias[:, :, 0]
 
 

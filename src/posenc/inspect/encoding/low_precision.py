@@ -87,11 +87,12 @@ def score_errors(
     pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos
     encoding, content = inspected.encoding, random_content(inspected, len(pos))
     q, k, bias = attention_inputs(encoding, *content, pos)
-    exact = last_query_scores_from_inputs(encoding, q, k, bias)
+    exact = last_query_scores_from_inputs(encoding, pos, q, k, bias)
     by_values, by_positions = {}, {}
     for name, rounding in FORMATS.items():
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
-        by_values[name] = _max_error(last_query_scores_from_inputs(encoding, *rounded), exact)
+        scores = last_query_scores_from_inputs(encoding, pos, *rounded)
+        by_values[name] = _max_error(scores, exact)
         rounded_pos = rounding(pos.double())
         integer_pos = rounded_pos.nan_to_num(posinf=0).long()
         error = _max_error(last_query_scores(encoding, *content, integer_pos), exact)

@@ -18,7 +18,7 @@ from torch import Tensor
 from posenc.encodings.base import Encoding
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
-from posenc.encodings.wrapper import Wrapper
+from posenc.encodings.wrapper import innermost_encoding
 from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 
 
@@ -29,17 +29,13 @@ class RotaryChannels(NamedTuple):
     group: Tensor
 
 
-def innermost_encoding(encoding: Encoding) -> Encoding:
-    """Return the active encoding inside all wrappers."""
-    while isinstance(encoding, Wrapper):
-        encoding = encoding.active
-    return encoding
-
-
 def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
-    """Return the rotary channels of a layer in windows of `length`; None if it does not rotate."""
+    """Return the rotary channels of a layer in windows of `length`.
+
+    Returns None if it does not rotate, or has several rotations.
+    """
     rotary = innermost_encoding(encoding)
-    if not isinstance(rotary, Rope | Pope):
+    if not isinstance(rotary, Rope | Pope) or encoding.overrides("rotation_index"):
         return None
     angles, _ = rotary.sinusoids.angles(torch.arange(length))
     frequencies = (angles[-1] - angles[-2])[0].detach()

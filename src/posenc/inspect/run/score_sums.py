@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.fox import CumulativeBias
+from posenc.encodings.wrapper import innermost_encoding
 from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
-from posenc.inspect.run.rotary_frequencies import innermost_encoding
 
 REGIONS = ("within", "near", "far")
 

@@ -1,0 +1,74 @@
+"""LM-Infinite: a window, kept first tokens, and a limited distance (Han et al. 2023, 2308.16137).
+
+    score(i, j) = s(min(i - j, size))    for i - j < size or j < kept, else -inf
+
+s is the score of the inner encoding at a distance: of RoPE, (R(size) q_i) . k_j / sqrt(d) for kept
+tokens outside the window, or with its bias at distance `size`. As in the authors' code
+(Glaciohound/LM-Infinite, models/llama.py), size is the training length and kept is 10 to 100. A
+trained model needs no training for it. q, k [B, H, T, d]; pos [T].
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding, Geometry, require_1d_positions
+from posenc.encodings.rotation_ranges import require_rope, rotate_at
+from posenc.encodings.window import Window
+from posenc.encodings.wrapper import EncodingFactory
+
+
+class LmInfinite(Window):
+    """RoPE or a bias with distances of at most `size` tokens, by default the training length."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        inner: EncodingFactory,
+        size: int | None = None,
+        kept: int = 10,
+    ) -> None:
+        size = geometry.train_length if size is None else size
+        super().__init__(geometry, inner=inner, size=size, kept=kept)
+        if kept < 1:
+            raise ValueError(f"kept={kept} must be at least 1 token; without them, choose window")
+        _require_distances(self.inner)
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.active.overrides("rotate"):
+            return q, k
+        require_1d_positions(pos, "lm_infinite")
+        far = torch.full_like(pos, self.size), torch.zeros_like(pos)
+        return rotate_at(self.active, x, q, k, (pos, pos), far)
+
+    def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor:
+        return (pos_q - pos_k >= self.size).long()
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
+        return self.active.bias(head, distance.clamp(max=self.size), pos_q)
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> None:
+        """Return None: a limited distance has no factors."""
+
+    def overrides(self, hook: str) -> bool:
+        inner_hooks = {"rotate": "rotate", "rotation_index": "rotate", "bias": "bias"}
+        if hook in inner_hooks:
+            return self.active.overrides(inner_hooks[hook])
+        return hook != "bias_factors" and super().overrides(hook)
+
+
+def _require_distances(encoding: Encoding) -> None:
+    """Raise ValueError unless the encoding reads distances, in RoPE or in a bias, and no more."""
+    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    used = {
+        hook
+        for hook in ("embed", "rotate", "bias", "content_bias", "value_bias")
+        if encoding.overrides(hook) or any(layer.overrides(hook) for layer in layers)
+    }
+    if not used or not used <= {"rotate", "bias"}:
+        raise ValueError(
+            f"inner={type(encoding).__name__} must use distances in rotations or in a bias alone;"
+            f" choose rope or alibi, or streaming_llm, which does not limit distances"
+        )
+    if "rotate" in used:
+        require_rope(encoding)

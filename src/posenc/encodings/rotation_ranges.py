@@ -1,0 +1,51 @@
+"""RoPE with other positions for distant keys, which extends the context of a trained model.
+
+The `rotate` of these encodings returns queries and keys that are rotated to several positions,
+side by side, and their `rotation_index` selects one of these rotations for each query and key.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Encoding
+from posenc.encodings.partial_key_offset import PartialKeyOffset
+from posenc.encodings.randomized import Randomized
+from posenc.encodings.rope import Rope
+from posenc.encodings.wrapper import innermost_encoding
+
+
+def rotate_at(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, *positions: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return queries and keys [B, H, T, n d], rotated to n pairs of positions, side by side.
+
+    The positions [T] of a pair are those of the queries and of the keys.
+    """
+    distinct = {id(pos): pos for pair in positions for pos in pair}
+    rotated = {key: encoding.rotate(x, q, k, pos) for key, pos in distinct.items()}
+    queries = [rotated[id(pos_q)][0] for pos_q, _ in positions]
+    keys = [rotated[id(pos_k)][1] for _, pos_k in positions]
+    return torch.cat(queries, dim=-1), torch.cat(keys, dim=-1)
+
+
+def require_rope(encoding: Encoding) -> None:
+    """Raise ValueError unless all rotations of the encoding are RoPE, in at least one layer.
+
+    Wrappers around RoPE, such as window, are allowed, but not those that draw positions.
+    """
+    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    if not all(map(_can_be_rotated_again, layers)) or not any(map(_has_rope, layers)):
+        raise ValueError(
+            f"inner={type(encoding).__name__} must rotate queries and keys as RoPE does, at any"
+            f" positions; choose rope, or a wrapper around it such as window"
+        )
+
+
+def _can_be_rotated_again(layer: Encoding) -> bool:
+    if layer.overrides("rotation_index") or any(isinstance(m, Randomized) for m in layer.modules()):
+        return False
+    return _has_rope(layer) or not innermost_encoding(layer).overrides("rotate")
+
+
+def _has_rope(layer: Encoding) -> bool:
+    return type(innermost_encoding(layer)) in (Rope, PartialKeyOffset)
