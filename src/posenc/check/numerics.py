@@ -49,13 +49,18 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
         targets = random_tokens(under_test.train_length, seed=1)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
         for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                continue
             grad = parameter.grad
             if grad is None or not grad.isfinite().all() or not grad.any():
                 problem = "None" if grad is None else "zero" if not grad.any() else "not finite"
                 mode = "training" if training else "evaluation"
                 return failed(f"the gradient of {name} is {problem} in {mode}")
-    in_encoding = len(list(model.encoding.parameters()))
-    elsewhere = len(list(model.parameters())) - in_encoding
+    in_encoding, in_model = (
+        sum(parameter.requires_grad for parameter in module.parameters())
+        for module in (model.encoding, model)
+    )
+    elsewhere = in_model - in_encoding
     return passed(f"{in_encoding} parameters in the encoding, {elsewhere} elsewhere")
 
 

@@ -97,7 +97,7 @@ class Decoder(nn.Module):
 
     def parameter_count(self) -> int:
         """Return the number of learnable parameters; tied parameters count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     @property
     def device(self) -> torch.device:

@@ -39,6 +39,7 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("partial_key_offset", "inkling", "bam", "wall", "grape_m", "selective_rope"),
     *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
     *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
+    *("fope", "rope_plus_plus", "mla_rope", "grape_a", "grape_ap"),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),

@@ -19,12 +19,13 @@ PARAMETERS = "parameters"
 
 
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Count the parameters and buffer elements."""
-    parameters = sum(parameter.numel() for parameter in inspected.encoding.parameters())
-    buffers = sum(buffer.numel() for buffer in inspected.encoding.buffers())
+    """Count the parameters and the other stored values."""
+    encoding = inspected.encoding
+    trained = sum(p.numel() for p in encoding.parameters() if p.requires_grad)
+    stored = sum(tensor.numel() for tensor in (*encoding.parameters(), *encoding.buffers()))
     return [
-        PropertyValue(float(parameters), f"trainable, in {inspected.config.model.layers} layers"),
-        PropertyValue(float(buffers), "stored values that are not trained"),
+        PropertyValue(float(trained), f"trainable, in {inspected.config.model.layers} layers"),
+        PropertyValue(float(stored - trained), "stored values that are not trained"),
     ]
 
 

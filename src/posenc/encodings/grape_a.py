@@ -1,0 +1,61 @@
+"""GRAPE-A, additive GRAPE with gates from keys or queries (Zhang et al. 2026, 2512.07805, eq. 4.6).
+
+    score_h(i, j) += -(i - j) m_h omega_h (g(v_h . q_i / sqrt(d)) + g(u_h . k_j / sqrt(d)))
+
+with g = softplus, ALiBi's slopes m and omega = softplus(w) of learnable w [layers, H]. From
+model-architectures/GRAPE (llama-mha-grape-a-{keygated,querygated,querykeygated}.py): u and v
+[layers, H, d] are learnable and divided by their lengths, omega is initially `initial_rate`, and
+`key` and `query` omit the other gate. The paper's formula has neither the slopes nor the division.
+The repository normalizes q and k first; that is a property of the model and not included.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, softplus
+
+from posenc.encodings.alibi import authors_slopes
+from posenc.encodings.base import Geometry, PerLayer
+
+EPSILON = 1e-6
+
+
+class GrapeA(PerLayer):
+    """ALiBi whose slopes depend on the content of the key, of the query, or of both."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        gate: Literal["key", "query", "both"] = "key",
+        initial_rate: float = 1.0,
+    ) -> None:
+        super().__init__(geometry)
+        if not 0 < initial_rate < 100:
+            raise ValueError(f"initial_rate={initial_rate} must be positive and less than 100")
+        layers, heads, width = geometry.layers, geometry.heads, geometry.head_width
+        self.slopes = torch.tensor(authors_slopes(heads), dtype=torch.float64)
+        rate = math.log(math.expm1(initial_rate))
+        self.rate = nn.Parameter(torch.full((layers, heads), rate))
+        shape, std = (layers, heads, width), width**-0.5
+        self.key = None if gate == "query" else nn.Parameter(std * torch.randn(shape))
+        self.query = None if gate == "key" else nn.Parameter(std * torch.randn(shape))
+
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor:
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        rate = softplus(self.rate[self.layer].to(dtype)) * self.slopes.to(q.device, dtype)
+        gates = rate.new_zeros(())
+        if self.query is not None:
+            gates = gates + self._gate(q, self.query, dtype)
+        if self.key is not None:
+            gates = gates + self._gate(k, self.key, dtype).mT
+        return -distance.clamp(min=0) * rate[:, None, None] * gates
+
+    def _gate(self, states: Tensor, vectors: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of queries or keys [B, H, T, d]."""
+        direction = normalize(vectors[self.layer].to(dtype), dim=-1, eps=EPSILON)
+        return softplus(states.to(dtype) @ direction[..., None] * states.shape[-1] ** -0.5)

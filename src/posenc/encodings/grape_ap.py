@@ -1,0 +1,63 @@
+"""GRAPE-AP, path-integral additive GRAPE (Zhang et al. 2026, 2512.07805, eq. 5.1-5.2).
+
+    score_h(t, j) += m_h sum_{l=j+1}^{t} ln sigma(a(t, l) / r),   p_t = W_p x_t
+    relative:    a(t, l) = (R(t) n(p_t)) . (R(l) n(p_l)) = n(p_t) . (R(l - t) n(p_l))
+    paper:       a(t, l) = n(p_t) . (R(l) n(p_l))
+    repository:  a(t, l) = p_t . (R(l) n(p_l))
+
+m are ALiBi's slopes, n is RMS normalization, and R(l) rotates all pairs of the r channels by l
+radians. W_p [layers, H, r, D] ~ N(0, 0.25/D). The paper announces a relative law, but eq. 5.1 does
+not rotate the query side, so the bias depends on t modulo 2 pi; the authors' code
+(model-architectures/GRAPE, llama-mha-grape-ap-v1.py) does not normalize it either. It rotates in
+the opposite direction, which is equivalent to permuting the channels.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, rms_norm
+
+from posenc.encodings.alibi import authors_slopes
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.rope import rotate_pairs
+
+
+class GrapeAP(PerLayer):
+    """A penalty that sums, over the tokens from key to query, their similarity to the query."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        variant: Literal["relative", "paper", "repository"] = "relative",
+        position_width: int = 8,
+    ) -> None:
+        super().__init__(geometry)
+        if position_width < 2 or position_width % 2:
+            raise ValueError(f"position_width={position_width} must be even and at least 2")
+        self.variant = variant
+        self.slopes = torch.tensor(authors_slopes(geometry.heads), dtype=torch.float64)
+        shape = geometry.layers, geometry.heads, position_width, geometry.width
+        self.weight = nn.Parameter(0.5 * geometry.width**-0.5 * torch.randn(shape))
+        if variant != "relative":
+            self.limitations = {
+                "shift": "only keys are rotated, not the query they are compared to"
+            }
+
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor:
+        if distance.ndim > 2:
+            raise ValueError("grape_ap takes one position per token, not coordinates")
+        dtype, rows = torch.promote_types(q.dtype, torch.float32), slice(-q.shape[-2], None)
+        p = x.to(dtype)[:, None] @ self.weight[self.layer].to(dtype).mT  # [B, H, K, r]
+        normalized = rms_norm(p, p.shape[-1:])
+        pos = pos_q[-1] - distance[-1].double()
+        cos, sin = (table.to(dtype)[:, None, None] for table in (pos.cos(), pos.sin()))
+        keys = rotate_pairs(normalized, cos, sin, "half")
+        queries = {"relative": keys, "paper": normalized, "repository": p}[self.variant][:, :, rows]
+        steps = logsigmoid(queries @ keys.mT / p.shape[-1])
+        steps = steps.masked_fill(distance < 0, 0).double()
+        sums = steps.sum(-1, keepdim=True) - steps.cumsum(-1)
+        return self.slopes.to(q.device, dtype)[:, None, None] * sums.to(dtype)
