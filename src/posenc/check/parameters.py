@@ -23,14 +23,13 @@ from posenc.model.transformer import Decoder
 
 TEST_LENGTH = 200
 PROGRESS_STEPS = 16
-MODES = [(False, 0.0), (True, 0.0)]
-CONDITIONS = [
-    *MODES,
-    *((False, step / PROGRESS_STEPS) for step in range(1, PROGRESS_STEPS + 1)),
+CONDITIONS: list[tuple[bool, float, int | None]] = [
+    (False, 0.0, None),
+    (True, 0.0, None),
+    *((False, 0.0, axes) for axes in (2, 3)),
+    *((False, step / PROGRESS_STEPS, None) for step in range(1, PROGRESS_STEPS + 1)),
 ]
-"""Pairs (training mode, fraction of training done) under which models are compared.
-
-If no encoding reads the training progress, the first two suffice."""
+"""Training mode, fraction of training done, and axes of coordinates, under which models differ."""
 
 
 class LogitsByCondition:
@@ -38,17 +37,26 @@ class LogitsByCondition:
 
     def __init__(self, model: Decoder, length: int) -> None:
         self.model, self.length = model, length
-        self.logits: list[Tensor] = []
+        self.logits: list[Tensor | None] = []
         self[0]  # computed now, because building another model might change this one
 
-    def __getitem__(self, index: int) -> Tensor:
-        """Return the logits under condition `index`."""
+    def __getitem__(self, index: int) -> Tensor | None:
+        """Return the logits under condition `index`; None if coordinates are not supported."""
         while len(self.logits) <= index:
-            training, fraction = CONDITIONS[len(self.logits)]
+            training, fraction, axes = CONDITIONS[len(self.logits)]
             self.model.encoding.set_training_progress(fraction)
-            tokens = random_tokens(self.length, batch=1)
-            self.logits.append(compute_logits(self.model, tokens, training=training))
+            self.logits.append(self._compute(training, axes))
         return self.logits[index]
+
+    def _compute(self, training: bool, axes: int | None) -> Tensor | None:
+        tokens = random_tokens(self.length, batch=1)
+        if axes is None:
+            return compute_logits(self.model, tokens, training=training)
+        pos = torch.arange(self.length)[None, :, None] * torch.arange(1, axes + 1) % 50
+        try:
+            return compute_logits(self.model, tokens, pos, training=training)
+        except Exception:  # a user's encoding may raise anything for coordinates
+            return None
 
     @property
     def depends_on_progress(self) -> bool:
@@ -60,8 +68,11 @@ class LogitsByCondition:
     def difference(self, other: "LogitsByCondition") -> float:
         """Return the max difference under the first condition that has an effect, else 0."""
         progress = self.depends_on_progress or other.depends_on_progress
-        for index in range(len(CONDITIONS) if progress else len(MODES)):
-            difference = max_difference(self[index], other[index])
+        for index, (_, fraction, _) in enumerate(CONDITIONS):
+            if fraction > 0 and not progress:
+                break
+            a, b = self[index], other[index]
+            difference = 0.0 if a is None or b is None else max_difference(a, b)
             if EXACT_TOLERANCE < difference < float("inf"):
                 return difference
         return 0.0

@@ -1,11 +1,17 @@
 """Cosines and sines of position times frequency, for one or more axes.
 
-Angles are computed in float64: in float32 the error reaches 1e-3 at position 100,000.
+Every axis has a spectrum of its own (SinusoidalFrequencies), or the axes divide one spectrum among
+them (SectionedFrequencies, M-RoPE). Angles are computed in float64: in float32 the error reaches
+1e-3 at position 100,000.
 """
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor, nn
 
+from posenc.encodings.base import coordinates_on
 from posenc.encodings.spectra import Spectrum
 
 LENGTH_DEPENDENT_REASON = (
@@ -66,3 +72,64 @@ class SinusoidalFrequencies(nn.Module):
         angles, attention_factor = self.angles(pos)
         cos, sin = attention_factor * angles.cos(), attention_factor * angles.sin()
         return cos.to(dtype), sin.to(dtype)
+
+
+class SectionedFrequencies(SinusoidalFrequencies):
+    """One spectrum whose width/2 frequencies are divided among the axes (M-RoPE).
+
+    This is the rotary embedding of Qwen2-VL (Wang et al. 2024, 2409.12191) and, with `interleave`,
+    of Qwen3-VL. Positions of text count on every axis.
+    """
+
+    def __init__(
+        self,
+        spectrum: Spectrum,
+        width: int,
+        train_length: int,
+        *,
+        sections: Sequence[int],
+        interleave: bool,
+        trainable: bool = False,
+    ) -> None:
+        super().__init__(spectrum, width, train_length, trainable=trainable)
+        self.num_axes = len(sections)
+        self.axis_of_pair = axes_of_pairs(width // 2, sections, interleave=interleave)
+
+    def angles(self, pos: Tensor) -> tuple[Tensor, float]:
+        """Return angles as `SinusoidalFrequencies`, but [B, T, 1, width/2] for coordinates."""
+        if pos.ndim == 1 or pos.shape[-1] == 1:
+            return super().angles(pos)
+        points = coordinates_on(self.num_axes, pos, "m_rope")
+        frequencies, attention_factor = self.frequencies(1, points.shape[1], pos.device)
+        angles = points[..., self.axis_of_pair.to(pos.device)] * frequencies
+        return angles[:, :, None], attention_factor
+
+
+def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) -> Tensor:
+    """Return the axis of each pair, given the relative number of pairs of each axis.
+
+    Axes have consecutive pairs. With `interleave`, axis a > 0 has its n pairs at a, a + axes, ..,
+    a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not fit.
+    """
+    axes = len(sections)
+    if axes < 1 or min(sections) < 1:
+        raise ValueError(f"sections={list(sections)} must be positive, one for each axis")
+    ends = [round(num_pairs * end / sum(sections)) for end in accumulate(sections, initial=0)]
+    counts = [stop - start for start, stop in pairwise(ends)]
+    if min(counts) < 1:
+        raise ValueError(
+            f"sections={list(sections)} leave an axis without any of the {num_pairs} rotated pairs;"
+            f" use wider heads or more even sections"
+        )
+    if not interleave:
+        return torch.arange(axes).repeat_interleave(torch.tensor(counts))
+    axis_of_pair = torch.zeros(num_pairs, dtype=torch.int64)
+    for axis in range(1, axes):
+        last = axis + axes * (counts[axis] - 1)
+        if last >= num_pairs:
+            raise ValueError(
+                f"sections={list(sections)} cannot be interleaved: axis {axis} would need pair"
+                f" {last} of {num_pairs}; make the first section the largest"
+            )
+        axis_of_pair[axis : last + 1 : axes] = axis
+    return axis_of_pair

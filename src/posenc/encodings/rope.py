@@ -4,18 +4,20 @@ q_m -> R(m) q_m,  k_n -> R(n) k_n,  where R(m) rotates the i-th pair of channels
 so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - n.
 
 With coordinates on several axes (Heo et al. 2024, 2403.13298, axial form), the channels are divided
-evenly among the axes, and each part is rotated by the position on its axis.
+evenly among the axes, and each part is rotated by the position on its axis. With `sections` (M-RoPE
+of Qwen2-VL, Wang et al. 2024, 2409.12191, and Qwen3-VL), the d/2 frequencies are divided instead.
 
 q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2] or [axes, d/2/axes].
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry
-from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.encodings.frequencies import SectionedFrequencies, SinusoidalFrequencies
 from posenc.encodings.spectra import Spectrum
 
 Layout = Literal["interleaved", "half"]
@@ -26,7 +28,8 @@ class Rope(Encoding):
 
     `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
     Only the first `rotary_fraction` of each head's channels is rotated, with a spectrum of that
-    width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0.
+    width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0. `sections` and
+    `interleave` are those of `SectionedFrequencies`.
     """
 
     def __init__(
@@ -37,11 +40,16 @@ class Rope(Encoding):
         layout: Layout = "half",
         rotary_fraction: float = 1.0,
         trainable: bool = False,
+        sections: list[int] | None = None,
+        interleave: bool = False,
     ) -> None:
         super().__init__(geometry)
         self.layout = layout
         self.rotary_dim = _rotary_dim(geometry, rotary_fraction)
-        self.sinusoids = SinusoidalFrequencies(
+        sinusoids = SinusoidalFrequencies
+        if sections is not None:
+            sinusoids = partial(SectionedFrequencies, sections=sections, interleave=interleave)
+        self.sinusoids = sinusoids(
             spectrum, self.rotary_dim, geometry.train_length, trainable=trainable
         )
         self.limitations = {**self.limitations, **self.sinusoids.limitations}

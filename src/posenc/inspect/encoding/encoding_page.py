@@ -73,7 +73,7 @@ IDEAL_NOTE = (
     " parentheses, the largest residual. 3: scores at 4L are finite and no value is out of the"
     " trained range; in parentheses, the fraction of frequencies, channels or heads that are out"
     " of range, or the maximum length. 4: another seed gives the same encoding; in parentheses,"
-    " the change. 5: tokens may have two coordinates; in parentheses, the number of axes."
+    " the change. 5: tokens may have two or three coordinates; in parentheses, the number of axes."
 )
 LINEAR_TOLERANCE = 1e-6
 """The residual that a float64 least-squares fit of an exact linear relation may leave."""
@@ -165,7 +165,7 @@ def ideal_properties(properties: PropertyValues) -> list[Value]:
         _linearity([value[name] for name in vector_properties.LINEAR_NAMES]),
         _length_support(*(value[name] for name in extrapolation.NAMES)),
         _yes_or_no(_is_zero(seed_change), seed_change),
-        _yes_or_no(axes == 2, axes),
+        _yes_or_no(axes in (2, 3), axes),
     ]
 
 

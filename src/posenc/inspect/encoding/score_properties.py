@@ -1,4 +1,4 @@
-"""Properties of scores: whether they are relative, support two axes, and decay with distance.
+"""Properties of scores: whether they are relative, support several axes, and decay with distance.
 
 Token content has unit variance. The expected score of identical tokens, E[s(x, x)], is exact if
 scores are bilinear in content: the samples are sqrt(d) times the rows of an orthogonal matrix and,
@@ -29,6 +29,7 @@ from posenc.inspect.encoding.inspected_encoding import (
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
 GRID_SIZE = 6  # tokens per side
+NUM_AXES = (2, 3)  # of the coordinates that are tested, until one is supported
 SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "axes"
 BATCH_SIZE = 16
 RANDOM_SAMPLES = 4
@@ -68,21 +69,26 @@ def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> Pro
 
 
 def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Test whether positions may have two coordinates, and whether both have an effect."""
-    grid = torch.cartesian_prod(torch.arange(GRID_SIZE), torch.arange(GRID_SIZE))[None].double()
-    content = random_content(inspected, GRID_SIZE**2)
-    try:
-        scores, moved, stretched = (
-            last_query_scores(inspected.encoding, *content, points)
-            for points in (grid, grid + 7.0, grid * torch.tensor([1.0, 3.0]))
-        )
-    except ValueError as error:
-        return [PropertyValue(1.0, f"two axes are not supported: {one_line(error)}")]
-    if (scores - stretched).abs().max() == 0:
-        return [PropertyValue(1.0, "two axes are accepted but have no effect")]
-    change = (scores - moved).abs().max().item()
-    description = f"if a grid of tokens moves along both axes, scores change by {change:.1e}"
-    return [PropertyValue(2.0, description)]
+    """Test whether positions may have two or three coordinates, and whether all have an effect."""
+    reasons = []
+    for axes in NUM_AXES:
+        grid = torch.cartesian_prod(*[torch.arange(GRID_SIZE)] * axes)[None].double()
+        content = random_content(inspected, GRID_SIZE**axes)
+        stretched_grid = grid * (1 + 2 * (torch.arange(axes) == 1))
+        try:
+            scores, moved, stretched = (
+                last_query_scores(inspected.encoding, *content, points)
+                for points in (grid, grid + 7.0, stretched_grid)
+            )
+        except ValueError as error:
+            reasons.append(f"{axes} axes are not supported: {one_line(error)}")
+            continue
+        if (scores - stretched).abs().max() == 0:
+            return [PropertyValue(1.0, f"{axes} axes are accepted but have no effect")]
+        change = (scores - moved).abs().max().item()
+        description = f"if a grid of tokens moves along all axes, scores change by {change:.1e}"
+        return [PropertyValue(float(axes), description)]
+    return [PropertyValue(1.0, reasons[0])]
 
 
 def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
