@@ -13,7 +13,7 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
-from posenc.training.optimizer import adamw, optimizer_factory
+from posenc.training.optimizer import adamw, lion, optimizer_factory
 from posenc.training.schedule import build_scheduler
 
 SCHEDULERS: dict[str, dict[str, Any]] = {
@@ -157,3 +157,22 @@ def test_a_torch_optimizer_without_partial_says_so(small_job: list[str], tmp_pat
     component = OmegaConf.create({"_target_": "torch.optim.Adam"})
     with pytest.raises(ConfigError, match="_partial_=true"):
         validate(job(small_job, tmp_path / "conf", optimizer=component))
+
+
+def test_lion_follows_the_papers_algorithm() -> None:
+    """Chen et al. 2023, algorithm 2, with decay on the matrix only."""
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2).double()
+    expected = [p.detach().clone() for p in model.parameters()]
+    averages = [torch.zeros_like(p) for p in expected]
+    optimizer = lion(model, learning_rate=0.1, betas=[0.8, 0.95], weight_decay=0.3)
+    for _ in range(5):
+        for p, value, average in zip(model.parameters(), expected, averages, strict=True):
+            p.grad = torch.randn_like(p)
+            decay = 0.3 if value.ndim == 2 else 0.0
+            update = (0.8 * average + 0.2 * p.grad).sign()
+            value -= 0.1 * (update + decay * value)
+            average.mul_(0.95).add_(0.05 * p.grad)
+        optimizer.step()
+    for p, value in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), value, rtol=0, atol=1e-12)

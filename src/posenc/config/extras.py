@@ -12,6 +12,7 @@ EXTRAS = {
     "psutil": "psutil",
     "tensorboard": "tensorboard",
     "optuna": "optuna",
+    "pytorch_optimizer": "lion",
 }
 """Module -> the extra of posenc that installs it."""
 

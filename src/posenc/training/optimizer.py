@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from posenc.config.components import build
+from posenc.config.extras import import_extra
 from posenc.training.muon import Muon
 
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
@@ -74,6 +75,24 @@ def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.opt
     return torch.optim.SGD(
         parameters, lr=learning_rate, momentum=momentum, nesterov=True, fused=True
     )
+
+
+def lion(
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    betas: list[float],
+    weight_decay: float,
+) -> torch.optim.Optimizer:
+    """Lion (Chen et al. 2023, arXiv:2302.06675), of the package pytorch-optimizer.
+
+    Weight decay applies to matrices. Raises ConfigError if the package is not installed.
+    """
+    _check_learning_rate(learning_rate)
+    _check(betas, weight_decay)
+    package = import_extra("pytorch_optimizer", "optimizer=lion")
+    groups = parameter_groups(model)
+    return package.Lion(groups, lr=learning_rate, betas=tuple(betas), weight_decay=weight_decay)
 
 
 def muon(
