@@ -17,6 +17,7 @@ from posenc.model.transformer import Decoder
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
 RECOMPUTED = {
+    "alibi_pi",
     "degree",
     "dual_chunk",
     "gpt_oss",

@@ -40,12 +40,12 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
     *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
     *("fope", "rope_plus_plus", "mla_rope", "grape_a", "grape_ap"),
-    *("m_rope", "rope_mixed", "liere", "comrope"),
+    *("m_rope", "rope_mixed", "liere", "comrope", "alibi_pi"),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
     *("llama3", "window", "log_n", "temperature", "streaming_llm", "self_extend"),
-    *("rerope", "dual_chunk", "lm_infinite"),
+    *("rerope", "dual_chunk", "lm_infinite", "alibi_pi"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation

@@ -1,0 +1,49 @@
+"""Position interpolation for ALiBi (Al-Khateeb et al. 2023, 2310.13017).
+
+    score_h(i, j) += -m_h (i - j) / s,   s = max(1, T / L) or a fixed factor
+
+The slopes m of ALiBi are divided by s, so that a sequence of T tokens has no larger biases than one
+of the training length L. As in the authors' code (alibi_scaling in modeling_jais.py), s is computed
+for each sequence unless it is given. It is then in the positions, so that positions which the data
+provides are not interpolated. A trained ALiBi model needs no training for it.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc.encodings.alibi import Alibi
+from posenc.encodings.base import Factors, Geometry
+from posenc.encodings.drope import LENGTH_DEPENDENT_REASON
+from posenc.encodings.spectra.context_extension import scaling_factor
+from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encoding
+
+
+class AlibiPi(Wrapper):
+    """ALiBi with slopes divided by `factor`, or, if that is None, by T / L beyond L."""
+
+    def __init__(
+        self, geometry: Geometry, *, inner: EncodingFactory, factor: float | None = None
+    ) -> None:
+        super().__init__(geometry, inner)
+        layers = [innermost_encoding(self.inner.at_layer(i)) for i in range(geometry.layers)]
+        if not all(isinstance(layer, Alibi) for layer in layers):
+            raise ValueError(
+                f"inner={type(self.inner).__name__} must be ALiBi in every layer; choose alibi, or"
+                f" a wrapper around it such as window"
+            )
+        self.factor = factor
+        self.fixed_factor = scaling_factor(factor, geometry.train_length, geometry.train_length)
+        if factor is None:
+            self.limitations = {**self.limitations, "prefix": LENGTH_DEPENDENT_REASON}
+
+    def positions(self, length: int, device: torch.device) -> Tensor:
+        pos, train_length = self.inner.positions(length, device), self.geometry.train_length
+        if self.factor is not None or length <= train_length:
+            return pos
+        return pos.double() * (train_length / length)
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
+        return self.active.bias(head, distance / self.fixed_factor, pos_q / self.fixed_factor)
+
+    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+        return self.active.bias_factors(x, pos.double() / self.fixed_factor)
