@@ -36,8 +36,8 @@ class Dape(PerLayer):
         layers, heads = geometry.layers, geometry.heads
         self.inner = nn.ModuleList(inner(replace(geometry, layers=1)) for _ in range(layers))
         self.limitations = require_pure_bias(self.static_encoding(0)).limitations
-        self.first_weight, self.first_offset = _linear(layers, 2 * heads, mlp_width)
-        self.second_weight, self.second_offset = _linear(layers, mlp_width, heads)
+        self.first_weight, self.first_offset = linear(layers, 2 * heads, mlp_width)
+        self.second_weight, self.second_offset = linear(layers, mlp_width, heads)
 
     def static_encoding(self, layer: int) -> Encoding:
         """Return the encoding whose bias is B in that layer."""
@@ -46,16 +46,24 @@ class Dape(PerLayer):
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
+        bias, inputs = self.bias_and_inputs(q, k, distance, pos_q)
+        first, second = (
+            p[self.layer].to(inputs.dtype) for p in (self.first_weight, self.second_weight)
+        )
+        offsets = (p[self.layer].to(inputs.dtype) for p in (self.first_offset, self.second_offset))
+        a, b = (offset[:, None, None] for offset in offsets)
+        hidden = leaky_relu(torch.einsum("nh,bhij->bnij", first, inputs) + a, 0.01)
+        return bias + torch.einsum("hn,bnij->bhij", second, hidden) + b
+
+    def bias_and_inputs(
+        self, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the static bias and the inputs [B, 2H, R, K] of f: logits, then biases."""
         dtype = torch.promote_types(q.dtype, torch.float32)
         logits = q.to(dtype) @ k.to(dtype).mT * self.geometry.head_width**-0.5  # [B, H, R, K]
         head = torch.arange(q.shape[1], device=q.device)[:, None, None]
         bias = cast(Tensor, self.static_encoding(self.layer).bias(head, distance.to(dtype), pos_q))
-        inputs = torch.cat([logits, bias.expand_as(logits)], dim=1)
-        first, second = (p[self.layer].to(dtype) for p in (self.first_weight, self.second_weight))
-        offsets = (p[self.layer].to(dtype) for p in (self.first_offset, self.second_offset))
-        a, b = (offset[:, None, None] for offset in offsets)
-        hidden = leaky_relu(torch.einsum("nh,bhij->bnij", first, inputs) + a, 0.01)
-        return bias + torch.einsum("hn,bnij->bhij", second, hidden) + b
+        return bias, torch.cat([logits, bias.expand_as(logits)], dim=1)
 
 
 def require_pure_bias(encoding: Encoding) -> Encoding:
@@ -70,7 +78,7 @@ def require_pure_bias(encoding: Encoding) -> Encoding:
     return encoding
 
 
-def _linear(layers: int, in_features: int, out_features: int) -> tuple[nn.Parameter, nn.Parameter]:
+def linear(layers: int, in_features: int, out_features: int) -> tuple[nn.Parameter, nn.Parameter]:
     """Return weights [layers, out_features, in_features] and biases, initialized like nn.Linear."""
     bound = in_features**-0.5
     weight = torch.empty(layers, out_features, in_features).uniform_(-bound, bound)

@@ -1,0 +1,111 @@
+"""DAPE V2 against PyTorch's convolutions of a longer sequence, as in the authors' code."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posenc.attention import blocks, reference
+from posenc.encodings.alibi import Alibi
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.dape import Dape
+from posenc.encodings.dape_v2 import DapeV2
+from posenc.encodings.kerple import KerpleLog
+
+LAYER, LENGTH, ROWS, WIDTH = 1, 17, 5, 4
+
+
+def geometry(heads: int) -> Geometry:
+    return Geometry(width=heads * WIDTH, heads=heads, layers=2, train_length=7)
+
+
+def random_states(heads: int, length: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(heads)
+    q, k = torch.randn(2, 2, heads, length, WIDTH, generator=generator).double().unbind(0)
+    return q, k
+
+
+def bias_of(encoding: Encoding, q: Tensor, k: Tensor, rows: slice) -> Tensor:
+    """Return the bias [B, H, R, K] of some queries, given the keys up to the last of them."""
+    pos = torch.arange(rows.stop)
+    distance = (pos[rows, None] - pos).to(q.dtype)
+    k, x = k[:, :, : rows.stop], q.new_zeros(2, rows.stop, 1)
+    bias = encoding.content_bias(x, q[:, :, rows], k, distance, pos[rows, None])
+    assert bias is not None
+    return bias
+
+
+def conv(weight: Tensor, offset: Tensor, kernel_size: int) -> nn.Conv2d:
+    """Return the convolution of one layer, zero-padded at both ends of the sequence."""
+    channels = weight.shape[1] // kernel_size
+    layer = nn.Conv2d(channels, len(weight), (1, kernel_size), padding=(0, kernel_size // 2))
+    layer.weight.data, layer.bias = weight.detach().view(layer.weight.shape), nn.Parameter(offset)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("heads", "mlp_width", "kernel_size", "inner"),
+    [(2, 8, 3, Alibi), (3, 5, 5, KerpleLog), (1, 4, 9, Alibi), (2, 3, 1, KerpleLog)],
+)
+@torch.no_grad()
+def test_it_equals_the_authors_convolutions_before_the_end_of_a_sequence(
+    heads: int, mlp_width: int, kernel_size: int, inner: Callable[[Geometry], Encoding]
+) -> None:
+    torch.manual_seed(heads)
+    whole = DapeV2(geometry(heads), inner=inner, mlp_width=mlp_width, kernel_size=kernel_size)
+    encoding = whole.double().at_layer(LAYER)
+    q, k = random_states(heads, LENGTH + kernel_size // 2)
+    pos = torch.arange(q.shape[2])
+    distance = (pos[:, None] - pos).double().clamp(min=0)
+    head = torch.arange(heads)[:, None, None]
+    static = whole.static_encoding(LAYER).bias(head, distance, pos[:, None])
+    assert static is not None
+    inputs = torch.cat([q @ k.mT / math.sqrt(WIDTH), static.expand(2, -1, -1, -1)], dim=1).tril()
+    network = nn.Sequential(
+        conv(whole.first_weight[LAYER], whole.first_offset[LAYER], kernel_size),
+        nn.LeakyReLU(),
+        conv(whole.second_weight[LAYER], whole.second_offset[LAYER], kernel_size),
+    )
+    expected = (static + network(inputs))[:, :, :LENGTH, :LENGTH].tril()
+    for rows in (slice(0, LENGTH), slice(LENGTH - ROWS, LENGTH), slice(3, 9)):
+        actual = bias_of(encoding, q, k, rows).tril(rows.start)
+        torch.testing.assert_close(actual, expected[:, :, rows, : rows.stop], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_kernel_of_one_key_is_dape() -> None:
+    torch.manual_seed(0)
+    v1 = Dape(geometry(3), inner=KerpleLog).double()
+    v2 = DapeV2(geometry(3), inner=KerpleLog, kernel_size=1).double()
+    v2.load_state_dict(v1.state_dict())
+    q, k = random_states(3, LENGTH)
+    actual, expected = (
+        bias_of(layers.at_layer(LAYER), q, k, slice(0, LENGTH)).tril() for layers in (v1, v2)
+    )
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+
+def test_blocks_and_float32_match_the_reference_at_an_odd_length() -> None:
+    encoding = DapeV2(geometry(2), inner=Alibi, kernel_size=5).double().at_layer(LAYER)
+    q, k = random_states(2, 301)
+    x, pos = torch.zeros(2, 301, 8, dtype=torch.float64), torch.arange(301)
+    expected = reference.attend(encoding, x, q, k, q, pos)
+    torch.testing.assert_close(blocks.attend(encoding, x, q, k, q, pos), expected)
+    x, q, k = (tensor.float() for tensor in (x, q, k))
+    single = blocks.attend(encoding.float(), x, q, k, q, pos)
+    torch.testing.assert_close(single.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_start_like_those_of_convolutions_and_even_kernels_are_refused() -> None:
+    torch.manual_seed(0)
+    encoding = DapeV2(geometry(8), inner=Alibi)
+    layers = nn.Conv2d(16, 32, (1, 3)), nn.Conv2d(32, 8, (1, 3))
+    weights = encoding.first_weight, encoding.second_weight
+    for layer, weight in zip(layers, weights, strict=True):
+        assert weight[0].numel() == layer.weight.numel()
+        assert weight.abs().max().item() == pytest.approx(layer.weight.abs().max().item(), rel=0.02)
+    for kernel_size in (0, 2):
+        with pytest.raises(ValueError, match=f"kernel_size={kernel_size}"):
+            DapeV2(geometry(2), inner=Alibi, kernel_size=kernel_size)
