@@ -40,7 +40,7 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
     *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
     *("fope", "rope_plus_plus", "mla_rope", "grape_a", "grape_ap"),
-    *("m_rope", "rope_mixed", "liere", "comrope", "alibi_pi", "dape_v2"),
+    *("m_rope", "rope_mixed", "liere", "comrope", "alibi_pi", "dape_v2", "k_cable"),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),

@@ -1,0 +1,26 @@
+"""K-CABLE, a kernel of CABLE's penalty (Veisi et al. 2025, 2503.08067, section 5.6).
+
+    score_h(i, j) += -ln(1 + b_h(i, j)^2),   b_h(i, j) = g_h(i) (S_h(i) - S_h(j)) as in cable.py
+
+It grows with the logarithm of the distance, as in KERPLE. The authors' repository does not have it.
+The bias [B, H, R, K] does not factorize.
+"""
+
+from torch import Tensor
+
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.cable import Cable
+
+
+class KCable(PerLayer):
+    """The logarithm of CABLE's squared penalty; `weighted` is as in CABLE."""
+
+    def __init__(self, geometry: Geometry, *, weighted: bool = True) -> None:
+        super().__init__(geometry)
+        self.cable = Cable(geometry, weighted=weighted)
+
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor:
+        penalty = self.cable.at_layer(self.layer).content_bias(x, q, k, distance, pos_q)
+        return -penalty.square().log1p()
