@@ -17,7 +17,7 @@ from posenc.encodings.shaw import Shaw
 from posenc.encodings.transformer_xl import TransformerXL
 from posenc.encodings.wavelet import Wavelet
 
-Function = Literal["ricker", "haar", "gaussian"]
+Function = Literal["ricker", "haar", "gaussian", "morlet"]
 RelativePosition = Literal["key_minus_query", "query_minus_key"]
 SHAPES = [(6, 16, 5), (12, 64, 2), (20, 32, 3), (6, 256, 1)]  # heads, head width, layers
 KEYS, QUERIES = 7, 4
@@ -249,16 +249,18 @@ def test_transformer_xl_parameters_and_errors() -> None:
         TransformerXL(geometry(4, 16), clamp_len=0)
 
 
-def psi(function: Function, u: float) -> float:
+def psi(function: Function, u: float, scale: float = 1.0, frequency: float = 1.0) -> float:
     if function == "haar":  # which half of the interval [-1, 0)
         return {1: 1.0, 2: -1.0}.get(math.ceil(-2 * u), 0.0)
     if function == "gaussian":
         return math.exp(-u * u)
+    if function == "morlet":
+        return math.exp(-u * u) * (cmath.exp(1j * u * scale * frequency)).real
     return math.exp(-u * u / 2) - u * u * math.exp(-u * u / 2)
 
 
 @pytest.mark.parametrize(("heads", "width", "layers"), SHAPES)
-@pytest.mark.parametrize("function", ["ricker", "haar", "gaussian"])
+@pytest.mark.parametrize("function", ["ricker", "haar", "gaussian", "morlet"])
 @pytest.mark.parametrize("relative_position", ["key_minus_query", "query_minus_key"])
 @pytest.mark.parametrize(("scales", "min_scale"), [(8, 1.0), (4, 4.0), (16, 0.5)])
 def test_wavelets_match_the_formula_channel_by_channel(
@@ -282,7 +284,7 @@ def test_wavelets_match_the_formula_channel_by_channel(
     def score(q: Tensor, k: Tensor, distance: int) -> Tensor:
         t = -distance if relative_position == "key_minus_query" else distance
         p = [
-            psi(function, (t - b) / (min_scale * 2**s))
+            psi(function, (t - b) / (min_scale * 2**s), min_scale * 2**s)
             for s in range(scales)
             for b in range(width // scales)
         ]
@@ -329,6 +331,19 @@ def test_wavelet_golden_sums(relative_position: RelativePosition, expected: list
         Wavelet(geometry(1, 64), relative_position=relative_position).vectors(distance).sum(dim=-1)
     )
     assert actual.tolist() == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_scale_does_not_affect_the_cosine_of_morlet_wavelets() -> None:
+    encoding = Wavelet(geometry(1, 4), function="morlet", scales=2, frequency=0.7)
+    actual = encoding.vectors(torch.tensor([3.0], dtype=torch.float64))[0]  # t = -3
+    expected = [
+        math.exp(-(u**2)) * math.cos(0.7 * shifted)
+        for shifted, u in ((3, 3), (4, 4), (3, 3 / 2), (4, 4 / 2))
+    ]
+    assert actual.tolist() == pytest.approx(expected, rel=1e-12)
+    for function, frequency in (("ricker", 1.0), ("morlet", 0.0)):
+        with pytest.raises(ValueError, match=f"frequency={frequency}"):
+            Wavelet(geometry(1, 8), function=function, frequency=frequency)
 
 
 def test_wavelet_golden_ricker() -> None:

@@ -5,10 +5,13 @@
     ricker    psi(u) = (1 - u^2) exp(-u^2 / 2)
     haar      psi(u) = -1 for -1 <= u < -1/2, 1 for -1/2 <= u < 0, 0 elsewhere
     gaussian  psi(u) = exp(-u^2)
+    morlet    psi(u) = exp(-u^2) cos(frequency a u) = exp(-u^2) cos(frequency (t - b))
 
 The scores are [B, H, R, K] for q [B, H, R, d] and relative positions t [R, K], each of which has a
 vector p [d]. There are no learnable parameters; all heads and layers use the same vectors.
 `min_scale` defaults to 1, which suits short training lengths; the paper uses 4 for 4,096 tokens.
+The scale does not affect the cosine of its Morlet wavelet (section 6.3.1); `frequency` is 1 radian
+per token if it is not set.
 
 The paper contradicts itself on the sign of t. Eq. 11-14 say query minus key, so t >= 0 in a causal
 model; footnote 8 says that a causal model uses only t < 0 and therefore mirrors the Haar wavelet,
@@ -17,6 +20,7 @@ d/scales - 1 at every scale, which does not fit the paper's results for it. The 
 `relative_position` is therefore key_minus_query.
 """
 
+import math
 from typing import Literal
 
 import torch
@@ -38,7 +42,7 @@ def gaussian(u: Tensor) -> Tensor:
     return (-(u**2)).exp()
 
 
-FUNCTIONS = {"ricker": ricker, "haar": haar, "gaussian": gaussian}
+FUNCTIONS = {"ricker": ricker, "haar": haar, "gaussian": gaussian, "morlet": gaussian}
 
 
 class Wavelet(Encoding):
@@ -48,9 +52,10 @@ class Wavelet(Encoding):
         self,
         geometry: Geometry,
         *,
-        function: Literal["ricker", "haar", "gaussian"] = "ricker",
+        function: Literal["ricker", "haar", "gaussian", "morlet"] = "ricker",
         scales: int = 8,
         min_scale: float = 1.0,
+        frequency: float | None = None,
         relative_position: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
     ) -> None:
         super().__init__(geometry)
@@ -60,7 +65,13 @@ class Wavelet(Encoding):
                 f"scales={scales} must divide the head width of {width}, and min_scale={min_scale}"
                 f" must be positive; change encoding.scales, model.width or model.heads"
             )
+        if frequency is not None and (function != "morlet" or not 0 < frequency < math.inf):
+            raise ValueError(
+                f"frequency={frequency} must be finite and positive, and applies only to"
+                f" function=morlet, not to function={function}"
+            )
         self.function = FUNCTIONS[function]
+        self.frequency = (frequency or 1.0) if function == "morlet" else None
         self.sign = -1 if relative_position == "key_minus_query" else 1
         scale = min_scale * 2.0 ** torch.arange(scales, dtype=torch.float64)
         self.scale = scale.repeat_interleave(width // scales)  # one per channel
@@ -69,8 +80,11 @@ class Wavelet(Encoding):
     def vectors(self, distance: Tensor) -> Tensor:
         """Return p [U, d] for distances [U]."""
         t = self.sign * distance.double()[:, None]
-        u = (t - self.shift.to(t.device)) / self.scale.to(t.device)
-        return self.function(u).to(distance.dtype)
+        shifted = t - self.shift.to(t.device)
+        values = self.function(shifted / self.scale.to(t.device))
+        if self.frequency is not None:
+            values = values * (self.frequency * shifted).cos()
+        return values.to(distance.dtype)
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
