@@ -140,5 +140,21 @@ def test_invalid_parameters_and_coordinates_are_refused() -> None:
     with pytest.raises(ValueError, match="position_width=3"):
         GrapeAP(geometry(2), position_width=3)
     q, distance = torch.zeros(1, 2, 3, 5), torch.zeros(1, 1, 3, 3)
-    with pytest.raises(ValueError, match="coordinates"):
-        GrapeAP(geometry(2)).content_bias(torch.zeros(1, 3, 10), q, q, distance, distance)
+    with pytest.raises(ValueError, match="variant=paper does not take coordinates"):
+        paper = GrapeAP(geometry(2), variant="paper")
+        paper.content_bias(torch.zeros(1, 3, 10), q, q, distance, distance)
+
+
+def test_path_integrals_over_coordinates_exclude_later_tokens() -> None:
+    encoding = perturbed(GrapeAP(geometry(2)))
+    x, q, k = random_inputs(2)
+    points = torch.randn(2, KEYS, 2, dtype=torch.float64)
+
+    def bias(length: int) -> Tensor:
+        distance = torch.cdist(points[:, :length], points[:, :length])[:, None]
+        content = x[:, :length], q[:, :, :length], k[:, :, :length]
+        result = encoding.content_bias(*content, distance, distance[..., :1])
+        assert result is not None
+        return result[:, :, :9, :9].tril()
+
+    torch.testing.assert_close(bias(KEYS), bias(9))

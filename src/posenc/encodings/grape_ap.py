@@ -20,7 +20,6 @@ from torch.nn.functional import logsigmoid, rms_norm
 
 from posenc.encodings.alibi import authors_slopes
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.rope import rotate_pairs
 
 
 class GrapeAP(PerLayer):
@@ -48,16 +47,17 @@ class GrapeAP(PerLayer):
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
-        if distance.ndim > 2:
-            raise ValueError("grape_ap takes one position per token, not coordinates")
-        dtype, rows = torch.promote_types(q.dtype, torch.float32), slice(-q.shape[-2], None)
+        if distance.ndim > 2 and self.variant != "relative":
+            raise ValueError(f"grape_ap with variant={self.variant} does not take coordinates")
+        dtype, (rows, length) = torch.promote_types(q.dtype, torch.float32), distance.shape[-2:]
         p = x.to(dtype)[:, None] @ self.weight[self.layer].to(dtype).mT  # [B, H, K, r]
-        normalized = rms_norm(p, p.shape[-1:])
-        pos = pos_q[-1] - distance[-1].double()
-        cos, sin = (table.to(dtype)[:, None, None] for table in (pos.cos(), pos.sin()))
-        keys = rotate_pairs(normalized, cos, sin, "half")
-        queries = {"relative": keys, "paper": normalized, "repository": p}[self.variant][:, :, rows]
-        steps = logsigmoid(queries @ keys.mT / p.shape[-1])
-        steps = steps.masked_fill(distance < 0, 0).double()
+        keys = rms_norm(p, p.shape[-1:])
+        queries = (p if self.variant == "repository" else keys)[:, :, -rows:]
+        a, b = keys.chunk(2, dim=-1)
+        quarter_turn = torch.cat([-b, a], dim=-1)  # R(pi/2) keys
+        angle = -distance.double() + (0 if self.variant == "relative" else pos_q.double())
+        cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+        similarity = cos * (queries @ keys.mT) + sin * (queries @ quarter_turn.mT)
+        steps = logsigmoid(similarity / p.shape[-1]).double().tril(length - rows)
         sums = steps.sum(-1, keepdim=True) - steps.cumsum(-1)
         return self.slopes.to(q.device, dtype)[:, None, None] * sums.to(dtype)
