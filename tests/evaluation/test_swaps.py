@@ -36,6 +36,12 @@ OVERRIDES = {
     ],
     "dynamic_ntk": [f"{SPECTRUM}=dynamic_ntk"],
     "llama3": [f"{SPECTRUM}=llama3", FACTOR],
+    "longrope": [f"{SPECTRUM}=longrope", FACTOR],
+    "longrope factor=1 long_factor=[1,1,3,4]": [
+        "encoding=longrope",
+        "encoding.factors=[1,1,3,4]",
+        "encoding.start_tokens=0",
+    ],
     "window": ["encoding=window", "encoding.size=24"],
     "window size=5": ["encoding=window", "encoding.size=5"],
     "streaming_llm size=9": ["encoding=streaming_llm", "encoding.size=9"],

@@ -43,7 +43,10 @@ compdef _posenc posenc
 complete -c posenc -f -a '(posenc completion "line="(commandline -cp) 2>/dev/null)'
 """,
 }
-CONFIG_FILES = {"plan": "train", "tune": "train", "wandb-sweep": "train", "check": "train"}
+CONFIG_FILES = {
+    **dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train"),
+    "search-factors": "search_factors",
+}
 """Command -> the file in `conf/` with its keys, if that is not named after the command."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""

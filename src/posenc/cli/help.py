@@ -13,6 +13,7 @@ COMMANDS = {
     "sync": "upload an experiment's runs to W&B, or rewrite their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",
     "tune": "search settings, such as the learning rate, for the lowest validation loss",
+    "search-factors": "search the factors of LongRoPE for a trained run and a longer length",
     "wandb-sweep": "write an experiment's grids as W&B sweeps",
     "check": "run the property tests on encodings",
     "bench": "measure the time and memory that encodings take",
@@ -27,7 +28,7 @@ HELP = {**help_runs.HELP, **help_tools.HELP}
 
 def overview() -> str:
     """Return the message that `posenc` prints without a command."""
-    commands = "\n".join(f"  {name:11} {summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(f"  {name:14} {summary}" for name, summary in COMMANDS.items())
     return (
         "posenc: how does the positional encoding affect a Transformer language model,\n"
         "at its training length and beyond?\n\n"

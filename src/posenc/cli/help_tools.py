@@ -53,6 +53,23 @@ HELP = {
         keys
           trials                                 the number of trials of each job (default: 10)
     """,
+    "search-factors": """
+        usage: posenc search-factors run=PATH length=TOKENS [key=value ...]
+
+        Searches a factor for each frequency of a trained rotary encoding, for the lowest loss in
+        windows of TOKENS tokens (LongRoPE), and writes them as a swap to PATH/longrope. The same
+        command resumes an interrupted search, and with more generations, continues a finished one.
+
+          posenc search-factors run=outputs/scratch/rope-L256-s1 length=1024 generations=10
+
+        keys
+          run, length            a run directory, and the length of the windows, more than L
+          split                  the text; not that of the run's evaluation (default: train)
+          tokens, batch_tokens   tokens scored for each candidate; tokens per forward pass
+          generations, population, parents, mutations, crossovers     size of the search
+          seed                   the same seed gives the same factors
+          modules                trusted modules that the run's configuration may import
+    """,
     "wandb-sweep": """
         usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
 

@@ -95,7 +95,7 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     changed = [f"{key}={value}" for key, value in values.items() if value != defaults.get(key)]
-    return " ".join([option, *sorted(changed)])
+    return " ".join([option, *sorted(word.replace(" ", "") for word in changed)])
 
 
 def _swap_node(option: str, parameters: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:

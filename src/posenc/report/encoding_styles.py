@@ -45,7 +45,7 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
     *("llama3", "window", "log_n", "temperature", "streaming_llm", "self_extend"),
-    *("rerope", "dual_chunk", "lm_infinite", "alibi_pi"),
+    *("rerope", "dual_chunk", "lm_infinite", "alibi_pi", "longrope"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation

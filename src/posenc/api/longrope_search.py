@@ -1,0 +1,200 @@
+"""Searches LongRoPE's factors for a trained run, and keeps the search in the run's folder.
+
+`<run>/longrope/search-<length>.json` is written after each generation. A search that was stopped
+continues from there and ends with the same factors. The best factors are in the folder of YAML
+files `<run>/longrope`, as the swap `longrope_<length>`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.api.saved_run import training_data
+from posenc.config.errors import ConfigError, RunError
+from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.evaluation.evaluate import load_model
+from posenc.evaluation.factor_search import (
+    Factors,
+    Generation,
+    SearchSize,
+    best,
+    initial_factors,
+    next_generation,
+)
+from posenc.evaluation.requests import build_windows
+from posenc.evaluation.scoring import measure
+from posenc.evaluation.swap import swap_encoding
+from posenc.evaluation.windows import Budget, Windows
+from posenc.model.device import select_device
+from posenc.model.transformer import Decoder
+from posenc.runs.files import read_mapping, write_atomic, write_json
+from posenc.runs.run_directory import RunDirectory
+
+STARTING = ("pi", "ntk", "yarn")
+STATE_TYPES = {"settings": dict, "generations": list}
+COUNTS = ("length", "tokens", "batch_tokens", "population", "parents", "mutations", "crossovers")
+Progress = Callable[[int, int, float], None]
+"""Called with the completed generations, the candidates and the lowest loss so far."""
+
+
+@dataclass(frozen=True)
+class FactorSearch:
+    """A complete search: the losses of PI, NTK and YaRN, and the best factors with their loss."""
+
+    starting_losses: dict[str, float]
+    factors: Factors
+    loss: float
+    candidates: int
+    swap_file: Path
+
+    @property
+    def config_dir(self) -> Path:
+        """The folder for `--config-dir` that has the swap."""
+        return self.swap_file.parents[2]
+
+
+def search_factors(
+    run: RunDirectory,
+    config: DictConfig,
+    request: DictConfig,
+    on_progress: Progress,
+    print_message: Callable[[str], None],
+) -> FactorSearch:
+    """Search, or continue a search, with the settings in `request` (conf/search_factors.yaml).
+
+    Raises ConfigError for settings that do not fit each other or the run, and RunError if weights
+    are missing or a loss is not finite.
+    """
+    _check_request(request, config)
+    data = training_data(config, "train a run on the current corpus", print_message)
+    data.check_length(request.split, request.length)
+    key = {"protocol": "nonoverlapping", "split": request.split, "length": request.length}
+    windows = build_windows(data, key)
+    model = load_model(run, config, data.vocab_size, select_device(config))
+    torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
+    scale = request.length / config.train_length
+    starting = _starting_factors(model, config.train_length, scale)
+    loss = partial(_loss, model, model.encoding, config, request, windows)
+    state_file = run.path / "longrope" / f"search-{request.length}.json"
+    settings = {**_settings(request), "run": config.frozen.hash}
+    generations = _read_generations(state_file, settings)
+    size = SearchSize(request.population, request.parents, request.mutations, request.crossovers)
+    while len(generations) <= request.generations:
+        generations.append(
+            next_generation(generations, list(starting.values()), scale, size, request.seed, loss)
+        )
+        write_json(state_file, {"settings": settings, "generations": generations})
+        evaluated = sum(map(len, generations))
+        on_progress(len(generations) - 1, evaluated, best(generations, 1)[0][1])
+    generations = generations[: request.generations + 1]
+    ((factors, lowest),) = best(generations, 1)
+    losses = dict(generations[0])
+    return FactorSearch(
+        {name: losses[candidate] for name, candidate in starting.items()},
+        factors,
+        lowest,
+        sum(map(len, generations)),
+        _write_swap(run, request.length, factors, lowest),
+    )
+
+
+def _check_request(request: DictConfig, config: DictConfig) -> None:
+    """Raise ConfigError for a setting out of range, or that does not fit the run."""
+    if request.population < len(STARTING):
+        raise ConfigError(f"population={request.population} must be at least {len(STARTING)}")
+    if request.length <= config.train_length:
+        raise ConfigError(
+            f"length={request.length} must be more than the training length {config.train_length}"
+        )
+    if request.split == config.evaluation.split:
+        raise ConfigError(
+            f"split={request.split} is the text of the run's evaluation, whose results would favor"
+            f" the factors found on it; choose another split"
+        )
+
+
+def _starting_factors(model: Decoder, train_length: int, scale: float) -> dict[str, Factors]:
+    """Return the factors of PI, NTK and YaRN. Raises ConfigError if the model has no spectrum."""
+    limit = model.encoding.max_length()
+    modules = [m for m in model.encoding.modules() if isinstance(m, SinusoidalFrequencies)]
+    if not modules or len({module.width for module in modules}) > 1 or modules[0].width < 4:
+        raise ConfigError(
+            "the factors of LongRoPE need a rotary encoding whose frequencies have one spectrum of"
+            " at least 4 channels; choose a run with encoding=rope"
+        )
+    if limit is not None and limit < train_length * scale:
+        raise ConfigError(
+            f"length={round(train_length * scale)}: the encoding is limited to {limit} positions"
+        )
+    spectrum: Any = modules[0].spectrum
+    base = getattr(spectrum, "keywords", {}).get("base", 10000.0)
+    return initial_factors(modules[0].width, train_length, base, scale)
+
+
+def _loss(
+    model: Decoder,
+    trained: Any,
+    config: DictConfig,
+    request: DictConfig,
+    windows: Windows,
+    factors: Factors,
+) -> float:
+    """Return the mean loss in nats with these factors, as `posenc evaluate` with their swap."""
+    name, node = f"longrope_{request.length}", OmegaConf.create(_swap(factors))
+    encoding = swap_encoding(trained, config, name, node, request.length)
+    model.encoding = encoding.to(model.device)
+    result = measure(
+        model,
+        windows,
+        batch_tokens=request.batch_tokens,
+        precision=config.precision,
+        on_batch=lambda tokens, seconds: True,
+        budget=Budget(tokens=request.tokens),
+    )
+    loss = float(result.sums.sum()) / int(result.counts.sum()) if result else math.nan
+    if not math.isfinite(loss):
+        raise RunError(f"the loss is not finite in windows of {request.length} tokens")
+    return loss
+
+
+def _swap(factors: Factors) -> dict[str, Any]:
+    """Return the swap with these factors; a `factor` of 1 leaves the norm of queries unchanged."""
+    target = "posenc.encodings.spectra.longrope"
+    return {"_target_": target, "factor": 1, "long_factor": list(factors)}
+
+
+def _settings(request: DictConfig) -> dict[str, Any]:
+    """Return the settings on which the candidates and their losses depend."""
+    keys = (*COUNTS, "split", "seed")
+    return {key: request[key] for key in keys}
+
+
+def _read_generations(file: Path, settings: dict[str, Any]) -> list[Generation]:
+    """Return the generations of an earlier search with the same settings.
+
+    Raises ConfigError if it had other settings, and RunError if the file is corrupt.
+    """
+    if not file.exists():
+        return []
+    state = read_mapping(file, STATE_TYPES)
+    for key, value in settings.items():
+        if state["settings"].get(key) != value:
+            raise ConfigError(
+                f"{file} has a search with {key}={state['settings'].get(key)} instead of {value};"
+                f" repeat its settings to continue it, or delete the file to start again"
+            )
+    return [[(tuple(f), loss) for f, loss in candidates] for candidates in state["generations"]]
+
+
+def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -> Path:
+    file = run.path / "longrope" / "evaluation" / "swap" / f"longrope_{length}.yaml"
+    comment = f"# Factors of LongRoPE for {length} tokens with a loss of {loss:.6f} in the search."
+    write_atomic(file, f"{comment}\n{yaml.safe_dump(_swap(factors), sort_keys=False)}")
+    return file

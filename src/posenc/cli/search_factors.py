@@ -1,0 +1,66 @@
+"""`posenc search-factors`: search the factors of LongRoPE for a trained run."""
+
+import shlex
+
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from posenc.api.longrope_search import FactorSearch, search_factors
+from posenc.api.saved_run import run_config
+from posenc.cli.arguments import Arguments
+from posenc.cli.run_selection import find_run
+from posenc.cli.targets import with_modules
+from posenc.config.compose import Composer
+from posenc.config.errors import ConfigError
+from posenc.config.grids import expand
+from posenc.config.identity import check_identity
+from posenc.config.resolve import compose_resolved
+from posenc.config.settings import SPLITS, check_settings
+from posenc.report.table import Column, Table
+from posenc.runs.run_directory import RunDirectory
+
+INTEGERS = ("length", "tokens", "batch_tokens", "generations", "population", "parents")
+SETTINGS = {
+    **dict.fromkeys((*INTEGERS, "mutations", "crossovers", "seed"), int),
+    "split": SPLITS,
+    "modules": list[str],
+}
+
+
+def run(arguments: Arguments) -> int:
+    """Search, and print the losses and the commands that use the factors."""
+    if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
+        raise ConfigError("posenc search-factors takes a single value per key")
+    composer = Composer("search_factors", arguments.config_dirs)
+    request = OmegaConf.create(compose_resolved(composer, arguments.overrides))
+    check_settings(request, SETTINGS)
+    directory = find_run(request.run)
+    config = run_config(directory, list(request.modules), with_modules(arguments))
+    check_identity(config)
+    console = Console(stderr=True)
+    with console.status("measuring PI, NTK and YaRN, and mutations of them") as status:
+
+        def on_progress(generation: int, candidates: int, loss: float) -> None:
+            status.update(
+                f"generation {generation} of {request.generations} · {candidates} candidates ·"
+                f" lowest loss {loss:.6f}"
+            )
+
+        found = search_factors(directory, config, request, on_progress, console.print)
+    _print(directory, request.length, request.split, found)
+    return 0
+
+
+def _print(directory: RunDirectory, length: int, split: str, found: FactorSearch) -> None:
+    columns = [Column("factors", align="left"), Column("loss", format=".6f")]
+    rows = [*found.starting_losses.items(), (f"best of {found.candidates}", found.loss)]
+    title = f"{directory.name} at {length} tokens ({split})"
+    Console().print(Table(title, columns, [list(row) for row in rows]))
+    swap, factors = found.swap_file.stem, ",".join(map(repr, found.factors))
+    evaluate = [
+        *("posenc", "evaluate", f"run={directory.path}", "--config-dir", str(found.config_dir)),
+        *(f"evaluation.lengths=[{length}]", f"evaluation/swap=none,pi,ntk,yarn,{swap}"),
+    ]
+    print(f"evaluate: {shlex.join(evaluate)}")
+    overrides = ["encoding=longrope", "encoding.start_tokens=0", f"encoding.factors=[{factors}]"]
+    print(f"train:    {shlex.join(['posenc', 'train', *overrides])}")

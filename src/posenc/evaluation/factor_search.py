@@ -1,0 +1,128 @@
+"""The evolutionary search for LongRoPE's factors (Ding et al. 2024, 2402.13753, algorithm 1).
+
+A candidate has a factor for each pair of channels, by which its frequency is divided. Factors do
+not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target length
+divided by the training length. The step, the probability and the limits are those of the authors'
+code, microsoft/LongRoPE, evolution/algorithms.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from posenc.encodings.spectra import geometric, yarn
+from posenc.encodings.spectra.longrope import ntk_factors
+
+Factors = tuple[float, ...]
+Generation = list[tuple[Factors, float]]
+"""The new candidates of a generation, with their losses."""
+
+STEP = 0.01
+"""Resolution of mutated factors."""
+DECIMALS = 6
+PROBABILITY = 0.3
+"""Of each factor to be mutated or, in a crossover, to come from the second parent."""
+MAX_TRIES = 20
+"""Attempts to make a new candidate from the same parents."""
+
+
+@dataclass(frozen=True)
+class SearchSize:
+    """The number of candidates; the fields are keys of `posenc search-factors`."""
+
+    population: int
+    parents: int
+    mutations: int
+    crossovers: int
+
+
+def initial_factors(width: int, train_length: int, base: float, scale: float) -> dict[str, Factors]:
+    """Return the factors of PI, NTK-aware scaling and YaRN for `width` rotated channels."""
+    original, _ = geometric(width, train_length, train_length, base=base)
+    rescaled, _ = yarn(width, train_length, train_length, base=base, factor=scale)
+    return {
+        "pi": (round(scale, DECIMALS),) * (width // 2),
+        "ntk": _factors(ntk_factors(width, scale)),
+        "yarn": _factors(original / rescaled),
+    }
+
+
+def next_generation(
+    generations: Sequence[Generation],
+    starting: Collection[Factors],
+    scale: float,
+    size: SearchSize,
+    seed: int,
+    loss: Callable[[Factors], float],
+) -> Generation:
+    """Return the candidates that follow `generations` with their losses.
+
+    Without generations, these are the `starting` candidates and mutations of them; otherwise,
+    mutations and crossovers of the best candidates so far. The random numbers depend only on `seed`
+    and the number of generations, so a search can be continued from its generations.
+    """
+    rng = np.random.default_rng([seed, len(generations)])
+    known = {factors for generation in generations for factors, _ in generation}
+    new: list[Factors] = []
+
+    def add(factors: Factors) -> None:
+        if factors not in known:
+            known.add(factors)
+            new.append(factors)
+
+    if generations:
+        parents = [factors for factors, _ in best(generations, size.parents)]
+        for _ in range(size.mutations):
+            add(mutate(parents[rng.integers(len(parents))], scale, known, rng))
+        for _ in range(size.crossovers):
+            first, second = (parents[i] for i in sorted(rng.integers(len(parents), size=2)))
+            add(cross(first, second, known, rng) or mutate(first, scale, known, rng))
+    else:
+        for factors in starting:
+            add(factors)
+        originals = list(new)
+        for _ in range(size.population - len(originals)):
+            add(mutate(originals[rng.integers(len(originals))], scale, known, rng))
+    return [(factors, loss(factors)) for factors in new]
+
+
+def best(generations: Sequence[Generation], count: int) -> Generation:
+    """Return the `count` candidates with the lowest losses; earlier ones first if equal."""
+    return sorted((c for generation in generations for c in generation), key=lambda c: c[1])[:count]
+
+
+def mutate(
+    factors: Factors, scale: float, known: Collection[Factors], rng: np.random.Generator
+) -> Factors:
+    """Return a candidate in which random factors are redrawn between their neighbors.
+
+    Factors are redrawn again until the candidate is not in `known`, at most MAX_TRIES times.
+    """
+    values = [1.0, *factors, max(1 + scale, factors[-1])]
+    for _ in range(MAX_TRIES):
+        for index in range(1, len(values) - 1):
+            if rng.random() < PROBABILITY:
+                low, high = values[index - 1], values[index + 1]
+                steps = int(rng.integers(int((high - low) / STEP) + 1))
+                values[index] = min(round(low + STEP * steps, DECIMALS), high)
+        if tuple(values[1:-1]) not in known:
+            break
+    return tuple(values[1:-1])
+
+
+def cross(
+    first: Factors, second: Factors, known: Collection[Factors], rng: np.random.Generator
+) -> Factors | None:
+    """Return `first` with random factors of `second`, or None if no try is valid and new."""
+    for _ in range(MAX_TRIES):
+        chosen = rng.random(len(first)) < PROBABILITY
+        child = tuple(np.where(chosen, second, first).tolist())
+        if child not in known and list(child) == sorted(child):
+            return child
+    return None
+
+
+def _factors(values: Tensor) -> Factors:
+    return tuple(round(value, DECIMALS) for value in values.tolist())
