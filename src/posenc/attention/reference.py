@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, require_1d_positions
+from posenc.encodings.base import Encoding
+from posenc.encodings.coordinates import require_1d_positions
 
 
 class AttentionInputs(NamedTuple):

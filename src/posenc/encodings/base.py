@@ -173,28 +173,3 @@ class PerLayer(Encoding):
         encoding = copy.copy(self)  # shares the parameters
         encoding.layer = index
         return encoding
-
-
-def require_1d_positions(pos: Tensor, name: str) -> Tensor:
-    """Return the positions [T] unchanged; raises ValueError for coordinates [B, T, axes]."""
-    if pos.ndim > 1:
-        raise ValueError(
-            f"{name} takes one position per token, not coordinates on {pos.shape[-1]} axes;"
-            f" rope and sinusoidal support coordinates"
-        )
-    return pos
-
-
-def coordinates_on(axes: int, pos: Tensor, name: str) -> Tensor:
-    """Return float64 coordinates [B or 1, T, axes] for positions [T] or coordinates [B, T, axes].
-
-    A position counts on every axis, as that of text in M-RoPE (Wang et al. 2024, 2409.12191); so
-    does a coordinate on a single axis. Raises ValueError for any other number of axes.
-    """
-    points = pos[None, :, None] if pos.ndim == 1 else pos
-    if points.shape[-1] not in (1, axes):
-        raise ValueError(
-            f"{name} takes one position per token or coordinates on {axes} axes, not on"
-            f" {points.shape[-1]}; change the encoding's number of axes"
-        )
-    return points.to(torch.float64).expand(-1, -1, axes)

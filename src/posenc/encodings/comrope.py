@@ -17,7 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Geometry, PerLayer, coordinates_on
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.coordinates import coordinates_on
 from posenc.encodings.liere import checked_extent, count_blocks, exp_multiples, rotate_blocks
 
 

@@ -16,7 +16,8 @@ import math
 
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, require_1d_positions
+from posenc.encodings.base import Geometry
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.drope import LENGTH_DEPENDENT_REASON
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper

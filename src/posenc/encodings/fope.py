@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from posenc.encodings.base import Geometry, PerLayer, require_1d_positions
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.rope import rotate_pairs
 from posenc.encodings.spectra import hope
 

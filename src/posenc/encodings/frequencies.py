@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import coordinates_on
+from posenc.encodings.coordinates import coordinates_on
 from posenc.encodings.spectra import Spectrum
 
 LENGTH_DEPENDENT_REASON = (

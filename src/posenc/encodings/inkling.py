@@ -15,7 +15,8 @@ keys and values; both are properties of the model and not included. Without n0, 
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Geometry, PerLayer, require_1d_positions
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.temperature import log_temperature
 
 

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry, require_1d_positions
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.coordinates import require_1d_positions
 
 SIGN_BIT = 63
 

@@ -14,7 +14,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Geometry, PerLayer, coordinates_on
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.coordinates import coordinates_on
 
 
 class LieRE(PerLayer):

@@ -11,7 +11,8 @@ trained model needs no training for it. q, k [B, H, T, d]; pos [T].
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry, require_1d_positions
+from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.window import Window
 from posenc.encodings.wrapper import EncodingFactory

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, require_1d_positions
+from posenc.encodings.base import Geometry
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum

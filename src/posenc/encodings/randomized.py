@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.encodings.base import Encoding, Factors, Geometry, require_1d_positions
+from posenc.encodings.base import Encoding, Factors, Geometry
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")

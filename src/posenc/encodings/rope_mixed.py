@@ -11,7 +11,8 @@ one axis, this is RoPE. q, k [B, H, T, d]; pos [B, T, axes], or [T], which count
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Geometry, PerLayer, coordinates_on
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.coordinates import coordinates_on
 from posenc.encodings.rope import Layout, rotate_by_angles
 from posenc.encodings.spectra import geometric
 

@@ -13,7 +13,8 @@ log_n. q, k [B, H, T, d]; pos [T].
 
 from torch import Tensor
 
-from posenc.encodings.base import Geometry, require_1d_positions
+from posenc.encodings.base import Geometry
+from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
