@@ -111,9 +111,9 @@ CASES: list[tuple[EncodingFactory, Distance, Factor]] = [
 ENCODINGS = [case[0] for case in CASES]
 
 
-def inputs(length: int, seed: int = 0) -> tuple[Tensor, ...]:
+def inputs(length: int) -> tuple[Tensor, ...]:
     """Return x [2, T, D] and q, k, v [2, H, T, d] in float64."""
-    generator = torch.Generator().manual_seed(1000 * seed + length)
+    generator = torch.Generator().manual_seed(length)
     x = torch.randn(2, length, GEOMETRY.width, generator=generator, dtype=torch.float64)
     heads = torch.randn(3, 2, HEADS, length, WIDTH, generator=generator, dtype=torch.float64)
     return x, *heads.unbind(0)
@@ -138,8 +138,8 @@ def expected_attention(distance: Distance, factor: Factor, length: int) -> Tenso
                 continue
             visible.append(j)
             phases = torch.tensor([pair_distance * t for t in theta], dtype=torch.float64)
-            turned = complex_q[:, :, i] * complex_k[:, :, j].conj() * torch.exp(1j * phases)
-            scores.append(factor(i, length) * turned.real.sum(-1) / math.sqrt(WIDTH))
+            rotated = complex_q[:, :, i] * complex_k[:, :, j].conj() * torch.exp(1j * phases)
+            scores.append(factor(i, length) * rotated.real.sum(-1) / math.sqrt(WIDTH))
         weights = torch.stack(scores, dim=-1).softmax(-1)
         out[:, :, i] = torch.einsum("bhj,bhjd->bhd", weights, v[:, :, visible])
     return out
@@ -162,7 +162,7 @@ def test_attention_equals_a_loop_over_all_pairs(
 
 
 def distance_of(make: EncodingFactory, train_length: int, i: int, j: int) -> float:
-    """Return the distance from token i to token j, of the last one's score cos(1e-4 distance)."""
+    """Return the distance from query i to key j, whose score is cos(distance / 10,000)."""
     encoding = make(Geometry(width=4, heads=1, layers=1, train_length=train_length))
     pos = torch.tensor([0, j, i])
     unit = torch.tensor([0.0, 1, 0, 0], dtype=torch.float64).expand(1, 1, 3, 4)

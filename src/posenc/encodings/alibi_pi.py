@@ -3,7 +3,7 @@
     score_h(i, j) += -m_h (i - j) / s,   s = max(1, T / L) or a fixed factor
 
 The slopes m of ALiBi are divided by s, so that a sequence of T tokens has no larger biases than one
-of the training length L. As in the authors' code (alibi_scaling in modeling_jais.py), s is computed
+of the training length L. As in Cerebras's code (alibi_scaling in modeling_jais.py), s is computed
 for each sequence unless it is given. It is then in the positions, so that positions which the data
 provides are not interpolated. A trained ALiBi model needs no training for it.
 """
