@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.dape import Dape
 from posenc.encodings.dape_v2 import DapeV2
 from posenc.encodings.kerple import KerpleLog
+from posenc.encodings.window import Window
 
 LAYER, LENGTH, ROWS, WIDTH = 1, 17, 5, 4
 
@@ -87,8 +89,11 @@ def test_a_kernel_of_one_key_is_dape() -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
-def test_blocks_and_float32_match_the_reference_at_an_odd_length() -> None:
-    encoding = DapeV2(geometry(2), inner=Alibi, kernel_size=5).double().at_layer(LAYER)
+@pytest.mark.parametrize("size", [None, 7])
+def test_blocks_and_float32_match_the_reference_at_an_odd_length(size: int | None) -> None:
+    inner = partial(DapeV2, inner=Alibi, kernel_size=5)
+    whole = inner(geometry(2)) if size is None else Window(geometry(2), inner=inner, size=size)
+    encoding = whole.double().at_layer(LAYER)
     q, k = random_states(2, 301)
     x, pos = torch.zeros(2, 301, 8, dtype=torch.float64), torch.arange(301)
     expected = reference.attend(encoding, x, q, k, q, pos)

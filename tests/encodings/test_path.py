@@ -14,14 +14,15 @@ from posenc.attention import reference
 from posenc.attention.choice import attend
 from posenc.encodings.base import Geometry
 from posenc.encodings.path import CHUNK, Path, path_products
+from posenc.encodings.window import Window
 
 LAYER = 1
 
 
-def build(forget_gate: bool = False, heads: int = 2, width: int = 6) -> Path:
+def build(forget_gate: bool = False, heads: int = 2, width: int = 6, conv_width: int = 3) -> Path:
     torch.manual_seed(6)
     shape = Geometry(width=heads * width, heads=heads, layers=2, train_length=9)
-    encoding = Path(shape, rank=4, forget_gate=forget_gate).double()
+    encoding = Path(shape, rank=4, conv_width=conv_width, forget_gate=forget_gate).double()
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter)
     return encoding
@@ -106,6 +107,16 @@ def test_blocks_equal_the_reference() -> None:
     layer, pos = encoding.at_layer(LAYER), torch.arange(301)
     blocks = attend("auto", layer, x, q, k, k.sin(), pos)
     whole = reference.attend(layer, x, q, k, k.sin(), pos)
+    torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("conv_width", [1, 3, 6])
+def test_blocks_equal_the_reference_in_a_window(conv_width: int) -> None:
+    encoding = build(forget_gate=True, conv_width=conv_width)
+    windowed = Window(encoding.geometry, inner=lambda _: encoding, size=5).at_layer(LAYER)
+    x, q, k = inputs(encoding, 301)
+    blocks = attend("blocks", windowed, x, q, k, k.sin(), torch.arange(301))
+    whole = reference.attend(windowed, x, q, k, k.sin(), torch.arange(301))
     torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
 
 

@@ -60,13 +60,13 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
-    """Return the query rows of each block and the keys that they may attend to."""
+    """Return the query rows of each block and the keys that their scores depend on."""
     batch, heads, length, _ = q.shape
     smallest, largest = ROW_LIMITS
     size = max(smallest, min(largest, BLOCK_BUDGET // (batch * heads * length)))
-    window = window_size(encoding, length)
+    before = window_size(encoding, length) - 1 + encoding.content_lookback()
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
-    return [(rows, slice(max(0, rows.start - window + 1), rows.stop)) for rows in blocks]
+    return [(rows, slice(max(0, rows.start - before), rows.stop)) for rows in blocks]
 
 
 def attend_block(

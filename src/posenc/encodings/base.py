@@ -114,6 +114,13 @@ class Encoding(nn.Module):
         """
         return None
 
+    def content_lookback(self) -> int:
+        """Return how many tokens before a key its `content_bias` depends on.
+
+        With a window, kernels pass these tokens to it in addition to those in the window.
+        """
+        return 0
+
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         """Return float64 factors whose product is the entire bias, up to a constant per query.
 

@@ -38,6 +38,9 @@ class DapeV2(Dape):
         self.first_weight, self.first_offset = linear(layers, 2 * heads * kernel_size, mlp_width)
         self.second_weight, self.second_offset = linear(layers, mlp_width * kernel_size, heads)
 
+    def content_lookback(self) -> int:
+        return 2 * self.reach
+
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:

@@ -43,6 +43,9 @@ class Path(PerLayer):
         self.offset = nn.Parameter(torch.zeros(layers, heads))
         self.gates = Fox(geometry) if forget_gate else None
 
+    def content_lookback(self) -> int:
+        return self.kernel.shape[-1] - 1
+
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:

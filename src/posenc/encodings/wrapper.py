@@ -48,6 +48,9 @@ class Wrapper(PerLayer):
     ) -> Tensor | None:
         return self.active.content_bias(x, q, k, distance, pos_q)
 
+    def content_lookback(self) -> int:
+        return self.active.content_lookback()
+
     def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
         return self.active.bias_factors(x, pos)
 
