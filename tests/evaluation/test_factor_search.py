@@ -165,3 +165,7 @@ def test_another_search_of_the_same_length_is_not_overwritten(
     assert run_search(path, "generations=1", "seed=2") == 2
     assert "seed=1 instead of 2" in capsys.readouterr().err
     assert read_state(path) == before
+    file = path / "longrope" / f"search-{LENGTH}.json"
+    file.write_text(json.dumps({**before, "generations": [[1, 2]]}))
+    assert run_search(path, "generations=1") == 1
+    assert str(file) in capsys.readouterr().err

@@ -34,7 +34,7 @@ from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget, Windows
 from posenc.model.device import select_device
 from posenc.model.transformer import Decoder
-from posenc.runs.files import read_mapping, write_atomic, write_json
+from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
 
 STARTING = ("pi", "ntk", "yarn")
@@ -53,6 +53,8 @@ class FactorSearch:
     loss: float
     candidates: int
     swap_file: Path
+    longrope: list[str] | None
+    """Overrides that train a model with these factors, if the run has plain RoPE."""
 
     @property
     def config_dir(self) -> Path:
@@ -80,7 +82,7 @@ def search_factors(
     model = load_model(run, config, data.vocab_size, select_device(config))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
     scale = request.length / config.train_length
-    starting = _starting_factors(model, config.train_length, scale)
+    starting = _starting_factors(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
     settings = {**_settings(request), "run": config.frozen.hash}
@@ -102,6 +104,7 @@ def search_factors(
         lowest,
         sum(map(len, generations)),
         _write_swap(run, request.length, factors, lowest),
+        _longrope_overrides(config, factors),
     )
 
 
@@ -120,8 +123,11 @@ def _check_request(request: DictConfig, config: DictConfig) -> None:
         )
 
 
-def _starting_factors(model: Decoder, train_length: int, scale: float) -> dict[str, Factors]:
-    """Return the factors of PI, NTK and YaRN. Raises ConfigError if the model has no spectrum."""
+def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[str, Factors]:
+    """Return the factors of PI, NTK and YaRN.
+
+    Raises ConfigError if the encoding has no single spectrum, or does not support the length.
+    """
     limit = model.encoding.max_length()
     modules = [m for m in model.encoding.modules() if isinstance(m, SinusoidalFrequencies)]
     if not modules or len({module.width for module in modules}) > 1 or modules[0].width < 4:
@@ -129,13 +135,14 @@ def _starting_factors(model: Decoder, train_length: int, scale: float) -> dict[s
             "the factors of LongRoPE need a rotary encoding whose frequencies have one spectrum of"
             " at least 4 channels; choose a run with encoding=rope"
         )
-    if limit is not None and limit < train_length * scale:
+    if limit is not None and limit < length:
         raise ConfigError(
-            f"length={round(train_length * scale)}: the encoding is limited to {limit} positions"
+            f"length={length} is too long for an encoding with at most {limit} positions; use up to"
+            f" {limit}"
         )
     spectrum: Any = modules[0].spectrum
     base = getattr(spectrum, "keywords", {}).get("base", 10000.0)
-    return initial_factors(modules[0].width, train_length, base, scale)
+    return initial_factors(modules[0].width, train_length, base, length / train_length)
 
 
 def _loss(
@@ -190,7 +197,10 @@ def _read_generations(file: Path, settings: dict[str, Any]) -> list[Generation]:
                 f"{file} has a search with {key}={state['settings'].get(key)} instead of {value};"
                 f" repeat its settings to continue it, or delete the file to start again"
             )
-    return [[(tuple(f), loss) for f, loss in candidates] for candidates in state["generations"]]
+    try:
+        return [[(tuple(f), float(loss)) for f, loss in new] for new in state["generations"]]
+    except (TypeError, ValueError) as error:
+        raise corrupt_file_error(file, error) from None
 
 
 def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -> Path:
@@ -198,3 +208,17 @@ def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -
     comment = f"# Factors of LongRoPE for {length} tokens with a loss of {loss:.6f} in the search."
     write_atomic(file, f"{comment}\n{yaml.safe_dump(_swap(factors), sort_keys=False)}")
     return file
+
+
+def _longrope_overrides(config: DictConfig, factors: Factors) -> list[str] | None:
+    """Return the overrides of `encoding=longrope` with the same frequencies, if there are any."""
+    encoding = config.encoding
+    if config.choices.encoding != "rope" or encoding.get("rotary_fraction") != 1:
+        return None
+    return [
+        "encoding=longrope",
+        f"encoding.factors=[{','.join(map(repr, factors))}]",
+        "encoding.start_tokens=0",
+        f"encoding.layout={encoding.layout}",
+        f"encoding.spectrum.base={encoding.spectrum.base}",
+    ]

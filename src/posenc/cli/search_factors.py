@@ -56,11 +56,11 @@ def _print(directory: RunDirectory, length: int, split: str, found: FactorSearch
     rows = [*found.starting_losses.items(), (f"best of {found.candidates}", found.loss)]
     title = f"{directory.name} at {length} tokens ({split})"
     Console().print(Table(title, columns, [list(row) for row in rows]))
-    swap, factors = found.swap_file.stem, ",".join(map(repr, found.factors))
+    swap = found.swap_file.stem
     evaluate = [
         *("posenc", "evaluate", f"run={directory.path}", "--config-dir", str(found.config_dir)),
         *(f"evaluation.lengths=[{length}]", f"evaluation/swap=none,pi,ntk,yarn,{swap}"),
     ]
     print(f"evaluate: {shlex.join(evaluate)}")
-    overrides = ["encoding=longrope", "encoding.start_tokens=0", f"encoding.factors=[{factors}]"]
-    print(f"train:    {shlex.join(['posenc', 'train', *overrides])}")
+    if found.longrope is not None:
+        print(f"train:    {shlex.join(['posenc', 'train', *found.longrope])}")

@@ -6,10 +6,10 @@
     repository:  a(t, l) = p_t . (R(l) n(p_l))
 
 m are ALiBi's slopes, n is RMS normalization, and R(l) rotates all pairs of the r channels by l
-radians. W_p [layers, H, r, D] ~ N(0, 0.25/D). The paper announces a relative law, but eq. 5.1 does
-not rotate the query side, so the bias depends on t modulo 2 pi; the authors' code
-(model-architectures/GRAPE, llama-mha-grape-ap-v1.py) does not normalize it either. It rotates in
-the opposite direction, which is equivalent to permuting the channels.
+radians. W_p [layers, H, r, D] ~ N(0, 0.25/D). Eq. 5.1 does not rotate the query side, so the bias
+depends on the positions themselves, modulo 2 pi; the authors' code (model-architectures/GRAPE,
+llama-mha-grape-ap-v1.py) does not normalize it either. It rotates in the opposite direction, which
+is equivalent to permuting the channels. `relative` is not in the paper.
 """
 
 from typing import Literal
