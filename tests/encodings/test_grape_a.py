@@ -96,9 +96,9 @@ def test_path_integrals_are_sums_over_the_tokens_after_the_key(
 
     def similarity(h: int, t: int, index: int) -> float:
         query, key = (weight[h] @ x[1, token] for token in (t, index))
-        key = key / (key.square().mean() + torch.finfo(torch.float64).eps).sqrt()
+        key = key / (key.square().mean() + 2**-23).sqrt()
         if variant != "repository":
-            query = query / (query.square().mean() + torch.finfo(torch.float64).eps).sqrt()
+            query = query / (query.square().mean() + 2**-23).sqrt()
         angle = pos[index] - pos[t] if variant == "relative" else pos[index]
         cos, sin = math.cos(angle), math.sin(angle)
         a, b = key[:half], key[half:]

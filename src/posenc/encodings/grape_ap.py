@@ -21,6 +21,8 @@ from torch.nn.functional import logsigmoid, rms_norm
 from posenc.encodings.alibi import authors_slopes
 from posenc.encodings.base import Geometry, PerLayer
 
+EPSILON = torch.finfo(torch.float32).eps  # PyTorch's default in float32, for every dtype
+
 
 class GrapeAP(PerLayer):
     """A penalty that sums, over the tokens from key to query, their similarity to the query."""
@@ -51,7 +53,7 @@ class GrapeAP(PerLayer):
             raise ValueError(f"grape_ap with variant={self.variant} does not take coordinates")
         dtype, (rows, length) = torch.promote_types(q.dtype, torch.float32), distance.shape[-2:]
         p = x.to(dtype)[:, None] @ self.weight[self.layer].to(dtype).mT  # [B, H, K, r]
-        keys = rms_norm(p, p.shape[-1:])
+        keys = rms_norm(p, p.shape[-1:], eps=EPSILON)
         queries = (p if self.variant == "repository" else keys)[:, :, -rows:]
         a, b = keys.chunk(2, dim=-1)
         quarter_turn = torch.cat([-b, a], dim=-1)  # R(pi/2) keys
