@@ -39,8 +39,10 @@ from posenc.runs.run_directory import RunDirectory
 
 STARTING = ("pi", "ntk", "yarn")
 STATE_TYPES = {"settings": dict, "generations": list}
-COUNTS = ("length", "tokens", "batch_tokens", "population", "parents", "mutations", "crossovers")
-Progress = Callable[[int, int, float], None]
+SIZE_KEYS = ("population", "parents", "mutations", "crossovers")
+SEARCH_KEYS = ("length", "split", "tokens", "batch_tokens", "seed", *SIZE_KEYS)
+"""The settings on which the candidates and their losses depend."""
+OnProgress = Callable[[int, int, float], None]
 """Called with the completed generations, the candidates and the lowest loss so far."""
 
 
@@ -66,7 +68,7 @@ def search_factors(
     run: RunDirectory,
     config: DictConfig,
     request: DictConfig,
-    on_progress: Progress,
+    on_progress: OnProgress,
     print_message: Callable[[str], None],
 ) -> FactorSearch:
     """Search, or continue a search, with the settings in `request` (conf/search_factors.yaml).
@@ -85,9 +87,9 @@ def search_factors(
     starting = _starting_factors(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
-    settings = {**_settings(request), "run": config.frozen.hash}
+    settings = {"run": config.frozen.hash, **{key: request[key] for key in SEARCH_KEYS}}
     generations = _read_generations(state_file, settings)
-    size = SearchSize(request.population, request.parents, request.mutations, request.crossovers)
+    size = SearchSize(**{key: request[key] for key in SIZE_KEYS})
     while len(generations) <= request.generations:
         generations.append(
             next_generation(generations, list(starting.values()), scale, size, request.seed, loss)
@@ -175,12 +177,6 @@ def _swap(factors: Factors) -> dict[str, Any]:
     """Return the swap with these factors; a `factor` of 1 leaves the norm of queries unchanged."""
     target = "posenc.encodings.spectra.longrope"
     return {"_target_": target, "factor": 1, "long_factor": list(factors)}
-
-
-def _settings(request: DictConfig) -> dict[str, Any]:
-    """Return the settings on which the candidates and their losses depend."""
-    keys = (*COUNTS, "split", "seed")
-    return {key: request[key] for key in keys}
 
 
 def _read_generations(file: Path, settings: dict[str, Any]) -> list[Generation]:

@@ -33,6 +33,8 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("posenc search-factors takes a single value per key")
     composer = Composer("search_factors", arguments.config_dirs)
     request = OmegaConf.create(compose_resolved(composer, arguments.overrides))
+    if request.length is None:
+        raise ConfigError("set length to that of the windows in tokens, such as length=1024")
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
     config = run_config(directory, list(request.modules), with_modules(arguments))
