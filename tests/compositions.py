@@ -23,13 +23,19 @@ def composed(*overrides: str) -> DictConfig:
 def encoding_params() -> list[Any]:
     """Return the names of all encodings as parameters of a test.
 
-    The fast tests have the first YAML file of each class, the slow ones its other presets.
+    The fast tests have one YAML file of each class, if possible the one that is named like the
+    module of the class, the slow ones its other presets.
     """
     params: list[Any] = []
     classes: set[str | None] = {None}
-    for name in sorted(options("encoding")):
-        node = OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml")
-        target = OmegaConf.select(node, "_target_")
-        params.append(pytest.param(name, marks=pytest.mark.slow if target in classes else ()))
-        classes.add(target)
+    targets = {
+        name: OmegaConf.select(OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml"), "_target_")
+        for name in options("encoding")
+    }
+    named_like_module = {name for name, target in targets.items() if f".{name}." in str(target)}
+    for name in sorted(targets, key=lambda name: (name not in named_like_module, name)):
+        params.append(
+            pytest.param(name, marks=pytest.mark.slow if targets[name] in classes else ())
+        )
+        classes.add(targets[name])
     return params
