@@ -69,7 +69,7 @@ def test_a_row_with_a_budget_reports_its_coverage(
     words = [f"run={short_run.path}", "evaluation=sliding", "evaluation.stride=2"]
     lengths = "evaluation.lengths=[24,48]"
     assert main(["evaluate", *words, lengths, "evaluation.budget_tokens=100"]) == 0
-    assert "25.1 %" in capsys.readouterr().out
+    assert "25.1%" in capsys.readouterr().out
     rows = [row for row in short_run.rows() if row["stride"] == 2]
     assert [row["count"] for row in rows] == [100, 100]
     assert all(row["full_count"] == 398 and row["words"] is None for row in rows)

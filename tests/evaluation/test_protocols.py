@@ -23,7 +23,7 @@ def test_one_command_measures_everything_and_equal_targets_have_one_hash(
     printed = capsys.readouterr().out
     for protocol in ("nonoverlapping", "by_position", "sliding", "last_k", "fixed_target"):
         assert printed.count(protocol) == 2
-    assert "66.3 %" not in printed and "16.6 %" in printed  # 6 windows of 61, 11 tokens of each
+    assert "66.3%" not in printed and "16.6%" in printed  # 6 windows of 61, 11 tokens of each
     hashes = {
         (row["protocol"], row["length"]): row["tokens_hash"]
         for row in short_run.rows()

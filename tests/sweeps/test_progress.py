@@ -35,7 +35,7 @@ def test_a_terminal_shows_the_sweep_and_every_running_run() -> None:
     display.show(SNAPSHOT)
     lines = [line.rstrip() for line in printed(console).splitlines()]
     display.close()
-    assert "3 of 8 finished, 1 failed · 43 % · 9.1k tokens/s · about 3:20 left" in lines
+    assert "3 of 8 finished, 1 failed · 43% · 9.1k tokens/s · about 3:20 left" in lines
     assert any(
         line.split() == [ROWS[0].name, "evaluation", "4.250", "9.1k", "70", "%", "1:02"]
         for line in lines
@@ -64,7 +64,7 @@ def test_a_log_file_gets_a_line_every_15_seconds(monkeypatch: pytest.MonkeyPatch
     for _ in range(31):
         display.show(SNAPSHOT)
         seconds[0] += 1.0
-    line = "[3 of 8 finished, 1 failed] 43 % · 9.1k tokens/s · about 3:20 left\n"
+    line = "[3 of 8 finished, 1 failed] 43% · 9.1k tokens/s · about 3:20 left\n"
     assert printed(console) == 2 * line
 
 
@@ -73,7 +73,7 @@ def test_without_an_estimate_no_time_left_is_shown() -> None:
     display = create_display(console)
     display.show(Snapshot(ROWS[1:], "0 of 8 finished", 0.0, None))
     display.close()
-    assert "0 of 8 finished · 0 % · estimating the time left" in printed(console)
+    assert "0 of 8 finished · 0% · estimating the time left" in printed(console)
 
 
 def test_formats_of_durations_rates_and_fractions() -> None:
@@ -86,4 +86,4 @@ def test_formats_of_durations_rates_and_fractions() -> None:
         "2 d 03 h",
     ]
     assert [format_rate(r) for r in (None, 870.4, 20080, 1.25e6)] == ["–", "870", "20.1k", "1.2M"]
-    assert [format_percent(w) for w in (0.0, 0.999, 1.0)] == ["0 %", "99 %", "100 %"]
+    assert [format_percent(w) for w in (0.0, 0.999, 1.0)] == ["0%", "99%", "100%"]
