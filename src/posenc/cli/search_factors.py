@@ -48,21 +48,21 @@ def run(arguments: Arguments) -> int:
                 f" lowest loss {loss:.6f}"
             )
 
-        found = search_factors(directory, config, request, on_progress, console.print)
-    _print(directory, request.length, request.split, found)
+        result = search_factors(directory, config, request, on_progress, console.print)
+    _print(directory, request.length, request.split, result)
     return 0
 
 
-def _print(directory: RunDirectory, length: int, split: str, found: FactorSearch) -> None:
+def _print(directory: RunDirectory, length: int, split: str, result: FactorSearch) -> None:
     columns = [Column("factors", align="left"), Column("loss", format=".6f")]
-    rows = [*found.starting_losses.items(), (f"best of {found.candidates}", found.loss)]
+    rows = [*result.starting_losses.items(), (f"best of {result.candidates}", result.loss)]
     title = f"{directory.name} at {length} tokens ({split})"
     Console().print(Table(title, columns, [list(row) for row in rows]))
-    swap = found.swap_file.stem
+    swap = result.swap_file.stem
     evaluate = [
-        *("posenc", "evaluate", f"run={directory.path}", "--config-dir", str(found.config_dir)),
+        *("posenc", "evaluate", f"run={directory.path}", "--config-dir", str(result.config_dir)),
         *(f"evaluation.lengths=[{length}]", f"evaluation/swap=none,pi,ntk,yarn,{swap}"),
     ]
     print(f"evaluate: {shlex.join(evaluate)}")
-    if found.longrope is not None:
-        print(f"train:    {shlex.join(['posenc', 'train', *found.longrope])}")
+    if result.longrope is not None:
+        print(f"train:    {shlex.join(['posenc', 'train', *result.longrope])}")

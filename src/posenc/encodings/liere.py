@@ -66,8 +66,8 @@ def exp_multiples(matrices: Tensor, scales: Tensor) -> Tensor:
     parts = torch.einsum("hnim,hnjm->hnmij", vectors, vectors.conj())
     angles = scales[:, None, :, :, None] * values[:, None]  # [B, H, T, n, b]
     cos, sin = (
-        torch.einsum("bhtnm,hnmij->bhtnij", waves, part)
-        for waves, part in ((angles.cos(), parts.real), (angles.sin(), parts.imag))
+        torch.einsum("bhtnm,hnmij->bhtnij", sinusoids, part)
+        for sinusoids, part in ((angles.cos(), parts.real), (angles.sin(), parts.imag))
     )
     return cos + sin
 
