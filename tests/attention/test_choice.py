@@ -109,10 +109,10 @@ def test_randomized_distances_have_no_factors() -> None:
     [
         ("causal", Alibi, "has a bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
-        ("causal", SELF_EXTEND, "has a rotation_index"),
-        ("toeplitz", SELF_EXTEND, "has a rotation_index"),
+        ("causal", SELF_EXTEND, "overrides rotation_index"),
+        ("toeplitz", SELF_EXTEND, "overrides rotation_index"),
         ("toeplitz", Fire, "does not depend only on distance"),
-        ("toeplitz", Fox, "has a content_bias"),
+        ("toeplitz", Fox, "overrides content_bias"),
         ("toeplitz", Undeclared, "depends on the position of the query"),
         ("factored", T5, "no factors"),
         ("factored", partial(Window, inner=Alibi, size=7), "has a window"),

@@ -133,7 +133,7 @@ def test_jobs_that_are_the_same_run_start_it_once(
 
 
 def test_glob_includes_options_of_config_dirs(sweep: Sweep, fake_plan: FakePlan) -> None:
-    sweep("encoding=glob([m*,nop*])")
+    sweep("encoding=glob([mine*,nop*])")
     assert fake_plan.calls == [[["encoding=mine"], ["encoding=nope"]]]
 
 

@@ -27,7 +27,7 @@ def unsupported_reason(
 
 def overridden_hook(encoding: Encoding, *hooks: str) -> str | None:
     """Return a reason to reject an encoding that overrides one of the hooks, else None."""
-    return next((f"it has a {hook}" for hook in hooks if encoding.overrides(hook)), None)
+    return next((f"it overrides {hook}" for hook in hooks if encoding.overrides(hook)), None)
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = N
     """Return the estimate of a run without training, downloading or preparing anything.
 
     Evaluation is included only if the data has been prepared, because its cost depends on the
-    size of the data. `verified` is that of `validate`. Raises ConfigError if the configuration
+    size of the data. `verified` is passed to `validate`. Raises ConfigError if the configuration
     cannot run.
     """
     encoding = validate(config, verified)

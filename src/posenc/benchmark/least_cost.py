@@ -10,7 +10,7 @@ from posenc.runs.hardware import memory_bytes
 
 MAX_CPU_FLOPS = {"float32": 3e11, "bf16": 3e12}
 MAX_GPU_FLOPS = 3e15
-"""FLOP/s that no thread of a CPU and no GPU exceeds."""
+"""Upper bounds on the FLOP/s of one CPU thread and of one GPU."""
 MAX_ROUND_SECONDS = 300
 FLOAT_BYTES = 4
 
@@ -18,7 +18,7 @@ FLOAT_BYTES = 4
 def least_round_seconds(variants: Sequence[Variant], threads: int) -> float:
     """Return the least time of a round, which runs every variant once, from the models' FLOPs.
 
-    Raises ConfigError if a round takes minutes, or if a variant does not fit the main memory.
+    Raises ConfigError if a round takes minutes, or if a variant does not fit in main memory.
     """
     config = variants[0].config
     on_cpu = select_device(config).type == "cpu"

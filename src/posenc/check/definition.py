@@ -69,7 +69,7 @@ def declares_limitations(under_test: EncodingUnderTest) -> Result:
 
 
 def hooks_are_overridden(under_test: EncodingUnderTest) -> Result:
-    """hooks have their names and signatures"""
+    """hooks have valid names and signatures"""
     encoding = under_test.configured_model.encoding
     verify_definitions(encoding)
     return passed(", ".join(hook for hook in HOOKS if encoding.overrides(hook)) or "none: NoPE")

@@ -111,7 +111,7 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
 def _verify_rotation_index(
     encoding: Encoding, width: int, pos: Tensor, rows: slice, keys: slice
 ) -> None:
-    """Verify that each query and key has one of the rotations in queries that are `width` wide."""
+    """Verify that rotation_index selects one of the width / head_width rotations for each pair."""
     if not encoding.overrides("rotation_index"):
         return
     arguments = rotation_index_arguments(encoding, pos, rows, keys)
@@ -136,7 +136,7 @@ def _verify_mask_and_sink(encoding: Encoding, rows: slice, keys: slice) -> None:
     if mask is not None:
         _verify_tensor(encoding, "mask", mask, torch.bool, (len(query), keys.stop))
         if not mask[query == key].all():
-            raise _wrong(encoding, "mask", mask, "True for the own key of every query")
+            raise _wrong(encoding, "mask", mask, "True for every query's own key")
     sink = call(encoding, "sink")
     if sink is not None:
         dtype = sink.dtype if isinstance(sink, Tensor) and sink.is_floating_point() else None

@@ -74,10 +74,10 @@ class Arguments:
 def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
-    `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` is accepted but not needed, because
-    commas make a sweep, and so is the `job` of `--cfg job`. The error for another flag of Hydra
-    says what to use instead. If a key is set more than once, the last value is used, and a note
-    says so.
+    `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` and the `job` of `--cfg job` are
+    accepted but not needed: commas define a sweep, and `job` is the default. The error for another
+    flag of Hydra says what to use instead. If a key is set more than once, the last value is used,
+    and a note says so.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []

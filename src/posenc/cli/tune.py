@@ -1,4 +1,4 @@
-"""`posenc tune`: search settings, such as the learning rate, for the lowest validation loss."""
+"""`posenc tune`: find the settings, such as the learning rate, with the lowest loss."""
 
 import shlex
 from pathlib import Path

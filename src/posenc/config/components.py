@@ -55,11 +55,10 @@ def check(
 ) -> None:
     """Check the targets of `node` and their arguments.
 
-    `name` is the config group of the node, or that of several nodes and the node's own key:
-    `callbacks.early_stopping`.
-    `build` supplies the first `num_args` arguments by position and those in `kwargs` by name.
-    Raises ConfigError for targets that are not trusted or not of the group's type
-    (`GROUP_TYPES`), and for unknown, missing or mistyped arguments.
+    `name` is the config group of the node; if the group holds several nodes, it is followed by the
+    node's key, as in `callbacks.early_stopping`. `build` supplies the first `num_args` arguments by
+    position and those in `kwargs` by name. Raises ConfigError for targets that are not trusted or
+    not of the group's type (`GROUP_TYPES`), and for unknown, missing or mistyped arguments.
     """
     if not isinstance(node, DictConfig):
         raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")
@@ -88,7 +87,7 @@ def _check_node(
     is_library, is_factory = in_library(path, group), partial or num_args > 0
     if is_library or path.startswith("posenc."):
         _check_allowed(target, path, name, annotation, group, is_factory=is_factory)
-    if is_library and is_factory:  # is called with its first parameter
+    if is_library and is_factory:  # posenc passes only the first argument
         partial, num_args = False, 1
     values = {key: node[key] for key in node if key not in HYDRA_KEYS}
     parameters = _parameters(target)

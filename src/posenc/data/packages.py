@@ -14,8 +14,8 @@ from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, json_digest
 
 _EXCLUDED = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}
-_LARGEST = 500_000
-"""Bytes of the largest file; larger ones are tables or were generated."""
+_MAX_FILE_BYTES = 500_000
+"""Larger files are excluded, because they are data tables or generated code."""
 
 
 class PackagesCorpus(Corpus):
@@ -120,7 +120,7 @@ def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tupl
             text = content.decode()
         except (OSError, UnicodeDecodeError):
             continue
-        if text.strip() and len(content) <= _LARGEST:
+        if text.strip() and len(content) <= _MAX_FILE_BYTES:
             yield file.as_posix(), text
 
 

@@ -29,19 +29,19 @@ def rotate_at(
 
 
 def require_rope(encoding: Encoding) -> None:
-    """Raise ValueError unless all rotations of the encoding are RoPE, in at least one layer.
+    """Raise ValueError unless every layer uses RoPE or no rotation, and at least one uses RoPE.
 
-    Wrappers around RoPE, such as window, are allowed, but not those that draw positions.
+    Wrappers around RoPE, such as window, are allowed, but not those that sample random positions.
     """
     layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
-    if not all(map(_can_be_rotated_again, layers)) or not any(map(_has_rope, layers)):
+    if not all(map(_supports_any_positions, layers)) or not any(map(_has_rope, layers)):
         raise ValueError(
             f"inner={type(encoding).__name__} must rotate queries and keys as RoPE does, at any"
             f" positions; choose rope, or a wrapper around it such as window"
         )
 
 
-def _can_be_rotated_again(layer: Encoding) -> bool:
+def _supports_any_positions(layer: Encoding) -> bool:
     if layer.overrides("rotation_index") or any(isinstance(m, Randomized) for m in layer.modules()):
         return False
     return _has_rope(layer) or not innermost_encoding(layer).overrides("rotate")

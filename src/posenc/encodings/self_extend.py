@@ -6,7 +6,7 @@
 Distances up to w are exact, and others are divided by G, so that no distance exceeds the training
 length L up to about G (L - w) + w tokens. A trained RoPE model needs no training for it. i and j
 count from the first position of the sequence. As in datamllab/LongLM (self_extend_patch/Llama.py),
-w / G is not rounded; the paper's pseudocode, and the repository when it generates, round it down.
+w / G is not rounded; the paper's pseudocode and the repository's generation code round it down.
 The paper has w = 1024 and G = 8 for L = 4096. For the repository's log-n scaling, wrap this in
 log_n. q, k [B, H, T, d]; pos [T].
 """

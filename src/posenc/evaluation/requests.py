@@ -53,9 +53,11 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
     length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
-    budgets, swaps = evaluated_steps(config), evaluation_swaps(config)
+    training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
     keys = []
-    for at_tokens, swap, length, name in product(budgets, swaps, lengths, evaluation.protocols):
+    for at_tokens, swap, length, name in product(
+        training_points, swaps, lengths, evaluation.protocols
+    ):
         protocol = PROTOCOLS[name]
         keys.append(
             {

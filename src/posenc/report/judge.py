@@ -35,7 +35,7 @@ class ClauseVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim judged at one training length, which is None if no run has one that it covers.
+    """A claim judged at one training length, or at None if it covers no run's training length.
 
     `unmet` has the verdicts on premises because of which the claim neither holds nor fails.
     """

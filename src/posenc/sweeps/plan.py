@@ -181,15 +181,15 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to another configuration (hash {digest}, not"
             f" {job.config.frozen.hash}); delete it, move it elsewhere or use another name=..."
         )
-    if lost := _lost_budgets(job):
+    if lost := _points_without_weights(job):
         raise ConfigError(
             f"evaluation.at_tokens={lost}: {path} has been trained past this without keeping its"
             f" weights; use another name=..., or delete the run with `posenc clean run={path}`"
         )
 
 
-def _lost_budgets(job: Job) -> list[int]:
-    """Return the budgets to evaluate whose weights the run's training has not kept."""
+def _points_without_weights(job: Job) -> list[int]:
+    """Return the requested `at_tokens` that training has passed without keeping weights."""
     trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
     kept = {weights.step for weights in list_weights(job.run.checkpoints)}
     missing = {key["at_tokens"] for key in _missing_rows(job)} - {None}

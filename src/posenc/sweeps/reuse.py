@@ -28,7 +28,7 @@ def reused_experiments(sweep: DictConfig) -> list[str]:
 
 
 def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory | None:
-    """Return the first finished run of `experiments` that `run`, which does not exist, can copy."""
+    """Return the first finished copy of `run` in `experiments`; None if `run` exists already."""
     if run.path.exists():
         return None
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]

@@ -80,7 +80,8 @@ class Recorder(pl.Callback):
         self._notify_callbacks(trainer, pl_module, row)
         self.training_ended = trainer.should_stop and step < self.steps.total
         self._record(row)
-        if step in self.kept_steps:  # before a checkpoint, after which they would be skipped
+        # First, because a run resumed from this step's checkpoint would not save them.
+        if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
         if save or stop or self.training_ended or step == self.steps.total:
             self._save(trainer, step, save_checkpoint, weights_only=False)
