@@ -150,7 +150,7 @@ def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
-    """half precision does not degrade angles or biases"""
+    """half precision is safe for angles and biases"""
     length, changes = under_test.supported_length(LARGEST_POSITION + 1)
     encoding = under_test.encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
