@@ -12,7 +12,7 @@ from posenc.cli.completion import SCRIPTS, completions
 IN_BASH = """
 posenc() { "$PYTHON" -m posenc "$@"; }
 eval "$(posenc completion bash)"
-COMP_LINE="posenc train encoding=nope,alib" COMP_POINT=31
+COMP_LINE="posenc train encoding=nope,stic" COMP_POINT=31
 _posenc
 printf '%s\\n' "${COMPREPLY[@]}"
 """
@@ -32,8 +32,10 @@ def test_keys_are_completed_up_to_the_next_dot() -> None:
 
 
 def test_options_are_completed_after_a_comma_too() -> None:
-    assert completions("posenc train encoding=alib") == ["encoding=alibi"]
-    assert completions("posenc train seed=1  encoding=nope,alib") == ["encoding=nope,alibi"]
+    assert completions("posenc train encoding=stic") == ["encoding=stick_breaking"]
+    assert completions("posenc train seed=1  encoding=nope,stic") == [
+        "encoding=nope,stick_breaking"
+    ]
 
 
 def test_experiments_and_run_directories_are_completed(
@@ -54,4 +56,4 @@ def test_bash_replaces_the_part_behind_the_equals_sign(tmp_path: Path) -> None:
     script = ["bash", "--norc", "-c", IN_BASH]
     environment = {**os.environ, "PYTHON": sys.executable, "COMP_WORDBREAKS": " ="}
     result = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["nope,alibi"]
+    assert result.stdout.split() == ["nope,stick_breaking"]

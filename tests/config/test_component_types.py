@@ -31,7 +31,7 @@ FUNCTIONS = {
         "position_interpolation", "power", "powers_of_two", "resonance", "yarn", "yarn_paper",
     },
     "logger": {"build_tracker", "find_tracker"},
-    "optimizer": {"adamw", "muon", "nag"},
+    "optimizer": {"adamw", "lion", "muon", "nag"},
     "schedule": {"constant", "cosine", "cosine_restarts"},
 }  # fmt: skip
 """The functions that a group may call, besides its classes.

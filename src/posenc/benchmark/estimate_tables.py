@@ -12,7 +12,7 @@ from posenc.config.errors import plural
 from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process")
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process_bytes")
 
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
@@ -80,7 +80,7 @@ def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, flo
 
 
 def _memory_breakdown(run: Estimate) -> str:
-    sizes = {name: getattr(run.memory, name) for name in MEMORY_PARTS}
+    sizes = {part.removesuffix("_bytes"): getattr(run.memory, part) for part in MEMORY_PARTS}
     parts = ", ".join(f"{name} {_with_si_prefix(size)}B" for name, size in sizes.items() if size)
     return f"highest peak memory ({run.encoding}, L={run.train_length}): {parts}"
 
