@@ -107,7 +107,7 @@ def test_randomized_distances_have_no_factors() -> None:
 @pytest.mark.parametrize(
     ("name", "make", "reason"),
     [
-        ("causal", Alibi, "has a bias"),
+        ("causal", Alibi, "overrides bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
         ("causal", SELF_EXTEND, "overrides rotation_index"),
         ("toeplitz", SELF_EXTEND, "overrides rotation_index"),
@@ -117,7 +117,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("factored", T5, "no factors"),
         ("factored", partial(Window, inner=Alibi, size=7), "has a window"),
         ("factored", partial(Sinks, inner=Fox), "has a sink"),
-        ("toeplitz", partial(Window, inner=NoPE, size=7, kept=2), "has a mask"),
+        ("toeplitz", partial(Window, inner=NoPE, size=7, kept=2), "overrides mask"),
         ("flex", Alibi, "CUDA"),
     ],
 )
