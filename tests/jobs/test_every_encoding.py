@@ -1,4 +1,7 @@
-"""Every encoding and spectrum trains for 20 steps and is evaluated at 4L, without a warning."""
+"""Every encoding and spectrum trains for 20 steps and is evaluated at 4L, without a warning.
+
+The fast tests train one encoding of each kind, the slow ones all others.
+"""
 
 import logging
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
 
 SmallRun = Callable[..., RunDirectory]
+FAST = ("alibi", "fox", "learned", "rope", "sinusoidal", "t5")
 CHOICES = [
     *[(f"encoding={name}",) for name in sorted(options("encoding"))],
     *[("encoding=rope", f"encoding/spectrum={name}") for name in options("encoding/spectrum")],
@@ -23,7 +27,17 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice[-1].split("=")[-1])
+PARAMS = [
+    pytest.param(
+        choice,
+        id=choice[-1].split("=")[-1],
+        marks=() if choice in [(f"encoding={name}",) for name in FAST] else pytest.mark.slow,
+    )
+    for choice in CHOICES
+]
+
+
+@pytest.mark.parametrize("choice", PARAMS)
 def test_an_encoding_trains_and_is_evaluated_beyond_its_training_length(
     small_run: SmallRun, choice: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
