@@ -124,7 +124,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix']"]),
     ("ComputedTensor", 0, ["RuntimeError", "deepcopy"]),
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
-    ("BlindToItself", 1, ["mask returned bool", "own key of every query"]),
+    ("BlindToItself", 1, ["mask returned bool", "every query's own key"]),
     ("NothingOverridden", 0, ["encoding=nope"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""
