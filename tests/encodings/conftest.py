@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Factors
+from posenc.attention import blocks, reference
+from posenc.encodings.base import Encoding, Factors
 
 
 @pytest.fixture
@@ -19,3 +20,18 @@ def product() -> Callable[[Factors], Tensor]:
         return query @ key.mT - (query * key).sum(-1, keepdim=True)
 
     return multiply
+
+
+@pytest.fixture
+def assert_blocks_match() -> Callable[..., None]:
+    """Return a function that compares `blocks`, in float64 and float32, with the reference."""
+
+    def compare(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
+        pos = torch.arange(x.shape[1])
+        expected = reference.attend(encoding, x, q, k, v, pos)
+        torch.testing.assert_close(blocks.attend(encoding, x, q, k, v, pos), expected)
+        single = (tensor.float() for tensor in (x, q, k, v))
+        actual = blocks.attend(encoding.float(), *single, pos)
+        torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
+
+    return compare

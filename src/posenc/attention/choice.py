@@ -18,7 +18,7 @@ from posenc.attention import (
     reference,
     toeplitz,
 )
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, layer_encodings
 
 AUTO = {
     "cpu": {
@@ -159,8 +159,8 @@ def layer_choices(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
 ) -> list[KernelChoice]:
     """Return the result of `resolve_kernel` for each layer at the training length."""
-    layers = map(encoding.at_layer, range(encoding.geometry.layers))
     length = encoding.geometry.train_length
+    layers = layer_encodings(encoding)
     return [resolve_kernel(name, layer, device, dtype, length) for layer in layers]
 
 

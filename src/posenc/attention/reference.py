@@ -74,7 +74,9 @@ def dot_products(
 
     If the encoding has several rotations, each pair has the product in one of them.
     """
-    index = rotation_index(encoding, pos, rows, keys)
+    if not encoding.overrides("rotation_index"):
+        return q @ k.mT
+    index = encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
     if index is None:
         return q @ k.mT
     width = encoding.geometry.head_width
@@ -83,13 +85,6 @@ def dot_products(
     for number, products in enumerate(others, start=1):
         first = torch.where(index == number, products, first)
     return first
-
-
-def rotation_index(encoding: Encoding, pos: Tensor, rows: slice, keys: slice) -> Tensor | None:
-    """Return the encoding's rotation_index [R, K], or None if it has one rotation."""
-    if not encoding.overrides("rotation_index"):
-        return None
-    return encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
 
 
 def rotation_index_arguments(

@@ -19,6 +19,7 @@ from posenc.check.under_test import (
     random_tokens,
 )
 from posenc.config.errors import ConfigError
+from posenc.encodings.base import layer_encodings
 from posenc.model.transformer import Decoder
 
 TEST_LENGTH = 200
@@ -62,8 +63,8 @@ class LogitsByCondition:
     def depends_on_progress(self) -> bool:
         """Whether the encoding of the model or of one of its layers reads the training progress."""
         encoding = self.model.encoding
-        layers = map(encoding.at_layer, range(encoding.geometry.layers))
-        return any(part.overrides("set_training_progress") for part in (encoding, *layers))
+        parts = (encoding, *layer_encodings(encoding))
+        return any(part.overrides("set_training_progress") for part in parts)
 
     def difference(self, other: "LogitsByCondition") -> float:
         """Return the max difference under the first condition that has an effect, else 0."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.alibi import Alibi
-from posenc.encodings.base import Factors, Geometry
+from posenc.encodings.base import Factors, Geometry, layer_encodings
 from posenc.encodings.drope import LENGTH_DEPENDENT_REASON
 from posenc.encodings.spectra.context_extension import scaling_factor
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encoding
@@ -25,7 +25,7 @@ class AlibiPi(Wrapper):
         self, geometry: Geometry, *, inner: EncodingFactory, factor: float | None = None
     ) -> None:
         super().__init__(geometry, inner)
-        layers = [innermost_encoding(self.inner.at_layer(i)) for i in range(geometry.layers)]
+        layers = map(innermost_encoding, layer_encodings(self.inner))
         if not all(isinstance(layer, Alibi) for layer in layers):
             raise ValueError(
                 f"inner={type(self.inner).__name__} must be ALiBi in every layer; choose alibi, or"

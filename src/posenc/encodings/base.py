@@ -171,6 +171,11 @@ class Encoding(nn.Module):
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
 
+def layer_encodings(encoding: Encoding) -> list[Encoding]:
+    """Return the encoding of every layer."""
+    return [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+
+
 class PerLayer(Encoding):
     """An encoding that differs between layers; per-layer parameters are [layers, ...]."""
 

@@ -70,7 +70,11 @@ class Drope(Wrapper):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)
-        length_ratio = q.shape[2] / self.geometry.train_length
-        if self.dropped and length_ratio > 1:
-            q = q * (1 + self.scale * math.log(length_ratio))
+        if self.dropped:
+            q = q * length_temperature(q.shape[2], self.geometry.train_length, self.scale)
         return q, k
+
+
+def length_temperature(length: int, train_length: int, scale: float) -> float:
+    """Return 1 + scale ln(length / train_length), or 1 up to the training length."""
+    return 1 + scale * max(0.0, math.log(length / train_length))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.drope import LENGTH_DEPENDENT_REASON
+from posenc.encodings.drope import LENGTH_DEPENDENT_REASON, length_temperature
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
@@ -58,8 +58,8 @@ class DualChunk(Wrapper):
         older = within * 0 + min(2 * size - 1, chunk)
         positions = ((within, within), (previous, within), (older, within))
         q, k = rotate_at(self.active, x, q, k, *positions)
-        scale = 1 + self.scale * max(0.0, math.log(len(pos) / self.geometry.train_length))
-        return q * scale**2, k
+        temperature = length_temperature(len(pos), self.geometry.train_length, self.scale)
+        return q * temperature**2, k
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor:
         size = self.chunk_size - self.local_size

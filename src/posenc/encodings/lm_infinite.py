@@ -8,12 +8,11 @@ tokens outside the window, or with its bias at distance `size`. As in the author
 trained model needs no training for it. q, k [B, H, T, d]; pos [T].
 """
 
-import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.base import Encoding, Geometry, layer_encodings
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.rotation_ranges import require_rope, rotate_at
+from posenc.encodings.rotation_ranges import require_rope, rotate_near_and_far
 from posenc.encodings.window import Window
 from posenc.encodings.wrapper import EncodingFactory
 
@@ -39,8 +38,7 @@ class LmInfinite(Window):
         if not self.active.overrides("rotate"):
             return q, k
         require_1d_positions(pos, "lm_infinite")
-        far = torch.full_like(pos, self.size), torch.zeros_like(pos)
-        return rotate_at(self.active, x, q, k, (pos, pos), far)
+        return rotate_near_and_far(self.active, x, q, k, pos, self.size)
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor:
         return (pos_q - pos_k >= self.size).long()
@@ -60,7 +58,7 @@ class LmInfinite(Window):
 
 def _require_distances(encoding: Encoding) -> None:
     """Raise ValueError unless the encoding reads distances, in RoPE or in a bias, and no more."""
-    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    layers = layer_encodings(encoding)
     used = {
         hook
         for hook in ("embed", "rotate", "bias", "content_bias", "value_bias")

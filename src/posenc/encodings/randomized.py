@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posenc.encodings.base import Encoding, Factors, Geometry
+from posenc.encodings.base import Encoding, Factors, Geometry, layer_encodings
 from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
@@ -133,7 +133,7 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
             f"max_length={max_length} exceeds the {limit} positions of inner={name};"
             f" choose at most {limit}, or an inner encoding with more positions"
         )
-    layers = [inner.at_layer(index) for index in range(inner.geometry.layers)]
+    layers = layer_encodings(inner)
     if any(layer.overrides("rotation_index") for layer in layers):
         raise ValueError(
             f"inner={name} selects rotations by the positions of the data, not by random ones;"
@@ -166,7 +166,7 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
     weights = torch.ones(1, geometry.heads, length, length)
     with torch.no_grad(), _ReadDetector(pos, pos_q, distance) as detector:
         encoding.embed(x, pos)
-        for layer in (encoding.at_layer(index) for index in range(geometry.layers)):
+        for layer in layer_encodings(encoding):
             q, k = layer.rotate(x, queries, queries, pos)
             layer.bias(head, distance, pos_q)
             layer.content_bias(x, q, k, distance, pos_q)

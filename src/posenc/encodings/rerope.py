@@ -9,14 +9,12 @@ results have w = 1024 for L = 4096. i and j count from the first position of the
 RoPE model needs no training for it. q, k [B, H, T, d]; pos [T].
 """
 
-import math
-
-import torch
 from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.rotation_ranges import require_rope, rotate_at
+from posenc.encodings.rotation_ranges import require_rope, rotate_near_and_far
+from posenc.encodings.temperature import log_n_temperature
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
@@ -47,10 +45,9 @@ class ReRope(Wrapper):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         n = require_1d_positions(pos, "rerope").double() - pos[:1] + 1
-        far = torch.full_like(pos, self.window_size), torch.zeros_like(pos)
-        q, k = rotate_at(self.active, x, q, k, (pos, pos), far)
+        q, k = rotate_near_and_far(self.active, x, q, k, pos, self.window_size)
         if self.log_n:
-            factors = (n.log() / math.log(self.geometry.train_length)).clamp(min=1)
+            factors = log_n_temperature(n, self.geometry.train_length)
             q = (q * factors[:, None]).to(q.dtype)
         return q, k
 

@@ -7,7 +7,7 @@ side by side, and their `rotation_index` selects one of these rotations for each
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, layer_encodings
 from posenc.encodings.partial_key_offset import PartialKeyOffset
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
@@ -28,12 +28,20 @@ def rotate_at(
     return torch.cat(queries, dim=-1), torch.cat(keys, dim=-1)
 
 
+def rotate_near_and_far(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, far_distance: int
+) -> tuple[Tensor, Tensor]:
+    """Return queries and keys [B, H, T, 2 d], rotated to `pos` and to one `far_distance`."""
+    far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
+    return rotate_at(encoding, x, q, k, (pos, pos), far)
+
+
 def require_rope(encoding: Encoding) -> None:
     """Raise ValueError unless every layer uses RoPE or no rotation, and at least one uses RoPE.
 
     Wrappers around RoPE, such as window, are allowed, but not those that sample random positions.
     """
-    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    layers = layer_encodings(encoding)
     if not all(map(_supports_any_positions, layers)) or not any(map(_has_rope, layers)):
         raise ValueError(
             f"inner={type(encoding).__name__} must rotate queries and keys as RoPE does, at any"

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.base import Geometry
+from posenc.encodings.base import Geometry, layer_encodings
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
@@ -31,7 +31,7 @@ class Sinks(Wrapper):
         super().__init__(geometry, inner)
         if not math.isfinite(logit):
             raise ValueError(f"logit={logit} must be finite")
-        layers = [self.inner.at_layer(index) for index in range(geometry.layers)]
+        layers = layer_encodings(self.inner)
         for hook, reason in {"sink": "already has a sink", "normalize": "has no softmax"}.items():
             if any(layer.overrides(hook) for layer in layers):
                 raise ValueError(

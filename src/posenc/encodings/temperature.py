@@ -68,7 +68,7 @@ class Temperature(Wrapper):
         if self.scales is not None:
             s = self.scales[self.layer].to(n.dtype)[:, None]
         if self.rule == "log_n":
-            return (n.log() / math.log(self.start)).clamp(min=1)
+            return log_n_temperature(n, self.start)
         if self.rule == "ssmax":
             return s * n.log()
         if self.rule == "llama4":
@@ -76,6 +76,11 @@ class Temperature(Wrapper):
         if self.rule == "inkling":
             return log_temperature(n, self.start, s)
         return s * torch.ones_like(n)
+
+
+def log_n_temperature(n: Tensor, start: int) -> Tensor:
+    """Return the temperature of log-n scaling for numbers of visible keys n."""
+    return (n.log() / math.log(start)).clamp(min=1)
 
 
 def log_temperature(n: Tensor, start: int, scale: Tensor | float) -> Tensor:

@@ -10,7 +10,7 @@ limited; it is in LmInfinite.
 
 from torch import Tensor
 
-from posenc.encodings.base import Geometry
+from posenc.encodings.base import Geometry, layer_encodings
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
@@ -26,7 +26,7 @@ class Window(Wrapper):
         super().__init__(geometry, inner)
         if size < 1 or kept < 0:
             raise ValueError(f"size={size} must be at least 1 token and kept={kept} at least 0")
-        windows = [self.inner.at_layer(index).window() for index in range(geometry.layers)]
+        windows = [layer.window() for layer in layer_encodings(self.inner)]
         widest = max((size + 1 if window is None else window for window in windows), default=0)
         if widest <= size:
             raise ValueError(

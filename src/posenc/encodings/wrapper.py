@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer
+from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer, layer_encodings
 
 EncodingFactory = Callable[[Geometry], Encoding]
 EFFECTS = (
@@ -89,7 +89,7 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 def equals_nope(encoding: Encoding) -> bool:
     """Return whether no layer overrides any hook, which makes the encoding equivalent to NoPE."""
-    layers = [encoding.at_layer(index) for index in range(encoding.geometry.layers)]
+    layers = layer_encodings(encoding)
     return not any(layer.overrides(hook) for layer in layers for hook in EFFECTS)
 
 
