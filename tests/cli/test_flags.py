@@ -49,6 +49,9 @@ def test_multirun_is_accepted_where_commas_make_a_sweep() -> None:
         ("bench", ["encoding=rope"], "rounds"),
         ("inspect", ["encoding=rope"], "encoding"),
         ("check", ["encoding=rope"], "encoding"),
+        ("search-factors", ["run=outputs/a/b"], "population"),
+        ("tune", ["encoding=rope", "tokens=interval(1e6,2e6)", "trials=2"], "tokens"),
+        ("wandb-sweep", ["encoding=rope"], "tokens"),
     ],
 )
 def test_cfg_prints_the_composed_configuration(

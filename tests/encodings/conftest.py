@@ -30,8 +30,8 @@ def assert_blocks_match() -> Callable[..., None]:
         pos = torch.arange(x.shape[1])
         expected = reference.attend(encoding, x, q, k, v, pos)
         torch.testing.assert_close(blocks.attend(encoding, x, q, k, v, pos), expected)
-        single = (tensor.float() for tensor in (x, q, k, v))
-        actual = blocks.attend(encoding.float(), *single, pos)
+        x, q, k, v = (tensor.float() for tensor in (x, q, k, v))
+        actual = blocks.attend(encoding.float(), x, q, k, v, pos)
         torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
 
     return compare

@@ -12,10 +12,10 @@ from rich.text import Text
 from posenc.check import EncodingUnderTest, Result, check, description
 from posenc.check.under_test import SMALL_MODEL
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.targets import print_configs, require_single_values
 from posenc.config import components
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import override_key, parse
+from posenc.config.overrides import override_key
 from posenc.config.paths import options
 from posenc.jobs.job_config import compose_job
 
@@ -24,9 +24,7 @@ STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail":
 
 def run(arguments: Arguments) -> int:
     torch.set_num_threads(1)  # more threads would slow down such small models
-    for override in parse(arguments.overrides):
-        if override.is_sweep_override():
-            raise ConfigError(f"{override.input_line}: posenc check takes a single value per key")
+    require_single_values(arguments)
     overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
     encoding = _encoding_under_test(overrides, config_dirs)
     if CFG in arguments.flags:

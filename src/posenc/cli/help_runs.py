@@ -26,7 +26,8 @@ HELP = {
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
-          --cfg              print all configurations; evaluate, plan, bench, inspect, check too
+          --cfg              print all configurations; so do evaluate, plan, bench, inspect,
+                             check, search-factors, tune and wandb-sweep (without intervals)
     """,
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]

@@ -1,19 +1,16 @@
 """`posenc inspect run=...`: analyze the attention of a trained run."""
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from torch import Tensor
 
 from posenc.api.saved_run import run_config, training_data
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import print_configs, with_modules
-from posenc.config.compose import Composer
+from posenc.cli.targets import compose_request, print_configs, with_modules
 from posenc.config.errors import ConfigError
-from posenc.config.grids import expand
 from posenc.config.identity import check_identity
-from posenc.config.resolve import compose_resolved
 from posenc.config.settings import check_settings
 from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
@@ -41,8 +38,6 @@ DEFAULT_FACTORS = (2, 4)
 
 def inspect_run(arguments: Arguments) -> int:
     """Inspect one run, and write the results to `<run>/inspect/`."""
-    if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
-        raise ConfigError("posenc inspect run=PATH takes a single value per key")
     request = _compose_request(arguments)
     if CFG in arguments.flags:
         return print_configs([request])
@@ -71,8 +66,7 @@ def inspect_run(arguments: Arguments) -> int:
 
 def _compose_request(arguments: Arguments) -> DictConfig:
     """Return the command's settings, composed and checked."""
-    composer = Composer("inspect", arguments.config_dirs)
-    request = OmegaConf.create(compose_resolved(composer, arguments.overrides))
+    request = compose_request(arguments, "inspect")
     check_settings(request, SETTINGS)
     if min(request.lengths or [2]) < 2:
         raise ConfigError(f"lengths={list(request.lengths)} must all be at least 2")

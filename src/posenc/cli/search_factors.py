@@ -2,19 +2,15 @@
 
 import shlex
 
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from posenc.api.longrope_search import FactorSearch, search_factors
 from posenc.api.saved_run import run_config
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import with_modules
-from posenc.config.compose import Composer
+from posenc.cli.targets import compose_request, print_configs, with_modules
 from posenc.config.errors import ConfigError
-from posenc.config.grids import expand
 from posenc.config.identity import check_identity
-from posenc.config.resolve import compose_resolved
 from posenc.config.settings import SPLITS, check_settings
 from posenc.report.table import Column, Table
 from posenc.runs.run_directory import RunDirectory
@@ -29,10 +25,9 @@ SETTINGS = {
 
 def run(arguments: Arguments) -> int:
     """Search, and print the losses and the commands that use the factors."""
-    if len(expand(None, arguments.overrides, arguments.config_dirs)) > 1:
-        raise ConfigError("posenc search-factors takes a single value per key")
-    composer = Composer("search_factors", arguments.config_dirs)
-    request = OmegaConf.create(compose_resolved(composer, arguments.overrides))
+    request = compose_request(arguments, "search_factors")
+    if CFG in arguments.flags:
+        return print_configs([request])
     if request.length is None:
         raise ConfigError("set length to that of the windows in tokens, such as length=1024")
     check_settings(request, SETTINGS)

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import FOLDER_KEYS, Arguments
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import override_key
+from posenc.config.overrides import override_key, parse
+from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 
 
@@ -31,6 +32,23 @@ def experiment_folder(arguments: Arguments) -> Path:
         names = ", ".join(existing) or "none"
         raise ConfigError(f"{folder} does not exist (experiments in {config.outputs_dir}: {names})")
     return folder
+
+
+def require_single_values(arguments: Arguments) -> None:
+    """Raise ConfigError if a key has several values, as in a sweep."""
+    for override in parse(arguments.overrides):
+        if override.is_sweep_override():
+            command = f"posenc {arguments.command}"
+            if "run" in map(override_key, arguments.overrides):
+                command += " run=PATH"
+            raise ConfigError(f"{override.input_line}: {command} takes a single value per key")
+
+
+def compose_request(arguments: Arguments, root: str) -> DictConfig:
+    """Return the settings of a command on one run, composed from conf/`root`.yaml."""
+    require_single_values(arguments)
+    values = compose_resolved(Composer(root, arguments.config_dirs), arguments.overrides)
+    return OmegaConf.create(values)
 
 
 def print_configs(configs: Iterable[Any]) -> int:

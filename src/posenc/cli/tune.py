@@ -6,9 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from posenc.api.tuning import Search, Trial, tune
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.errors import ConfigError
+from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import override_key
+from posenc.config.search_space import split_intervals
+from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
 from posenc.runs.files import write_atomic
 
@@ -18,6 +22,9 @@ DEFAULT_TRIALS = 10
 def run(arguments: Arguments) -> int:
     """Search, print the best trial of each job, and write all trials to `tuning.csv`."""
     words = [word for word in arguments.overrides if override_key(word) != "trials"]
+    if CFG in arguments.flags:
+        jobs = sweep_jobs("train", split_intervals(words)[1], arguments.config_dirs)
+        return print_configs(compose_sweep_jobs(jobs, arguments.config_dirs))
     console = Console(stderr=True)
     trials, command = _num_trials(arguments), arguments.command_line()
     sweep, searches, complete = tune(words, arguments.config_dirs, trials, command, console.print)

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from posenc.cli.arguments import Arguments
+from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
@@ -34,6 +35,8 @@ def run(arguments: Arguments) -> int:
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)
+    if CFG in arguments.flags:
+        return print_configs(compose_job(job, config_dirs, composer) for job in jobs)
     verified: set[str] = set()
     ends = zip(*(interval.ends for interval in intervals), strict=True) if intervals else [()]
     for extremes in ends:
