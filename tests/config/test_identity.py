@@ -1,8 +1,15 @@
 """Which settings change the hash that names a run."""
 
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
 import pytest
 
 from compositions import composed
+from posenc.config.errors import ConfigError
 from posenc.config.identity import identity, run_hash
 
 
@@ -56,3 +63,54 @@ def test_the_data_fingerprint_changes_the_hash() -> None:
 def test_notations_of_the_same_number_have_one_hash() -> None:
     assert digest("tokens=5e6") == digest("tokens=5000000") == digest("tokens=5000000.0")
     assert digest("encoding.spectrum.base=1e4") == digest("encoding.spectrum.base=10000")
+
+
+USER_CODE = """
+from functools import partial
+
+class Encoding: {0}
+class Model: {1}
+def optimizer(): {2}
+def schedule(): {3}
+class Callback: {4}
+without_source = partial(optimizer)
+"""
+TARGETS = (
+    "encoding._target_=user_code.Encoding",
+    "model._target_=user_code.Model",
+    "optimizer._target_=user_code.optimizer",
+    "schedule._target_=user_code.schedule",
+    "+callbacks.own={_target_:user_code.Callback}",
+)
+
+
+@pytest.fixture
+def digest_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that writes the bodies of the user's code and returns the hash."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def compute(*bodies: str, targets: Sequence[str] = TARGETS) -> str:
+        (tmp_path / "user_code.py").write_text(USER_CODE.format(*bodies))
+        linecache.clearcache()
+        monkeypatch.delitem(sys.modules, "user_code", raising=False)
+        importlib.invalidate_caches()
+        return digest("modules=[user_code]", *targets)
+
+    return compute
+
+
+@pytest.mark.parametrize("edited", range(len(TARGETS)))
+def test_an_edit_of_any_custom_class_or_function_changes_the_hash(
+    edited: int, digest_of_code: Callable[..., str]
+) -> None:
+    before = ["x = 1"] * 5
+    after = [*before[:edited], "x = 2222", *before[edited + 1 :]]
+    assert digest_of_code(*before) == digest_of_code(*before) != digest_of_code(*after)
+
+
+def test_a_custom_component_without_source_code_is_refused(
+    digest_of_code: Callable[..., str],
+) -> None:
+    with pytest.raises(ConfigError, match=r"user_code\.without_source: its source code"):
+        target = "optimizer._target_=user_code.without_source"
+        digest_of_code(*["x = 1"] * 5, targets=[target])

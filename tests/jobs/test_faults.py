@@ -152,7 +152,7 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(
     assert job([str(run.path), "--module", "user_faults"]) == FAILED
     error = run.status().error
     assert error is not None and "the loss is not finite at step 21 (nan)" in error
-    assert "the checkpoint of step 19 is kept" in error
+    assert "checkpoint is from step 19" in error
     assert [c.step for c in checkpoint.list_checkpoints(run.checkpoints) if c.is_intact()] == [
         20,
         19,

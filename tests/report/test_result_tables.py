@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posenc.report.result_tables import number_text
+from posenc.report.table_quantity import format_number
 from posenc.report.write_report import write_report
 
 Numbers = dict[tuple[int, str, int], str]  # training length, encoding, length -> perplexity
@@ -175,4 +175,4 @@ def test_a_narrow_terminal_gets_the_table_in_pieces(folder: Path) -> None:
     [(3.14159, "3.14"), (999.994, "999.99"), (12345.6, "12346"), (2.5e7, "2.50e+07")],
 )  # fmt: skip
 def test_numbers_have_their_significant_digits(value: float, text: str) -> None:
-    assert number_text(value) == text
+    assert format_number(value) == text

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, in_library
-from posenc.config.errors import RunError
+from posenc.config.errors import ConfigError, RunError
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -26,6 +26,8 @@ IDENTITY_FIELDS = (
 )
 OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
 """Settings that identify a run if they are set; runs without them keep their hashes."""
+SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
+"""Settings whose custom classes and functions identify a run by their source code."""
 
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
@@ -34,9 +36,10 @@ def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
     settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
     modules = list(config.modules)
-    sources = _user_sources(config.encoding, "encoding", modules)
-    if plain.get("callbacks"):
-        sources |= _user_sources(config.callbacks, "callbacks", modules)
+    sources: dict[str, str] = {}
+    for field in SOURCE_FIELDS:
+        if plain.get(field):
+            sources |= _user_sources(config[field], field, modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
@@ -52,8 +55,8 @@ def check_identity(config: DictConfig) -> None:
     if digest != config.frozen.hash:
         raise RunError(
             f"the run was planned with hash {config.frozen.hash} but now has hash {digest}: its"
-            f" config.yaml or the source code of its encoding has been edited since; undo the edit,"
-            f" or rerun the command to plan the edited run"
+            f" config.yaml or the source code of a custom class has been edited since; undo the"
+            f" edit, or rerun the command to plan the edited run"
         )
 
 
@@ -62,7 +65,13 @@ def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and not (path.startswith("posenc.") or in_library(path, group)):
-        source = inspect.getsource(import_target(node, group, modules))
+        try:
+            source = inspect.getsource(import_target(node, group, modules))
+        except (OSError, TypeError):
+            raise ConfigError(
+                f"{group}._target_={path}: its source code, which identifies the run, cannot be"
+                f" read; use a class or function that is defined in a Python file"
+            ) from None
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
         if isinstance(child, DictConfig):

@@ -19,12 +19,12 @@ class HubCorpus(Corpus):
     """The configuration `name` of the dataset `path` at the commit `revision`.
 
     Without a name, it is the dataset's only configuration. Only the files in `folder` are
-    downloaded; by default, that is the folder called `name`, or the whole dataset without a name.
+    downloaded; by default, that is the folder called `name` or, without a name, the whole dataset.
     They are kept in the Hub library's cache (HF_HOME); later runs need no network.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
     that matches this regular expression starts a new document. If one of the fractions is set,
-    validation and test split are taken from the train split: documents are assigned by their
+    the validation and test splits are taken from the train split: documents are assigned by their
     hashes, or cut into three parts if there are fewer than 200. Raises ConfigError if the revision
     is not a commit.
     """
@@ -150,7 +150,7 @@ class HubCorpus(Corpus):
             reason = reason or first_line(error) or type(error).__name__
             raise ConfigError(
                 f"data: {self.path} ({self.name}) is not in the local cache and could not be"
-                f" downloaded from the Hugging Face hub: {reason}; without a"
+                f" downloaded from the Hugging Face Hub: {reason}; without a"
                 " network, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
                 " cache that contains it"
             ) from None

@@ -23,9 +23,9 @@ class TextCorpus(Corpus):
     """Files for each split, or `paths` that are split automatically.
 
     With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
-    each document is cut into three parts: its beginning is for training, its end for test, and the
-    part between them for validation. Files are read in the order of the digests of their contents,
-    so that the data does not depend on paths.
+    each document is cut into three parts: its beginning is for training, the middle for validation
+    and its end for testing. Files are read in the order of the digests of their contents, so that
+    the data does not depend on paths.
     """
 
     name = "text"

@@ -186,7 +186,7 @@ def _save_rows(
     if not np.isfinite(result.sums).all():
         raise RunError(
             f"the loss is not finite in windows of {request.length} tokens"
-            f"{f' under evaluation/swap={request.swap}' if request.swap else ''}; rows"
+            f"{f' with evaluation/swap={request.swap}' if request.swap else ''}; rows"
             " that are already complete are kept"
         )
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]

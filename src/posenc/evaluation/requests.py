@@ -22,7 +22,8 @@ from posenc.runs.evaluation_rows import budget_key, measurement_key
 class Request:
     """One measurement of one set of weights, at one length, and the keys of its rows.
 
-    `tokens` is how many tokens go through the model, unless the time budget ends it early.
+    `tokens` is how many tokens the model processes, unless the time budget ends the measurement
+    early.
     """
 
     keys: list[dict[str, Any]]
@@ -40,7 +41,7 @@ class Request:
 
     @property
     def at_tokens(self) -> int | None:
-        """The training tokens of the weights; None for the weights at the end of training."""
+        """The number of tokens the weights were trained on; None at the end of training."""
         return self.keys[0]["at_tokens"]
 
 

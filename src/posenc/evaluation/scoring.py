@@ -102,8 +102,9 @@ def _scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
     """Yield the windows in `order` with their scores, in smaller batches after memory runs out."""
-    borders = np.flatnonzero(np.diff(windows.lengths[order])) + 1
-    pending = deque(group for group in np.split(order, borders) if len(group))  # of equal lengths
+    boundaries = np.flatnonzero(np.diff(windows.lengths[order])) + 1
+    equal_lengths = np.split(order, boundaries)
+    pending = deque(group for group in equal_lengths if len(group))
     while pending:
         indices = pending.popleft()
         length = int(windows.lengths[indices[0]])

@@ -113,12 +113,12 @@ def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
 def _block_weights(num_blocks: int) -> Array:
     """Return how often each of RESAMPLES resamples contains each block, [RESAMPLES, B]."""
     generator = np.random.default_rng(RANDOM_SEED)
-    even = np.full(num_blocks, 1 / num_blocks)
-    return generator.multinomial(num_blocks, even, size=RESAMPLES).astype(np.float64)
+    uniform = np.full(num_blocks, 1 / num_blocks)
+    return generator.multinomial(num_blocks, uniform, size=RESAMPLES).astype(np.float64)
 
 
 @lru_cache(maxsize=8)
-def _t_values(degrees: int) -> Array:
+def _t_values(df: int) -> Array:
     """Return RESAMPLES evenly spaced quantiles of Student's t distribution in random order."""
-    quantiles = stdtrit(degrees, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
+    quantiles = stdtrit(df, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
     return np.random.default_rng(RANDOM_SEED + 1).permutation(quantiles)

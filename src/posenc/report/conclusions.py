@@ -7,7 +7,7 @@ from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.table_quantity import PERPLEXITY, TableQuantity, number_text
+from posenc.report.table_quantity import PERPLEXITY, TableQuantity, format_number
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -87,7 +87,7 @@ def _ratio_lines(curves: CurveSet) -> list[str]:
     )
     if longest == length or not ratios:
         return []
-    listed = ", ".join(f"{label} {number_text(ratio)}" for ratio, label in ratios)
+    listed = ", ".join(f"{label} {format_number(ratio)}" for ratio, label in ratios)
     return [f"perplexity at {longest} tokens divided by that at {length}: {listed}."]
 
 

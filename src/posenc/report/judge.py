@@ -19,9 +19,9 @@ class ClauseVerdict:
     """The outcome of one comparison, with its numbers.
 
     `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
-    factor `times`. On a relative scale, they are geometric means and `difference` is
-    left / right - 1; otherwise `difference` is left - right. `reason` explains an outcome other
-    than holds and fails.
+    factor `times`. On a relative scale, they are geometric means and `difference` is left / right
+    - 1; otherwise `difference` is left - right. `reason` explains an outcome other than "holds" or
+    "fails".
     """
 
     clause: Clause
@@ -35,9 +35,10 @@ class ClauseVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim judged at one training length, or at None if it covers no run's training length.
+    """The verdict on a claim at one training length, which is None if the claim covers no run.
 
-    `unmet` has the verdicts on premises because of which the claim neither holds nor fails.
+    `unmet` holds the verdicts on the premises that do not hold; with any of them, the claim neither
+    holds nor fails.
     """
 
     claim: Claim

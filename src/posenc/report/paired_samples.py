@@ -94,5 +94,6 @@ def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> NoVerdict
     command = train_command(experiment.command, {"seed": seeds})
     return NoVerdictError(
         "too few seeds",
-        f"both sides have {len(complete)} of the {MIN_SEEDS} required seeds; `{command}`",
+        f"{len(complete)} of the {MIN_SEEDS} required seeds have results for both sides; run"
+        f" `{command}`",
     )

@@ -12,7 +12,7 @@ from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow
 from posenc.report.table import MISSING, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, number_text
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, format_number
 
 FIXED_TARGET = "fixed_target"
 
@@ -53,7 +53,7 @@ def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
 def ratio_text(values: Mapping[Any, float], curves: CurveSet) -> str:
     """Return the value at the longest length divided by that at the training length."""
     longest, reference = values.get(curves.x_values[-1]), values.get(curves.train_length)
-    return number_text(longest / reference) if reference and longest is not None else MISSING
+    return format_number(longest / reference) if reference and longest is not None else MISSING
 
 
 def _can_join(curves: CurveSet, other: CurveSet) -> bool:
@@ -91,7 +91,7 @@ def _table(
             grid.append([name, shown.curve.seeds, *cells, *last])
         if label in published:
             numbers = published[label].values
-            texts = [number_text(numbers[x]) if x in numbers else None for x in lengths]
+            texts = [format_number(numbers[x]) if x in numbers else None for x in lengths]
             ends = [ratio_text(numbers, curves), *((None, None) if early else ())]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
@@ -121,7 +121,7 @@ def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
     """Return a row for each n-gram model, which ends with `num_empty` cells."""
     rows: list[list[Cell | str]] = []
     for order, loss in curves.ngrams.items():
-        perplexities = [number_text(exp(loss))] * len(curves.x_values)
+        perplexities = [format_number(exp(loss))] * len(curves.x_values)
         texts = [f"{order}-gram model", None, *perplexities, *[None] * num_empty]
         rows.append([Cell(text, style="dim") for text in texts])
     return rows

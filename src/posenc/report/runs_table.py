@@ -6,7 +6,7 @@ from posenc.report.curves import BY_POSITION
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.run_labels import swept_settings
 from posenc.report.table import Column, Table, records_csv
-from posenc.report.table_quantity import number_text
+from posenc.report.table_quantity import format_number
 
 ROW_KEYS = (
     *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),
@@ -82,7 +82,7 @@ def runs_table(experiment: Experiment) -> Table:
         Column("L"),
         Column("seed"),
         Column("tokens", format=","),
-        Column("validation loss", format=number_text),
+        Column("validation loss", format=format_number),
     ]
     rows = [
         [

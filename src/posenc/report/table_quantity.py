@@ -1,11 +1,11 @@
-"""The quantities of the result tables: how they follow from means over seeds, and their format."""
+"""The quantities in the result tables: how they are computed from mean losses and formatted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with two decimals; large numbers get fewer digits."""
     if value < 1000:
         return f"{value:.2f}"
@@ -30,7 +30,7 @@ class TableQuantity:
 PERPLEXITY = TableQuantity(
     "perplexity",
     from_mean=exp,
-    text=number_text,
+    text=format_number,
     mean="loss in nats per token",
     note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
     " mean of the seeds' perplexities. Lower is better.",

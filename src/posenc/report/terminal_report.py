@@ -18,7 +18,7 @@ from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow
 from posenc.report.result_tables import table_title
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, number_text
+from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, format_number
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
 from posenc.report.verdict_text import claim_outcomes, summary
 
@@ -137,7 +137,7 @@ def _table_at_lengths(
         grid.append([row.curve.label, *cells])
     if curves.best_ngram:
         order, perplexity = curves.best_ngram
-        text = Cell(number_text(perplexity), style="dim")
+        text = Cell(format_number(perplexity), style="dim")
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"

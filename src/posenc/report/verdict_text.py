@@ -7,8 +7,8 @@ from itertools import groupby
 from posenc.config.errors import plural
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.outcome import Outcome, combine
-from posenc.report.result_tables import number_text
 from posenc.report.scale import Scale
+from posenc.report.table_quantity import format_number
 
 COUNTED: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "hold"),
@@ -90,7 +90,7 @@ def _value_text(value: float, scale: Scale) -> str:
         return f"{value:.1f}".removesuffix(".0")
     if scale.kind == "change":
         return f"{100 * value:+.2f}%"
-    return f"{value:.{scale.digits}f}" if abs(value) < 10 else number_text(value)
+    return f"{value:.{scale.digits}f}" if abs(value) < 10 else format_number(value)
 
 
 def _difference_text(value: float, scale: Scale) -> str:

@@ -1,4 +1,4 @@
-"""File locks held by the kernel, which releases them when their owner exits for any reason.
+"""File locks managed by the kernel, which releases them when their owner exits for any reason.
 
 On a shared file system they exclude processes on other machines if the system supports `flock`
 across machines, as NFS does unless it is mounted with `nolock` or `local_lock`.
@@ -37,7 +37,7 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living process holds an exclusive lock on the file."""
+    """Whether a running process holds an exclusive lock on the file."""
     if not path.exists():
         return False
     # A shared lock, so that two concurrent readers do not mistake each other for the owner.

@@ -64,8 +64,8 @@ class Status:
     def read(cls, path: Path) -> "Status":
         """Read the status file `path`; if there is none, the run is pending.
 
-        A run whose file is damaged has failed, so that it does not stop commands on other runs.
-        Unknown keys, which a later version may write, are ignored.
+        A damaged file is reported as a failed run instead of an exception, so that commands on
+        other runs continue. Unknown keys, which a later version may write, are ignored.
         """
         types = get_type_hints(cls)
         try:
@@ -86,7 +86,7 @@ class Progress:
         self._seconds_before = self.status.seconds
 
     def update(self, **changes: Any) -> None:
-        """Change the status, and write it unless the last write was under WRITE_SECONDS ago."""
+        """Change the status, and write it unless the last write was less than WRITE_SECONDS ago."""
         self.status = self.status.replace(**changes)
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write(durable=False)

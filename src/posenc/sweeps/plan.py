@@ -183,7 +183,7 @@ def _check_directory(job: Job) -> None:
         )
     if lost := _points_without_weights(job):
         raise ConfigError(
-            f"evaluation.at_tokens={lost}: {path} has been trained past this without keeping its"
+            f"evaluation.at_tokens={lost}: {path} has been trained past these without keeping the"
             f" weights; use another name=..., or delete the run with `posenc clean run={path}`"
         )
 
@@ -201,13 +201,13 @@ def _missing_rows(job: Job) -> list[dict[str, Any]]:
     """Return the requested evaluation rows that a run lacks; all if its rows cannot be read."""
     try:
         rows = job.run.rows()
-    except RunError:  # the run's own process reports it, and other runs go on
+    except RunError:  # the run's own process reports it, and other runs continue
         rows = []
     return missing_rows(requested_rows(job.config, job.data.fingerprint), rows)
 
 
 def _write_run(job: Job) -> None:
-    """Write the configuration, tokenizer and status, unless a process is running it."""
+    """Write the configuration, tokenizer and status of a run, unless a process is running it."""
     run = job.run
     if is_locked(run.lock_file):
         return

@@ -37,7 +37,7 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
 
 
 def copy_run(source: RunDirectory, run: RunDirectory) -> None:
-    """Copy a run's results, logs and checkpoints, but not the record of what W&B has."""
+    """Copy a run's results, logs and checkpoints, but not the record of what was logged to W&B."""
     run.path.parent.mkdir(parents=True, exist_ok=True)
     temporary = RunDirectory(Path(mkdtemp(prefix=".copy-", dir=run.path.parent)))
     try:

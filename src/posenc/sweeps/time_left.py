@@ -8,7 +8,7 @@ MIN_RELIABLE_SECONDS = 3.0
 
 
 class Pace:
-    """The progress of a run, from 0 to 1, since its process started at time `now`.
+    """The pace of a run since its process started at time `now`, from its progress (0 to 1).
 
     Start-up time is measured separately from the pace of the work. The initial `work`, which the
     run did before this start, affects neither.
@@ -53,8 +53,9 @@ def time_left(
 ) -> float | None:
     """Return the seconds until the last run ends, or None while no pace is reliable.
 
-    `waiting` holds the completed fraction of each run that has not started. The estimate assigns
-    each to the worker that is free first, at the average pace of all runs with a reliable pace.
+    `waiting` holds the completed fraction of each run that waits for a worker: above 0 if it will
+    resume. The estimate assigns each to the worker that is free first, at the average pace of all
+    runs with a reliable pace.
     """
     reliable = [pace for pace in [*active, *ended] if pace.is_reliable]
     if not reliable:

@@ -28,7 +28,7 @@ LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file of weights after `step` optimizer steps; `digest` is that of its contents."""
+    """A checkpoint or a weights file after `step` optimizer steps; `digest` is its content's."""
 
     path: Path
     step: int
@@ -88,7 +88,7 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 def list_weights(folder: Path) -> list[Checkpoint]:
-    """Return the files of weights in a folder, newest first, without reading them."""
+    """Return the weights files in a folder, newest first, without reading them."""
     return _list_files(folder, "weights")
 
 

@@ -1,4 +1,4 @@
-"""Optimizers: functions `(model, ...)` that return a `torch.optim.Optimizer`, or its subclasses."""
+"""Optimizers: subclasses of `torch.optim.Optimizer`, or functions of a model that return one."""
 
 import inspect
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def adamw(
 
 
 def nag(model: nn.Module, *, learning_rate: float, momentum: float) -> torch.optim.SGD:
-    """Nesterov's accelerated gradient, as fairseq's `nag` (Bengio et al. 2013, arXiv:1212.0901).
+    """Nesterov's accelerated gradient, as in fairseq's `nag` (Bengio et al. 2013, arXiv:1212.0901).
 
     With velocity v, learning rate r and gradient g, step t is
     v_t = momentum (r_t / r_{t-1}) v_{t-1} - r_t g and weights += momentum v_t - r_t g. With -v / r
@@ -84,7 +84,7 @@ def lion(
     betas: list[float],
     weight_decay: float,
 ) -> torch.optim.Optimizer:
-    """Lion (Chen et al. 2023, arXiv:2302.06675), of the package pytorch-optimizer.
+    """Lion (Chen et al. 2023, arXiv:2302.06675), from the package pytorch-optimizer.
 
     Weight decay applies to matrices. Raises ConfigError if the package is not installed.
     """

@@ -80,7 +80,7 @@ class Recorder(pl.Callback):
         self._notify_callbacks(trainer, pl_module, row)
         self.training_ended = trainer.should_stop and step < self.steps.total
         self._record(row)
-        # First, because a run resumed from this step's checkpoint would not save them.
+        # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
         if save or stop or self.training_ended or step == self.steps.total:
@@ -153,10 +153,12 @@ class Recorder(pl.Callback):
             return
         checkpoints = list_checkpoints(self.session.run.checkpoints)
         steps = [c.step for c in checkpoints if c.step < updates]  # their weights are finite
-        kept = f"the checkpoint of step {steps[0]} is kept" if steps else "no checkpoint is kept"
+        last = "there is no good checkpoint"
+        if steps:
+            last = f"the last good checkpoint is from step {steps[0]}"
         learning_rate = "lr" if "lr" in self.session.config.optimizer else "learning_rate"
         raise RunError(
-            f"the {name} is not finite at step {step} ({loss}); {kept}; lower"
+            f"the {name} is not finite at step {step} ({loss}); {last}; lower"
             f" optimizer.{learning_rate} or gradient_clip"
         )
 
