@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import t
 
-from posenc.report.curve_set import Curve, CurveSet, Point
+from posenc.report.curve_set import ACCURACY, PERPLEXITY, Curve, CurveSet, Point, Quantity
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.result_rows import paired_difference, result_rows
 from posenc.report.write_report import write_report
@@ -32,10 +32,10 @@ def point(losses: Sequence[np.ndarray], *, tokens: int = TOKENS, saved: bool = T
     return Point(64, values, seeds, BLOCKS * tokens, blocks, (None,) * len(losses))
 
 
-def marked(points: dict[str, Point], protocol: str = "nonoverlapping") -> set[str]:
-    key = EvaluationKey("f", "text", "validation", protocol, None, None)
+def marked(points: dict[str, Point], quantity: Quantity = PERPLEXITY) -> set[str]:
+    key = EvaluationKey("f", "text", "validation", "nonoverlapping", None, None)
     curves = tuple(Curve(label, label, (value,)) for label, value in points.items())
-    rows = result_rows(CurveSet(key, 64, curves))
+    rows = result_rows(CurveSet(key, 64, curves, quantity=quantity))
     return {row.curve.label for row in rows if row.values[64].best}
 
 
@@ -68,7 +68,7 @@ def test_with_neither_blocks_nor_seeds_the_best_alone_is_marked() -> None:
 
 def test_the_highest_accuracy_is_the_best() -> None:
     points = {"a": point([HARD], saved=False), "b": point([HARD + 1], saved=False)}
-    assert marked(points, "tasks") == {"b"}
+    assert marked(points, ACCURACY) == {"b"}
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:

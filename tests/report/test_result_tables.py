@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posenc.report.table_quantity import format_number
+from posenc.report.table import format_number
 from posenc.report.write_report import write_report
 
 Numbers = dict[tuple[int, str, int], str]  # training length, encoding, length -> perplexity

@@ -14,7 +14,6 @@ from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
 from posenc.report.swap_series import merge_swaps
-from posenc.report.table_quantity import PERPLEXITY
 
 LOSSES = {None: 3.0, "yarn factor=4": 2.0, "yarn": 2.5, "pi": 2.6, "own": 4.0}
 """Swap -> loss at 2L; at L, all swaps have the same loss."""
@@ -64,7 +63,7 @@ def test_a_single_encoding_has_only_the_table_of_its_swaps(
         "swap",
         ["none", "pi"],
     )
-    lines = csv.DictReader(io.StringIO(tables_csv(PERPLEXITY, results.losses)))
+    lines = csv.DictReader(io.StringIO(tables_csv(results.losses)))
     cells = [(row["encoding"], row["swap"], row["64_best"]) for row in lines]
     assert cells == [("rope", "none", "true"), ("rope", "pi", "false")]
 

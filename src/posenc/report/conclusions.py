@@ -7,7 +7,7 @@ from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.table_quantity import PERPLEXITY, TableQuantity, format_number
+from posenc.report.table import format_number
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -23,7 +23,7 @@ def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[
     lines = _paragraphs(experiment.about.get("interpretation"))
     for curves in curve_sets:
         setting = curves.setting + (f", {curves.measurement}" if several else "")
-        best = best_encodings(curves, PERPLEXITY)
+        best = best_encodings(curves)
         lines += [f"{setting}: {text}" for text in (best, *_ratio_lines(curves))]
     return [*lines, RATIO_TEXT] if curve_sets else lines
 
@@ -47,14 +47,15 @@ def limitations(
     ]
 
 
-def best_encodings(curves: CurveSet, quantity: TableQuantity) -> str:
+def best_encodings(curves: CurveSet) -> str:
     """Return the encodings with the best mean at the training length and at the longest length."""
-    choose, word = (min, "lowest") if quantity is PERPLEXITY else (max, "highest")
+    quantity = curves.quantity
+    word = "lowest" if quantity.choose is min else "highest"
     parts = []
     for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
         points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
         if points:
-            label, best = choose(points, key=lambda pair: pair[1].mean)
+            label, best = quantity.choose(points, key=lambda pair: pair[1].mean)
             number = quantity.text(quantity.from_mean(best.mean))
             parts.append(f"{label} at {length} tokens ({number})")
     return f"{quantity.name} is {word} with {', and with '.join(parts)}."

@@ -1,16 +1,54 @@
 """Curves by evaluation length or position; each point averages the values of several seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp
 from statistics import fmean
+from typing import Any
 
 from posenc.report.bootstrap import BootstrapInterval, mean_interval
 from posenc.report.confidence import Band, band
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.published_curves import PublishedCurve
+from posenc.report.table import format_number
 from posenc.runs.block_sums import BlockSums
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What tables show of the values of a curve set, such as the perplexity of losses.
+
+    `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
+    `text` formats it. `choose` is min or max, whichever returns the best value.
+    """
+
+    name: str
+    from_mean: Callable[[float], float]
+    text: Callable[[float], str]
+    choose: Callable[..., Any]
+    mean: str
+    note: str
+
+
+PERPLEXITY = Quantity(
+    "perplexity",
+    from_mean=exp,
+    text=format_number,
+    choose=min,
+    mean="loss in nats per token",
+    note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
+    " mean of the seeds' perplexities. Lower is better.",
+)
+ACCURACY = Quantity(
+    "accuracy",
+    from_mean=float,
+    text="{:.3f}".format,
+    choose=max,
+    mean="accuracy",
+    note="Fraction of answer tokens that the model ranks first, given the correct preceding answer"
+    " tokens; mean over seeds. Higher is better.",
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +130,7 @@ class CurveSet:
     ngrams: Mapping[int, float] = field(default_factory=dict)
     chance: float | None = None
     swapped: str | None = None
+    quantity: Quantity = PERPLEXITY
 
     @property
     def x_values(self) -> list[float]:

@@ -15,7 +15,7 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
-from posenc.report.curve_set import Curve, CurveSet, Point
+from posenc.report.curve_set import ACCURACY, Curve, CurveSet, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
@@ -68,7 +68,10 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
     run_points = _run_points(experiment, "accuracy")
     tasks = (point for point in run_points if point.measurement.protocol == TASKS)
     sets = map(_without_shared_settings, merge_swaps(curve_sets(experiment, tasks)))
-    return [replace(curves, chance=_chance(experiment, curves.measurement.data)) for curves in sets]
+    return [
+        replace(curves, quantity=ACCURACY, chance=_chance(experiment, curves.measurement.data))
+        for curves in sets
+    ]
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:

@@ -8,7 +8,6 @@ from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict
 from posenc.report.premises import Verdicts
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.verdict_text import claim_outcomes, summary
 
 
@@ -60,6 +59,6 @@ def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
 def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> Iterator[str]:
     for curves in accuracies:
         task = curves.measurement.data_name
-        yield f"{task}, L = {curves.train_length}: {best_encodings(curves, ACCURACY)}"
+        yield f"{task}, L = {curves.train_length}: {best_encodings(curves)}"
     for curves in select_first_measurement(losses):
-        yield f"{curves.setting}: {best_encodings(curves, PERPLEXITY)}"
+        yield f"{curves.setting}: {best_encodings(curves)}"

@@ -21,7 +21,7 @@ from posenc.report.line_plot import line_figure
 from posenc.report.position_figures import loss_by_position, loss_heat_map
 from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.result_rows import ResultRow, result_rows
-from posenc.report.result_tables import accuracy_table, perplexity_tables
+from posenc.report.result_tables import result_tables
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.swap_series import merge_swaps
 from posenc.report.table import Table
@@ -70,8 +70,8 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
         loss_rows,
         accuracy_rows,
         verdicts,
-        perplexity_tables(loss_rows),
-        [accuracy_table(*rows) for rows in accuracy_rows],
+        result_tables(loss_rows),
+        result_tables(accuracy_rows),
         len(select_first_measurement(losses)),
         _figures(experiment, losses, accuracies),
         experimental_setup(experiment, [*losses, *accuracies]),

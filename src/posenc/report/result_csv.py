@@ -5,24 +5,21 @@ from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import CurveSet
+from posenc.report.curve_set import CurveSet, Quantity
 from posenc.report.result_rows import RankedPoint, ResultRow
 from posenc.report.result_tables import ratio_text, shown_published
 from posenc.report.table import records_csv
-from posenc.report.table_quantity import PERPLEXITY, TableQuantity
 
 SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
-def tables_csv(
-    quantity: TableQuantity, sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]
-) -> str:
+def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
     """Return a line for each row of each curve set, and for each published curve."""
     lengths = sorted({x for curves, _ in sets for x in curves.x_values})
     early = any(row.early_tokens for _, rows in sets for row in rows)
     records = []
     for curves, rows in sets:
-        published = shown_published(curves) if quantity is PERPLEXITY else {}
+        published, quantity = shown_published(curves), curves.quantity
         for row in rows:
             label, points = row.curve.label, row.values.items()
             numbers = {x: quantity.from_mean(value.point.mean) for x, value in points}
@@ -41,7 +38,7 @@ def tables_csv(
     return records_csv(records)
 
 
-def _intervals(x: float, value: RankedPoint | None, quantity: TableQuantity) -> dict[str, Any]:
+def _intervals(x: float, value: RankedPoint | None, quantity: Quantity) -> dict[str, Any]:
     """Return the columns that follow the value at one length.
 
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap

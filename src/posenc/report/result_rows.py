@@ -10,7 +10,6 @@ from posenc.report.bootstrap import DESCRIPTION, difference_interval
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.confidence import t_interval
 from posenc.report.curve_set import Curve, CurveSet, Point
-from posenc.report.curves import TASKS
 from posenc.report.early_tokens import EarlyTokens, early_tokens
 from posenc.runs.block_sums import BlockSums
 
@@ -89,8 +88,7 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
 def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
     """Return the values at one length by label."""
     points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
-    choose = max if curves.measurement.protocol == TASKS else min
-    best = choose(points.values(), key=lambda point: point.mean)
+    best = curves.quantity.choose(points.values(), key=lambda point: point.mean)
     values = {}
     for label, point in points.items():
         difference = None if point is best else paired_difference(point, best)

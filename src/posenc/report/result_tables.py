@@ -6,19 +6,18 @@ from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import CurveSet
+from posenc.report.curve_set import PERPLEXITY, CurveSet, Quantity
 from posenc.report.curves import describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow
-from posenc.report.table import MISSING, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, format_number
+from posenc.report.table import MISSING, Cell, Column, Table, format_number
 
 FIXED_TARGET = "fixed_target"
 
 
-def perplexity_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[Table]:
-    """Return a perplexity table for each curve set, with published values below their encodings.
+def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[Table]:
+    """Return a table for each curve set, with published perplexities below their encodings.
 
     Rows with fixed targets join the table of non-overlapping windows that has their lengths.
     """
@@ -30,22 +29,19 @@ def perplexity_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> l
             separate.append(i)
         else:
             fixed_targets.setdefault(host, []).append(rows)
-    return [_table(PERPLEXITY, *sets[i], fixed_targets.get(i, [])) for i in separate]
+    return [_table(*sets[i], fixed_targets.get(i, [])) for i in separate]
 
 
-def accuracy_table(curves: CurveSet, rows: Sequence[ResultRow]) -> Table:
-    """Return the accuracy table of a task."""
-    return _table(ACCURACY, curves, rows, [])
-
-
-def table_title(quantity: TableQuantity, curves: CurveSet) -> str:
-    name = quantity.name.capitalize()
+def table_title(curves: CurveSet) -> str:
+    name = curves.quantity.name.capitalize()
     name += f" of {curves.swapped} with swaps" if curves.swapped else ""
     return f"{name}, trained at L = {curves.train_length}: {curves.measurement}"
 
 
 def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
     """Return the published perplexities that have a value at any of the lengths, by label."""
+    if curves.quantity is not PERPLEXITY:
+        return {}
     lengths, published = set(curves.x_values), curves.published_in("perplexity").items()
     return {label: curve for label, curve in published if lengths & curve.values.keys()}
 
@@ -69,15 +65,13 @@ def _can_join(curves: CurveSet, other: CurveSet) -> bool:
 
 
 def _table(
-    quantity: TableQuantity,
-    curves: CurveSet,
-    rows: Sequence[ResultRow],
-    fixed_targets: Sequence[Sequence[ResultRow]],
+    curves: CurveSet, rows: Sequence[ResultRow], fixed_targets: Sequence[Sequence[ResultRow]]
 ) -> Table:
     """Return a row for each curve, followed by its fixed targets and its published curve."""
-    lengths, relative = curves.x_values, describe_lengths(curves.x_values, curves.train_length)
+    quantity, lengths = curves.quantity, curves.x_values
+    relative = describe_lengths(curves.x_values, curves.train_length)
     early = any(row.early_tokens for row in rows)
-    published = shown_published(curves) if quantity is PERPLEXITY else {}
+    published = shown_published(curves)
     grid: list[list[Cell | str]] = []
     for row in rows:
         label = row.curve.label
@@ -95,8 +89,7 @@ def _table(
             ends = [ratio_text(numbers, curves), *((None, None) if early else ())]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
-    if quantity is PERPLEXITY:
-        grid += _ngram_rows(curves, 3 if early else 1)
+    grid += _ngram_rows(curves, 3 if early else 1)
     columns = [
         Column(curves.line_name, align="left"),
         Column("seeds"),
@@ -114,7 +107,7 @@ def _table(
         *([EARLY_NOTE] if early else []),
         *([NGRAM_NOTE] if curves.ngrams else []),
     ]
-    return Table(table_title(quantity, curves), columns, grid, notes, key_columns=2)
+    return Table(table_title(curves), columns, grid, notes, key_columns=2)
 
 
 def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
@@ -132,7 +125,7 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [f"Published rows are from other models on other data: {sources}."] if sources else []
 
 
-def _cell(value: RankedPoint | None, quantity: TableQuantity) -> Cell:
+def _cell(value: RankedPoint | None, quantity: Quantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
@@ -148,7 +141,7 @@ def _cell(value: RankedPoint | None, quantity: TableQuantity) -> Cell:
     return Cell(text + _plus_minus(band, quantity), best=value.best, tooltip=tooltip)
 
 
-def _plus_minus(band: Band, quantity: TableQuantity) -> str:
+def _plus_minus(band: Band, quantity: Quantity) -> str:
     """Return ` ±` and half the t interval of a quantity; empty with too few seeds."""
     if band.seeds < MIN_SEEDS:
         return ""

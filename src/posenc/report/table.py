@@ -46,6 +46,13 @@ LATEX_ESCAPES = {
 UNBOUNDED_WIDTH = 10_000  # characters; no table is wider
 
 
+def format_number(value: float) -> str:
+    """Return a number with two decimals; large numbers get fewer digits."""
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
+
+
 @dataclass(frozen=True)
 class Column:
     """A heading and the format of the cells below it.

@@ -17,8 +17,7 @@ from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow
 from posenc.report.result_tables import table_title
-from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY, TableQuantity, format_number
+from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table, format_number
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
 from posenc.report.verdict_text import claim_outcomes, summary
 
@@ -95,15 +94,11 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:
-    for curves, rows in results.accuracies:
-        yield _short_table(ACCURACY, curves, rows, console)
-    for curves, rows in results.losses[: results.num_main_tables]:
-        yield _short_table(PERPLEXITY, curves, rows, console)
+    for curves, rows in [*results.accuracies, *results.losses[: results.num_main_tables]]:
+        yield _short_table(curves, rows, console)
 
 
-def _short_table(
-    quantity: TableQuantity, curves: CurveSet, rows: Sequence[ResultRow], console: Console
-) -> Table:
+def _short_table(curves: CurveSet, rows: Sequence[ResultRow], console: Console) -> Table:
     """Return a table without intervals and notes, with as many lengths as the console has room for.
 
     The lengths are spread evenly from the shortest to the longest.
@@ -111,15 +106,16 @@ def _short_table(
     last = len(curves.x_values) - 1
     for count in range(last + 1, 0, -1):
         indices = np.linspace(0, last, count).round().astype(int)
-        table = _table_at_lengths(quantity, curves, rows, [curves.x_values[i] for i in indices])
+        table = _table_at_lengths(curves, rows, [curves.x_values[i] for i in indices])
         if table.fits(console):
             break
     return table
 
 
 def _table_at_lengths(
-    quantity: TableQuantity, curves: CurveSet, rows: Sequence[ResultRow], lengths: Sequence[float]
+    curves: CurveSet, rows: Sequence[ResultRow], lengths: Sequence[float]
 ) -> Table:
+    quantity = curves.quantity
     names = describe_lengths(lengths, curves.train_length)
     columns = [
         Column(curves.line_name, align="left"),
@@ -141,7 +137,7 @@ def _table_at_lengths(
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return Table(f"{table_title(quantity, curves)}, {seeds}", columns, grid)
+    return Table(f"{table_title(curves)}, {seeds}", columns, grid)
 
 
 def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:

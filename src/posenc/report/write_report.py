@@ -12,7 +12,6 @@ from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
 from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown
-from posenc.report.table_quantity import ACCURACY, PERPLEXITY
 from posenc.report.terminal_report import print_report
 from posenc.report.verdict_table import verdict_tables, verdicts_csv
 from posenc.report.verdict_text import summary
@@ -37,8 +36,8 @@ def write_report(
     results = read_results(folder, select)
     verdicts = results.verdicts
     accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
-    accuracy_csv = tables_csv(ACCURACY, results.accuracies)
-    perplexity_csv = tables_csv(PERPLEXITY, results.losses)
+    accuracy_csv = tables_csv(results.accuracies)
+    perplexity_csv = tables_csv(results.losses)
     optional = {
         "ngrams.csv": ngrams_csv(results.experiment),
         "blocks.csv": blocks_csv(results.experiment),
