@@ -56,7 +56,7 @@ def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrec
 
 
 @pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=make_id)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)

@@ -1,5 +1,6 @@
 """Every encoding of `conf/encoding/` passes the property suite; new YAMLs are discovered."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,6 +14,7 @@ from posenc.check import (
     check_property,
     verify_encoding,
 )
+from posenc.check.numerics import half_precision_is_safe
 from posenc.check.sequences import is_prefix_consistent
 from posenc.check.under_test import SMALL_MODEL
 from posenc.config.paths import options
@@ -26,7 +28,7 @@ def encoding_under_test(name: str) -> EncodingUnderTest:
     """Cached, because building one composes a configuration."""
     config = composed(*SMALL_MODEL, f"encoding={name}")
     config.modules = []
-    return EncodingUnderTest(config, NAMES[name])
+    return EncodingUnderTest(config, NAMES[name], largest_position=2000)
 
 
 @pytest.mark.parametrize("name", encoding_params())
@@ -35,6 +37,14 @@ def test_every_encoding_has_every_property(name: str) -> None:
     assert len(results) == len(PROPERTIES)
     accepted = ("pass", "known limitation")
     assert not {name: result for name, result in results.items() if result.status not in accepted}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_half_precision_is_safe_at_large_positions(name: str) -> None:
+    under_test = replace(encoding_under_test(name), largest_position=16_000)
+    result = check_property(half_precision_is_safe, under_test)
+    assert result.status == "pass", result.evidence
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -29,6 +29,7 @@ There are four layers, because an encoding may differ in every fourth layer, and
 because that cancels a value that is the same in every channel.
 """
 
+MODEL_KEYS = ["model", "encoding", "train_length", "kernel", "seed", "modules"]
 VOCAB_SIZE = 50
 MIN_TRAIN_LENGTH, MAX_TRAIN_LENGTH = 8, 512
 SEED = 0
@@ -76,12 +77,14 @@ def compare_with_declaration(holds: bool, evidence: str, limitation: str | None)
 class EncodingUnderTest:
     """A training configuration, and the first line of its encoding's YAML.
 
+    Low precision is tested up to `largest_position`, because its errors grow with the position.
     Models are float64 and in evaluation mode; the encoding's zero-initialized parameters are set to
     small negative values.
     """
 
     config: DictConfig
     description: str
+    largest_position: int = 16_000
 
     @property
     def train_length(self) -> int:
@@ -142,8 +145,13 @@ class EncodingUnderTest:
             return None
         return (length, changes) if limit is None or limit >= length else None
 
+    @cached_property
+    def _model_config(self) -> DictConfig:
+        """The settings that models depend on, because copying all of them takes long."""
+        return OmegaConf.masked_copy(self.config, MODEL_KEYS)
+
     def _changed(self, changes: Changes) -> DictConfig:
-        config = copy.deepcopy(self.config)
+        config = copy.deepcopy(self._model_config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
         return config
