@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Run the linters and the fast tests, which take under 8 minutes on two cores. With --core, run only
 # the tests of encodings, attention, model, evaluation and config (under 2 minutes). With --all, also
-# run the slow tests and those that need a browser or Slurm, which are installed with apt.
+# run the slow tests and those that need a browser, zsh, fish or Slurm, which are installed with apt.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 
-install_browser() {
-    command -v chromium >/dev/null && command -v chromedriver >/dev/null && return
-    local sudo=""
+install_packages() {  # of Debian; the first argument lists the commands that they provide
+    local command missing="" sudo=""
+    for command in $1; do command -v "$command" >/dev/null || missing=yes; done
+    [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || sudo="sudo -n"
-    $sudo apt-get update -qq && $sudo apt-get install -y -qq chromium chromium-driver >/dev/null
+    shift
+    $sudo apt-get update -qq && $sudo apt-get install -y -qq "$@" >/dev/null
 }
 
 install_slurm() {
@@ -22,7 +24,7 @@ may_mount() {
     mount -t tmpfs tmpfs "$folder" 2>/dev/null && umount "$folder" && rmdir "$folder"
 }
 
-chosen=(-m "not slow and not browser and not gpu and not slurm")
+chosen=(-m "not slow and not browser and not shells and not gpu and not slurm")
 if [ "${1:-}" = --core ]; then
     shift
     set -- tests/encodings tests/attention tests/model tests/evaluation tests/config \
@@ -30,9 +32,14 @@ if [ "${1:-}" = --core ]; then
 elif [ "${1:-}" = --all ]; then
     shift
     without="not gpu"
-    if ! install_browser; then
+    if ! install_packages "chromium chromedriver" chromium chromium-driver; then
         echo "Chromium could not be installed; skipping the browser tests" >&2
         without+=" and not browser"
+        [ "${CI:-}" != true ] || exit 1
+    fi
+    if ! install_packages "zsh fish" zsh fish; then
+        echo "zsh and fish could not be installed; skipping the tests of their completion" >&2
+        without+=" and not shells"
         [ "${CI:-}" != true ] || exit 1
     fi
     if ! install_slurm; then

@@ -1,8 +1,11 @@
-"""`posenc completion`: the words that can end a command line, also in a real bash."""
+"""`posenc completion`: the words that can end a command line, also in real shells."""
 
 import os
+import pty
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,3 +60,68 @@ def test_bash_replaces_the_part_behind_the_equals_sign(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHON": sys.executable, "COMP_WORDBREAKS": " ="}
     result = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["nope,stick_breaking"]
+
+
+@pytest.fixture
+def shell_environment(tmp_path: Path) -> dict[str, str]:
+    """Environment variables with which a shell finds `posenc`, and nothing of the user's."""
+    command = tmp_path / "posenc"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m posenc "$@"\n')
+    command.chmod(0o755)
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+    return {**os.environ, **own, "XDG_CONFIG_HOME": str(tmp_path)}
+
+
+@pytest.mark.shells
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("posenc tra", ["train"]),
+        ("posenc train encoding=nope,stic", ["encoding=nope,stick_breaking"]),
+        ("posenc train enc", ["encoding.", "encoding/spectrum=", "encoding="]),
+    ],
+)
+def test_fish_offers_the_completions(
+    line: str, expected: list[str], shell_environment: dict[str, str]
+) -> None:
+    script = f"posenc completion fish | source; complete -C '{line}'"
+    result = subprocess.run(
+        ["fish", "-c", script], env=shell_environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == expected
+
+
+@pytest.mark.shells
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("posenc tra", "train "),
+        ("posenc train encoding=nope,stic", "stick_breaking "),
+        ("posenc train encoding.spectrum.ba", "se="),
+    ],
+)
+def test_zsh_inserts_the_completion(
+    line: str, completed: str, shell_environment: dict[str, str]
+) -> None:
+    setup = "autoload -Uz compinit; compinit -D -u; source <(posenc completion zsh); echo RE''ADY"
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], shell_environment)
+    try:
+        os.write(terminal, f"{setup}\n".encode())
+        read_until(terminal, "READY")
+        os.write(terminal, f"{line}\t".encode())
+        read_until(terminal, completed)
+    finally:
+        os.kill(process, 9)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+def read_until(terminal: int, expected: str, seconds: float = 60) -> None:
+    """Read what a terminal shows until it contains the expected text."""
+    shown, deadline = "", time.monotonic() + seconds
+    while expected not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 4096).decode(errors="replace")
