@@ -6,11 +6,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.config.errors import ConfigError
+from posenc.config.grids import compose_sweep
+from posenc.config.paths import options
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
+from posenc.sweeps.reuse import reused_experiments
 from posenc.training.checkpoint import list_checkpoints
 
 
@@ -75,3 +78,18 @@ def test_a_run_of_another_configuration_is_an_error_and_nothing_is_written(
     with pytest.raises(ConfigError, match=str(first.path)):
         planned(small_job, "name=second", reuse=("first",))
     assert not (tmp_path / "outputs" / "second").exists()
+
+
+@pytest.mark.parametrize("name", sorted(options("experiment")))
+def test_every_experiment_reuses_experiments_of_its_own_size(name: str) -> None:
+    sweep = compose_sweep("train", [f"experiment={name}", "size=laptop"], [])
+    reused = reused_experiments(sweep)
+    assert all(folder.removesuffix("-laptop") in options("experiment") for folder in reused)
+    assert all(folder.endswith("-laptop") for folder in reused)
+
+
+@pytest.mark.parametrize("value", ["a", "[1]", "[../elsewhere]", "['${missing}']", "${missing}"])
+def test_a_value_that_names_no_experiments_is_an_error(value: str) -> None:
+    sweep = compose_sweep("train", [f"reuse={value}"], [])
+    with pytest.raises(ConfigError, match="reuse"):
+        reused_experiments(sweep)

@@ -10,8 +10,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import NAME_PATTERN
 from posenc.config.values import matches_type
 from posenc.runs.run_directory import RunDirectory
@@ -20,8 +21,12 @@ from posenc.training.checkpoint import list_checkpoints
 
 def reused_experiments(sweep: DictConfig) -> list[str]:
     """Return the names of the experiments in `reuse`. Raises ConfigError if it has other values."""
-    value: Any = OmegaConf.to_container(OmegaConf.masked_copy(sweep, ["reuse"]), resolve=True)
-    names = value["reuse"]
+    try:
+        names: Any = sweep.reuse
+        if OmegaConf.is_config(names):
+            names = OmegaConf.to_container(names, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"reuse: {first_line(error)}") from None
     if not matches_type(names, list[str]) or not all(map(NAME_PATTERN.fullmatch, names)):
         raise ConfigError(f"reuse={names!r} must be a list of experiments' names")
     return names

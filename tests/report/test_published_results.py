@@ -1,0 +1,51 @@
+"""The reports in `docs/results/` are those of the runs that are published with them."""
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from posenc.report.write_report import write_report
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+FOLDERS = sorted(file.parent for file in RESULTS.glob("runs/*/plan.json"))
+TABLES = ("claims.csv", "extrapolation.csv", "runs.csv", "ngrams.csv")
+
+
+def rows(text: str) -> list[dict[str, str | float]]:
+    """Return the rows of a csv file, with numbers as floats."""
+    return [
+        {key: number(value) for key, value in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def number(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_published_report_follows_from_the_published_runs(folder: Path, tmp_path: Path) -> None:
+    runs = Path(shutil.copytree(folder, tmp_path / folder.name))
+    index = write_report(runs, Console(file=io.StringIO()))
+    published = RESULTS / folder.name.removesuffix("-laptop")
+    for table in TABLES:
+        actual = rows((index.parent / table).read_text())
+        expected = rows((published / table).read_text())
+        assert len(actual) == len(expected), table
+        for row, expected_row in zip(actual, expected, strict=True):
+            assert row == pytest.approx(expected_row, rel=1e-4, nan_ok=True), table
+
+
+@pytest.mark.slow
+def test_published_runs_name_no_folder_of_the_machine_that_trained_them() -> None:
+    files = [*RESULTS.glob("runs/*/plan.json"), *RESULTS.glob("runs/*/*/*.*")]
+    text = "".join(file.read_text() for file in files if file.suffix in (".json", ".yaml"))
+    assert not [word for word in text.split() if word.strip('"').startswith(("/root", "/home"))]
