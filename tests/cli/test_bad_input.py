@@ -197,6 +197,8 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["evaluate", f"run={'x' * 5000}"], "use another path"),
         (["x" * 5000], "unknown command"),
         (["train", f"encoding={'x' * 5000}"], "alibi"),
+        (["train", f"{'x' * 5000}=1"], "unknown key"),
+        (["train", f"a{'.b' * 3000}=1"], "unknown key"),
         (["train", f"about={'[' * 100}{']' * 100}"], "more than 50 nested brackets"),
         (["train", f"seed=[{'1,' * 900}1]"], "must be an integer"),
     ],

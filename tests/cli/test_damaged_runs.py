@@ -1,5 +1,7 @@
 """A run with damaged files is named with the remedy, and does not stop commands on other runs."""
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,15 +12,30 @@ from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
+from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.files import truncate_jsonl
 from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"state": 3}', '{"tokens": "many"}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1]",
+        '{"state": 3}',
+        '{"tokens": "many"}',
+        "\xff",
+        '{"resolved": {"threads": "1"}}',
+        '{"resolved": {"threads": 100000}}',
+        '{"resolved": {"device": "tpu"}}',
+    ],
+)
 def test_a_run_with_a_damaged_status_has_failed_until_its_next_start(
     small_run: SmallRun, text: str
 ) -> None:
@@ -82,6 +99,99 @@ def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> N
     assert run.config_file.read_text() == before
 
 
+def _replace_by_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _replace_by_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _replace_by_link_to_itself(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def _replace_by_link_to_nothing(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("missing")
+
+
+def _truncate(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+@pytest.fixture
+def finished(small_run: SmallRun) -> RunDirectory:
+    """A finished run of two steps, with a checkpoint of each."""
+    run = small_run("tokens=384", "checkpoint.every_seconds=0", "evaluation.factors=[1]")
+    assert job([str(run.path)]) == FINISHED
+    return run
+
+
+def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = finished.rows()
+    for checkpoint in list_checkpoints(finished.checkpoints):
+        _truncate(checkpoint.path)
+    assert main(["evaluate", f"run={finished.path}"]) == 1
+    error = capsys.readouterr().err
+    assert "no intact checkpoint (2 corrupt)" in error and "step 0" not in error
+    assert f"delete {finished.status_file}" in error
+    finished.status_file.unlink()
+    assert job([str(finished.path)]) == FINISHED
+    assert finished.rows() == rows
+    assert main(["evaluate", f"run={finished.path}"]) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _replace_by_folder,
+        _replace_by_pipe,
+        _replace_by_link_to_itself,
+        _replace_by_link_to_nothing,
+    ],
+)
+def test_a_damaged_checkpoint_is_not_used(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
+) -> None:
+    newest = list_checkpoints(finished.checkpoints)[0]
+    damage(newest.path)
+    assert main(["evaluate", f"run={finished.path}"]) == 1
+    assert "is from step 1 of 2" in capsys.readouterr().err
+    resumed = resumable_checkpoint(finished)
+    assert resumed is not None and resumed.step == 1
+
+
+def test_a_folder_where_a_file_of_a_run_belongs_fails_the_job_without_a_traceback(
+    small_run: SmallRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = small_run()
+    run.checkpoints.write_text("")
+    assert job([str(run.path)]) == FAILED
+    assert str(run.checkpoints) in str(run.status().error)
+    assert "move this one elsewhere" in str(run.status().error)
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "loss_by_position.npz"])
+def test_a_pipe_in_place_of_a_file_is_damage(small_run: SmallRun, name: str) -> None:
+    run = small_run()
+    file = run.path / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    if name == "status.json":
+        assert "not a regular file" in str(run.status().error)
+        return
+    with pytest.raises(RunError, match="not a regular file"):
+        run.metrics() if name == "metrics.jsonl" else read_arrays(file)
+
+
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "plan.json": lambda run: read_plan(run.path),
     "metrics.jsonl": RunDirectory.metrics,
@@ -101,8 +211,15 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("plan.json", '{"runs": "all"}'),
         ("plan.json", '{"commands": []}'),
         ("plan.json", "[" * 100_000),
+        ("plan.json", '{"command": "a", "command": "b"}'),
+        ("metrics.jsonl", '{"step": 1, "loss": 2.0, "loss": 3.0}\n'),
         ("metrics.jsonl", "3\n"),
         ("metrics.jsonl", '{"loss": 1.0}\n'),
+        ("metrics.jsonl", '{"step": true}\n'),
+        ("metrics.jsonl", '{"step": 1, "loss": NaN}\n'),
+        ("metrics.jsonl", '{"step": 1, "loss": 1e400}\n'),
+        ("metrics.jsonl", '{"step": 1, "loss": "2.0"}\n'),
+        ("metrics.jsonl", '{"step": 1, "validation_loss": [1]}\n'),
         ("timing.jsonl", "[]\n"),
         ("evaluation.json", '{"rows": [{}]}'),
         ("ngrams.json", '{"rows": [{"order": 2, "data": "f", "loss": 1.0}]}'),
@@ -120,6 +237,68 @@ def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: st
     (tmp_path / name).write_text(text)
     with pytest.raises(RunError, match=name):
         READERS[name](RunDirectory(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loss": float("nan")}, "NaN is not a finite number"),
+        ({"count": "2"}, "wrong type: count"),
+        ({"length": 10**400}, "wrong type: length"),
+        ({"length": True}, "wrong type: length"),
+        ({"at_tokens": [1]}, "wrong type: at_tokens"),
+        ({"budget_seconds": {}}, "wrong type: budget_seconds"),
+        ({"perplexity": [1]}, "wrong type: perplexity"),
+    ],
+)
+def test_an_evaluation_row_with_an_impossible_value_is_damage(
+    tmp_path: Path, changes: dict[str, object], reason: str
+) -> None:
+    keys = {"data": "f", "split": "test", "protocol": "sliding", "stride": 8, "swap": None}
+    row = {**keys, "length": 16, "count": 2, "sum": 3.0, "loss": 1.5}
+    run = RunDirectory(tmp_path)
+    run.evaluation_file.write_text(json.dumps({"rows": [row]}))
+    assert run.rows() == [row]
+    run.evaluation_file.write_text(json.dumps({"rows": [{**row, **changes}]}))
+    with pytest.raises(RunError, match=reason):
+        run.rows()
+    run.evaluation_file.write_text(json.dumps({"rows": [row, row]}))
+    with pytest.raises(RunError, match="the same row twice"):
+        run.rows()
+
+
+def test_other_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = finished.rows()
+    contents = {"rows": [{**row, "tokens_hash": "0" * 16} for row in rows]}
+    finished.evaluation_file.write_text(json.dumps(contents))
+    assert main(["evaluate", f"run={finished.path}"]) == 1
+    assert "the fingerprint" in capsys.readouterr().err
+    finished.evaluation_file.unlink()
+    assert main(["evaluate", f"run={finished.path}"]) == 0
+    assert [row["loss"] for row in finished.rows()] == [row["loss"] for row in rows]
+
+
+def test_a_run_resumes_with_a_setting_that_another_version_added_or_lacked(
+    finished: RunDirectory,
+) -> None:
+    status = finished.status()
+    resolved = {key: value for key, value in status.resolved.items() if key != "device"}
+    status.replace(state="interrupted", resolved={**resolved, "colour": "red"}).write(
+        finished.status_file
+    )
+    assert job([str(finished.path)]) == FINISHED
+    assert finished.status().resolved == status.resolved
+
+
+@pytest.mark.parametrize("row", ['{"seconds": 1.0}', '{"step": "1"}', '{"step": true}'])
+def test_a_row_without_a_step_is_named_when_training_resumes(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "timing.jsonl"
+    file.write_text(f"{row}\n")
+    with pytest.raises(RunError, match=r"timing\.jsonl.*a row has no step"):
+        truncate_jsonl(file, 1)
+    assert file.read_text() == f"{row}\n"
 
 
 def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:

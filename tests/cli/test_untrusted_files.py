@@ -129,7 +129,7 @@ def test_an_unfinished_run_cannot_be_evaluated(
     small_run: SmallRun, evaluation_error: EvaluationError
 ) -> None:
     run = small_run()
-    assert "step 0 of 40" in evaluation_error(run)
+    assert "no checkpoint" in evaluation_error(run)
     assert run.rows() == []
 
 

@@ -118,7 +118,9 @@ def _remove_the_tokens(folder: Path) -> None:
 
 
 def _change_meta(folder: Path, **changes: Any) -> None:
+    """Change values, and remove the digest of `meta.json`, which earlier versions did not write."""
     meta = json.loads((folder / "meta.json").read_text())
+    del meta["digest"]
     (folder / "meta.json").write_text(json.dumps({**meta, **changes}))
 
 
@@ -128,6 +130,33 @@ def _truncate_meta(folder: Path) -> None:
 
 def _write_other_json(folder: Path) -> None:
     (folder / "meta.json").write_text("[1]")
+
+
+def _nest_deeply(folder: Path) -> None:
+    (folder / "meta.json").write_text("[" * 100_000)
+
+
+def _make_a_folder_of_meta(folder: Path) -> None:
+    (folder / "meta.json").unlink()
+    (folder / "meta.json").mkdir()
+
+
+def _change_a_count(folder: Path) -> None:
+    text = (folder / "meta.json").read_text()
+    assert '"words": 2' in text
+    (folder / "meta.json").write_text(text.replace('"words": 2', '"words": 3'))
+
+
+def _move_the_end_of_text(folder: Path) -> None:
+    _change_meta(folder, end_of_text=257)
+
+
+def _name_the_end_of_text(folder: Path) -> None:
+    _change_meta(folder, end_of_text="<eos>")
+
+
+def _drop_the_counts(folder: Path) -> None:
+    _change_meta(folder, splits={"train": {"tokens": 10}})
 
 
 def _shrink_the_vocabulary(folder: Path) -> None:
@@ -143,6 +172,12 @@ def _shrink_the_vocabulary(folder: Path) -> None:
         _remove_the_tokens,
         _truncate_meta,
         _write_other_json,
+        _nest_deeply,
+        _make_a_folder_of_meta,
+        _change_a_count,
+        _move_the_end_of_text,
+        _name_the_end_of_text,
+        _drop_the_counts,
         _shrink_the_vocabulary,
     ],
 )
@@ -175,6 +210,18 @@ def test_contents_are_verified_once_and_after_a_change(
     os.utime(folder / "train.bin", ns=(1, 1))
     TokenizedData(folder)
     assert verified == ["tokenizer.json", "tokenizer_config.json", "train.bin"]
+
+
+def test_a_change_that_keeps_size_and_modification_time_is_detected(
+    list_corpus: Make, tmp_path: Path
+) -> None:
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    TokenizedData(folder)
+    before = (folder / "train.bin").stat()
+    _change_a_token(folder)
+    os.utime(folder / "train.bin", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(RunError, match=r"train\.bin have changed"):
+        TokenizedData(folder)
 
 
 def test_a_corpus_without_digests_is_still_readable(list_corpus: Make, tmp_path: Path) -> None:

@@ -168,6 +168,22 @@ def test_an_invalid_swap_is_one_error_message(
     assert message in printed and "Traceback" not in printed
 
 
+def test_a_custom_swap_without_a_target_is_one_error_message(
+    short_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "conf" / "evaluation" / "swap" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("spectrum: {_target_: posenc.encodings.spectra.yarn}\n")
+    words = [
+        f"run={short_run.path}",
+        "evaluation/swap=mine",
+        "--config-dir",
+        str(tmp_path / "conf"),
+    ]
+    assert main(["evaluate", *words]) == 2
+    assert "evaluation.swap has no _target_" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("encoding", "message"),
     [

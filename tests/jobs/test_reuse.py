@@ -13,7 +13,7 @@ from posenc.jobs.job import main
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
-from posenc.sweeps.reuse import reused_experiments
+from posenc.sweeps.reuse import copy_run, reused_experiments
 from posenc.training.checkpoint import list_checkpoints
 
 
@@ -93,3 +93,23 @@ def test_a_value_that_names_no_experiments_is_an_error(value: str) -> None:
     sweep = compose_sweep("train", [f"reuse={value}"], [])
     with pytest.raises(ConfigError, match="reuse"):
         reused_experiments(sweep)
+
+
+def test_what_a_killed_copy_has_left_is_removed(small_job: list[str], tmp_path: Path) -> None:
+    first = planned(small_job, "name=first")
+    finish(first)
+    unfinished = tmp_path / "outputs" / "second" / ".copy-killed"
+    unfinished.mkdir(parents=True)
+    (unfinished / "status.json").write_text('{"sta')
+    second = planned(small_job, "name=second", reuse=("first",))
+    assert second.rows() == first.rows()
+    assert not unfinished.exists()
+
+
+def test_a_run_that_another_process_has_copied_is_kept(small_job: list[str]) -> None:
+    first = planned(small_job, "name=first")
+    finish(first)
+    second = planned(small_job, "name=second", reuse=("first",))
+    before = contents(second)
+    copy_run(first, second)
+    assert contents(second) == before

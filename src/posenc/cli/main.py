@@ -1,6 +1,5 @@
 """The entry point, which runs a command and reports errors as a message and an exit code."""
 
-import errno
 import importlib
 import os
 import sys
@@ -14,23 +13,13 @@ from posenc.config.errors import (
     PosencError,
     abbreviate,
     did_you_mean,
+    is_path_error,
     unusable_path,
 )
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 KEYBOARD_INTERRUPT = 130
 """The conventional exit code after Ctrl-C."""
-PATH_ERRORS = (
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-)
-"""Errors of the operating system that mean that a user-supplied path cannot be used."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if is_disk_full(error):
             return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
-        if error.errno not in PATH_ERRORS or error.filename is None:
+        if not is_path_error(error):
             raise
         return _report(words[0], unusable_path(error), ConfigError.exit_code)
     except SystemExit as error:  # otherwise the command would end with the exit code of that code

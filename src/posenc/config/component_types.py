@@ -109,10 +109,12 @@ def import_target(
 ) -> Callable[..., Any]:
     """Return the class or function that a node's `_target_` names.
 
-    `name` is the node's key in error messages. Raises ConfigError if
+    `name` is the node's key in error messages. Raises ConfigError if there is no `_target_`, if
     the target is neither in posenc, nor in `modules`, nor in the library of the config group
     `group` (then nothing is imported), or if the import fails.
     """
+    if node.get("_target_") is None:
+        raise ConfigError(f"{name} has no _target_; choose one of the group's options")
     check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
     try:

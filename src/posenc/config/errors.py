@@ -1,8 +1,10 @@
 """Exceptions whose message the command line prints for the user before it exits."""
 
+import errno
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TypeGuard
 
 
 class PosencError(Exception):
@@ -51,10 +53,31 @@ def describe_error(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {error}")
 
 
+PATH_ERRORS = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+"""Errors of the operating system that mean that a user-supplied path cannot be used."""
+
+
+def is_path_error(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an exception means that a path cannot be used."""
+    return isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename is not None
+
+
 def unusable_path(error: OSError) -> str:
     """Return the message for a path that the operating system cannot use."""
     reason = "is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
-    return f"{error.filename or 'a file'}: {reason}; use another path"
+    path = error.filename2 or error.filename  # the second is the target of a rename
+    in_the_way = error.errno in (errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR)
+    remedy = "use another path" + (", or move this one elsewhere" if in_the_way else "")
+    return f"{path or 'a file'}: {reason}; {remedy}"
 
 
 def first_line(error: BaseException) -> str:

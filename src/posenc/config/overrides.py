@@ -36,6 +36,10 @@ class Axis(NamedTuple):
     settings: tuple[Setting, ...]
 
 
+MAX_KEY = 200
+"""The largest number of characters of a key; Hydra looks for a file with that name."""
+
+
 def parse(overrides: Sequence[str]) -> list[Override]:
     """Parse overrides with Hydra's parser.
 
@@ -48,6 +52,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(
                 f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
             )
+        if len(key) > MAX_KEY:
+            raise ConfigError(f"unknown key {key}: it has more than {MAX_KEY} characters")
         if _nesting(override) > MAX_NESTING:
             raise ConfigError(
                 f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"

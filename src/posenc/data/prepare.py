@@ -11,10 +11,9 @@ import numpy as np
 
 from posenc.config.errors import ConfigError
 from posenc.data.corpus import Corpus, json_digest, split_lines
-from posenc.data.prepared_files import file_digests
+from posenc.data.prepared_files import write_meta
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
-from posenc.runs.files import write_json
 from posenc.runs.lock import lock
 
 _FORMAT_VERSION = 1
@@ -124,9 +123,8 @@ def _write_splits(
         "dtype": dtype.str,
         "vocab_size": tokenizer.vocab_size,
         "end_of_text": tokenizer.eos_id,
-        "sha256": file_digests(folder),
     }
-    write_json(folder / "meta.json", meta)
+    write_meta(folder, meta)
 
 
 def _count_documents(documents: Iterable[str], counts: Counter[str]) -> Iterator[str]:

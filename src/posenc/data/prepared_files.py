@@ -1,26 +1,52 @@
 """Detects damaged files of a prepared corpus, which would silently change the results.
 
-`meta.json` has the SHA-256 of every other file. Reading a large corpus takes time, so the contents
-are verified once per machine, and again when the size or modification time of a file has changed;
-`.verified-<machine>.json` in the corpus's folder records that.
+`meta.json` has the SHA-256 of every other file and a digest of its own contents. Reading a large
+corpus takes time, so the files are verified once per machine, and again when the size or a time of
+a file has changed; `.verified-<machine>.json` in the corpus's folder records that.
 """
 
 import hashlib
 import json
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from posenc.config.errors import RunError, describe_error
+from posenc.config.values import matches_type
+from posenc.data.corpus import json_digest
 from posenc.runs.files import write_json
 
-KEYS = {"name", "fingerprint", "splits", "dtype", "vocab_size", "end_of_text"}
-"""The keys of `meta.json`, besides the digests."""
+META_TYPES: dict[str, Any] = {
+    "name": str,
+    "fingerprint": str,
+    "splits": dict[str, dict[str, int]],
+    "dtype": Literal["<u2", "<u4"],
+    "vocab_size": int,
+    "end_of_text": int,
+}
+"""The keys of `meta.json`, besides the digests, and their types."""
+DAMAGE_ERRORS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IsADirectoryError,
+    RecursionError,
+)
+"""Exceptions that are raised by reading a damaged `meta.json`."""
+COUNTS = {"tokens", "documents", "words", "bytes"}
+"""The keys of each split in `meta.json`."""
 
 
-def file_digests(folder: Path) -> dict[str, str]:
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Write the `meta.json` of a prepared corpus, with the digests of all files and of itself."""
+    meta = {**meta, "sha256": _file_digests(folder)}
+    write_json(folder / "meta.json", {**meta, "digest": json_digest(meta)})
+
+
+def _file_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file in a folder, by name."""
     return {file.name: _digest(file) for file in sorted(folder.iterdir())}
 
@@ -37,7 +63,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         reason = _damage(folder, meta)
     except FileNotFoundError:
         reason = "meta.json is missing"
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except DAMAGE_ERRORS as error:
         reason = f"meta.json has other contents than expected ({describe_error(error)})"
     if reason:
         raise RunError(
@@ -49,8 +75,20 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the files that `meta` describes, or None."""
-    if missing := KEYS - meta.keys():
+    if missing := META_TYPES.keys() - meta.keys():
         return f"meta.json lacks {', '.join(sorted(missing))}"
+    own_digest = meta.pop("digest", None)  # corpora of earlier versions have none
+    if own_digest is not None and json_digest(meta) != own_digest:
+        return "the contents of meta.json have changed since the corpus was prepared"
+    if wrong := [key for key in META_TYPES if not matches_type(meta[key], META_TYPES[key])]:
+        return f"meta.json has values of the wrong type: {', '.join(wrong)}"
+    if incomplete := [split for split, counts in meta["splits"].items() if COUNTS - counts.keys()]:
+        return f"meta.json lacks counts of the splits {', '.join(incomplete)}"
+    if not 0 <= meta["end_of_text"] < meta["vocab_size"]:
+        return (
+            f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"
+            f" {meta['vocab_size']} tokens"
+        )
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}
@@ -58,7 +96,8 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
         if not (folder / name).is_file():
             return f"{name} is missing"
         stat = (folder / name).stat()
-        states[name] = [stat.st_size, stat.st_mtime_ns]
+        # Copying tools restore the modification time, but cannot set the time of the change.
+        states[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
         expected = sizes.get(name, stat.st_size)
         if stat.st_size != expected:
             return f"{name} has {stat.st_size:,} bytes instead of {expected:,}"

@@ -25,6 +25,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.block_sums import block_arrays
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.evaluation_rows import (
+    check_same_tokens,
     largest_rows,
     merge_arrays,
     merge_rows,
@@ -32,7 +33,12 @@ from posenc.runs.evaluation_rows import (
     row_key,
 )
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.checkpoint import Checkpoint, find_weights, latest_checkpoint
+from posenc.training.checkpoint import (
+    Checkpoint,
+    find_weights,
+    latest_checkpoint,
+    list_checkpoints,
+)
 from posenc.training.distributed import broadcast_from_rank0
 
 
@@ -120,15 +126,30 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
             )
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
-    step = checkpoint.step if checkpoint else 0
     total = run.trained_steps(training_steps(config).total)
-    if checkpoint is None or step < total:
-        raise RunError(
-            f"{run.name} is not fully trained: its latest intact checkpoint is from step {step} of"
-            f" {total}; finish its training first, with the command that"
-            f" `posenc status {experiment_arguments(run.path.parent)}` prints"
-        )
+    if checkpoint is None or checkpoint.step < total:
+        raise _not_trained_error(run, checkpoint, total)
     return checkpoint
+
+
+def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: int) -> RunError:
+    """Return the error for a run without an intact checkpoint of its last step, `total`."""
+    corrupt = len(list_checkpoints(run.checkpoints))
+    if checkpoint is not None:
+        latest = f"its latest intact checkpoint is from step {checkpoint.step} of {total}"
+    elif corrupt:
+        latest = f"it has no intact checkpoint ({corrupt} corrupt)"
+    else:
+        latest = "it has no checkpoint"
+    command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"
+    if run.status().state == "finished":
+        return RunError(
+            f"{run.name} was trained to the end, but {latest}; to train the rest again, delete"
+            f" {run.status_file} and run {command}"
+        )
+    return RunError(
+        f"{run.name} is not fully trained: {latest}; finish its training with {command}"
+    )
 
 
 def _load(
@@ -192,8 +213,10 @@ def _save_rows(
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
         return rows
-    new_keys = {row_key(row) for row in rows}
-    others = [row for row in run.rows() if row_key(row) not in new_keys]
+    new_rows, saved_rows = {row_key(row): row for row in rows}, run.rows()
+    for old in saved_rows:
+        check_same_tokens(run.evaluation_file, old, new_rows.get(row_key(old)))
+    others = [row for row in saved_rows if row_key(row) not in new_rows]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
     for row in [row for row in rows if row in largest]:  # never those of a smaller budget

@@ -13,7 +13,14 @@ from omegaconf import DictConfig
 from posenc.attention.choice import describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.config.components import check
-from posenc.config.errors import PosencError, RunError, describe_error, one_line
+from posenc.config.errors import (
+    PosencError,
+    RunError,
+    describe_error,
+    is_path_error,
+    one_line,
+    unusable_path,
+)
 from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
 from posenc.config.steps import training_steps
@@ -64,6 +71,11 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         progress.write(state="failed", error=one_line(error))
         return FAILED
     except Exception as error:
+        if is_path_error(error):
+            log.error("%s", unusable_path(error))
+            with suppress(OSError):  # the launcher reports the log's last line instead
+                progress.write(state="failed", error=one_line(unusable_path(error)))
+            return FAILED
         log.error("%s", traceback.format_exc())
         if is_disk_full(error):  # the run can resume once there is space on the disk
             with suppress(OSError):
@@ -137,7 +149,8 @@ def _resolve_settings(
         parameters=config.frozen.parameters,
     )
     if progress.status.resolved and list_checkpoints(run.checkpoints):
-        current, resolved = resolved, ResolvedSettings(**progress.status.resolved)
+        current, saved = resolved, progress.status.resolved
+        resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
         for name in ("code", "kernel"):
             before, now = getattr(resolved, name), getattr(current, name)
             if before != now:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc.config.errors import RunError
+from posenc.config.values import is_nonfinite
 from posenc.runs.files import corrupt_file_error, read_json, write_atomic, write_json
 from posenc.runs.lock import lock
 
@@ -24,6 +25,18 @@ ROW_TYPES = {
     "loss": int | float,
 }
 """Required keys of an evaluation row, which has others, and their types."""
+OPTIONAL_ROW_TYPES = {
+    **dict.fromkeys(("data_name", "tokens_hash"), str),
+    **dict.fromkeys(("count", "full_count"), int),
+    **dict.fromkeys(("words", "bytes"), int | None),
+    **dict.fromkeys(("sum", "coverage", "accuracy", "exact"), int | float),
+    **dict.fromkeys(("at_tokens", "budget_seconds", "budget_tokens"), int | float | None),
+    **dict.fromkeys(("perplexity", "perplexity_per_word"), int | float | None),
+    "perplexity_per_byte": int | float | None,
+}
+"""The same for keys that rows of other versions may lack."""
+MAX_INTEGER = 2**63
+"""A bound on the integers in a file; larger ones cannot be converted to a float or an array."""
 NGRAM_TYPES = {"order": int, "data": str, "split": str, "loss": int | float}
 """The same for the losses of n-gram models in `ngrams.json`."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
@@ -56,20 +69,63 @@ def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if largest[measurement_key(row)] is row]
 
 
-def read_rows(path: Path, types: Mapping[str, Any] = NO_TYPES) -> list[dict[str, Any]]:
+def read_rows(
+    path: Path, types: Mapping[str, Any] = NO_TYPES, optional: Mapping[str, Any] = NO_TYPES
+) -> list[dict[str, Any]]:
     """Return the rows in a file; a missing file has none.
 
-    `types` maps the keys that every row must have to their types. Raises RunError if the file is
-    corrupt.
+    `types` maps the keys that every row must have to their types, and `optional` others that it may
+    have. Raises RunError if the file is corrupt.
     """
     contents = read_json(path, {"rows": []})
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise corrupt_file_error(path, 'it is not {"rows": [{...}, ...]}')
-    wrong = {key for row in rows for key in types if not isinstance(row.get(key, ...), types[key])}
+    wrong = {key for row in rows for key in types if not _has_type(row.get(key, ...), types[key])}
+    wrong |= {
+        key
+        for row in rows
+        for key in optional.keys() & row.keys()
+        if not _has_type(row[key], optional[key])
+    }
     if wrong:
         raise corrupt_file_error(path, f"missing or of the wrong type: {', '.join(sorted(wrong))}")
     return rows
+
+
+def _has_type(value: Any, expected: Any) -> bool:
+    """Whether a value has a type; bools are not numbers, and numbers must be finite.
+
+    A file may have thousands of rows, for which `matches_type` would take seconds.
+    """
+    if isinstance(value, bool) or not isinstance(value, expected):
+        return False
+    if isinstance(value, int):
+        return abs(value) < MAX_INTEGER
+    return not is_nonfinite(value)
+
+
+def read_evaluation(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of `evaluation.json`; a missing file has none.
+
+    Raises RunError if the file is corrupt or has a row twice.
+    """
+    rows = read_rows(path, ROW_TYPES, OPTIONAL_ROW_TYPES)
+    if len({row_key(row) for row in rows}) < len(rows):
+        raise corrupt_file_error(path, "it has the same row twice")
+    return rows
+
+
+def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | None) -> None:
+    """Raise RunError if two rows of one complete measurement have scored different tokens."""
+    if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
+        return
+    if old["tokens_hash"] != new["tokens_hash"]:
+        raise RunError(
+            f"the tokens of the {new['split']} split are not those that {path} was measured on,"
+            f" although the fingerprint {new['data']} is the same; delete the prepared corpus to"
+            f" prepare it again, or this file to replace its results"
+        )
 
 
 def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -99,6 +155,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
+        if not path.is_file():
+            raise OSError("not a regular file")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:

@@ -4,11 +4,12 @@ import errno
 import json
 import os
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, abbreviate
 from posenc.config.values import matches_type
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
@@ -44,6 +45,13 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     write_atomic(path, text, durable=durable)
 
 
+def read_text(path: Path) -> str:
+    """Return the contents of a file. Raises OSError for a pipe, which might never end."""
+    if not path.is_file():
+        raise OSError("not a regular file")
+    return path.read_text()
+
+
 def read_json(path: Path, default: Any = None) -> Any:
     """Return the contents of a JSON file. Raises RunError if it is corrupt.
 
@@ -52,9 +60,35 @@ def read_json(path: Path, default: Any = None) -> Any:
     if default is not None and not path.exists():
         return default
     try:
-        return json.loads(path.read_text())
+        return _parse(read_text(path))
     except (ValueError, OSError, RecursionError) as error:
         raise corrupt_file_error(path, error) from None
+
+
+def _parse(text: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError for what `write_json` does not write."""
+    return json.loads(
+        text,
+        object_pairs_hook=_without_duplicates,
+        parse_float=_finite_float,
+        parse_constant=_finite_float,
+    )
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{abbreviate(text)} is not a finite number")
+    return value
+
+
+def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError for a repeated key, one of whose values is wrong."""
+    values = dict(items)
+    if len(values) < len(items):
+        keys = [key for key, _ in items]
+        raise ValueError(f"duplicate key {next(key for key in keys if keys.count(key) > 1)}")
+    return values
 
 
 def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +114,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+        rows = [_parse(line) for line in read_text(path).split("\n")[:-1]]
     except (ValueError, OSError, RecursionError) as error:
         raise corrupt_file_error(path, error) from None
     if not all(isinstance(row, dict) for row in rows):
@@ -101,8 +135,14 @@ def flush_to_disk(path: Path) -> None:
 
 
 def truncate_jsonl(path: Path, step: int) -> None:
-    """Delete the rows of a JSON-lines file after `step`, from which training resumes."""
-    kept = [row for row in read_jsonl(path) if row["step"] <= step]
+    """Delete the rows of a JSON-lines file after `step`, from which training resumes.
+
+    Raises RunError if the file is corrupt or a row has no step.
+    """
+    rows = read_jsonl(path)
+    if not all(type(row.get("step")) is int for row in rows):
+        raise corrupt_file_error(path, "a row has no step")
+    kept = [row for row in rows if row["step"] <= step]
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 

@@ -11,7 +11,7 @@ from posenc.config.errors import ConfigError, RunError, first_line
 from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
-from posenc.runs.evaluation_rows import NGRAM_TYPES, ROW_TYPES, read_rows
+from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
 from posenc.runs.files import corrupt_file_error, read_jsonl, read_mapping, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
 from posenc.runs.status import Status
@@ -42,10 +42,16 @@ PLAN_TYPES = {
     "published": list | None,
 }
 
+METRICS = ("tokens", "loss", "learning_rate", "gradient_norm", "validation_loss")
+"""The numbers in rows of `metrics.jsonl`; none is in every row."""
+
 TRAINING_ENDED = "training_ended"
 """Key of the row of `metrics.jsonl` at which a callback ended the training."""
 
-ANCILLARY_NAMES = {"plan.json", ".plan.lock", ".code", "wandb"}
+COPY_LOCK = ".copy.lock"
+"""The lock in an experiment's folder that a process holds while it copies a finished run to it."""
+
+ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
 """Files and folders of an experiment that are of no use without its runs."""
 
 
@@ -121,7 +127,7 @@ class RunDirectory:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the evaluation rows. Raises RunError if the file is corrupt."""
-        return read_rows(self.evaluation_file, ROW_TYPES)
+        return read_evaluation(self.evaluation_file)
 
     def ngrams(self) -> list[dict[str, Any]]:
         """Return the losses of n-gram models. Raises RunError if the file is corrupt."""
@@ -130,8 +136,11 @@ class RunDirectory:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of the training log. Raises RunError if a row is corrupt."""
         rows = read_jsonl(self.metrics_file)
-        if not all(isinstance(row.get("step"), int) for row in rows):
+        if not all(type(row.get("step")) is int for row in rows):
             raise corrupt_file_error(self.metrics_file, "a row has no step")
+        for key in METRICS:
+            if not all(isinstance(row.get(key, 0.0), int | float) for row in rows):
+                raise corrupt_file_error(self.metrics_file, f"a {key} is not a number")
         return rows
 
     def trained_steps(self, planned: int) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from posenc.config.errors import RunError
-from posenc.runs.files import read_mapping, write_json
+from posenc.config.values import matches_type
+from posenc.runs.files import corrupt_file_error, read_mapping, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
 WRITE_SECONDS = 1.0
@@ -30,6 +31,14 @@ class ResolvedSettings:
     kernel: str
     micro_batch_tokens: int | None
     parameters: int
+
+
+RESOLVED_TYPES = {
+    **get_type_hints(ResolvedSettings),
+    "device": Literal["cpu", "cuda"],
+}
+MAX_THREADS = 4096
+"""The largest number of threads in a status; with far more, PyTorch crashes."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,20 @@ class Status:
         types = get_type_hints(cls)
         try:
             saved = read_mapping(path, types)
+            _check_resolved(path, saved.get("resolved", {}))
         except RunError as error:
             return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
         return cls(**{key: value for key, value in saved.items() if key in types})
+
+
+def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:
+    """Raise RunError for a setting of the wrong type; earlier versions may have written fewer."""
+    known = [key for key in RESOLVED_TYPES if key in resolved]
+    wrong = [key for key in known if not matches_type(resolved[key], RESOLVED_TYPES[key])]
+    if "threads" in resolved and not wrong and not 1 <= resolved["threads"] <= MAX_THREADS:
+        wrong = [f"threads (not from 1 to {MAX_THREADS})"]
+    if wrong:
+        raise corrupt_file_error(path, f"wrong type or value in resolved: {', '.join(wrong)}")
 
 
 class Progress:

@@ -26,7 +26,7 @@ from posenc.sweeps.progress import (
     status_line,
 )
 from posenc.sweeps.time_left import Pace, time_left
-from posenc.training.checkpoint import list_checkpoints
+from posenc.training.checkpoint import latest_checkpoint
 
 MAX_STARTS = 4
 """The maximum number of starts of a run whose process is killed again and again, as when the
@@ -134,8 +134,8 @@ class _Launch:
                 self._record(planned, failed)
                 continue
             self.active_jobs[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
-            if checkpoints := list_checkpoints(planned.run.checkpoints):
-                self.display.print(f"▶ {planned.name}  resumed from step {checkpoints[0].step}")
+            if checkpoint := latest_checkpoint(planned.run.checkpoints):
+                self.display.print(f"▶ {planned.name}  resumed from step {checkpoint.step}")
             else:
                 self.display.log(f"▶ {planned.name}  started")
 

@@ -15,8 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import NAME_PATTERN
 from posenc.config.values import matches_type
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.lock import lock
+from posenc.runs.run_directory import COPY_LOCK, RunDirectory
 from posenc.training.checkpoint import list_checkpoints
+
+COPY_PREFIX = ".copy-"
 
 
 def reused_experiments(sweep: DictConfig) -> list[str]:
@@ -42,9 +45,21 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
 
 
 def copy_run(source: RunDirectory, run: RunDirectory) -> None:
-    """Copy a run's results, logs and checkpoints, but not the record of what was logged to W&B."""
-    run.path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = RunDirectory(Path(mkdtemp(prefix=".copy-", dir=run.path.parent)))
+    """Copy a run's results, logs and checkpoints, but not the record of what was logged to W&B.
+
+    The copy is complete or absent, even if the process is killed. Does nothing if another process
+    has copied the run in the meantime.
+    """
+    folder = run.path.parent
+    with lock(folder / COPY_LOCK):
+        for unfinished in folder.glob(f"{COPY_PREFIX}*"):  # left by a process that was killed
+            shutil.rmtree(unfinished)
+        if not run.path.exists():
+            _copy_files(source, run)
+
+
+def _copy_files(source: RunDirectory, run: RunDirectory) -> None:
+    temporary = RunDirectory(Path(mkdtemp(prefix=COPY_PREFIX, dir=run.path.parent)))
     try:
         shutil.copytree(source.checkpoints, temporary.checkpoints)
         files = [source.status_file, source.metrics_file, source.timing_file, source.log_file]

@@ -35,8 +35,8 @@ class Checkpoint:
     digest: str
 
     def is_intact(self) -> bool:
-        """Return whether the contents match the digest in the name."""
-        return _digest(self.path) == self.digest
+        """Return whether this is a file whose contents match the digest in the name."""
+        return self.path.is_file() and _digest(self.path) == self.digest
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return the state_dict of the model, loaded without running code from the file.
@@ -52,9 +52,11 @@ class Checkpoint:
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
+        # What follows the first sentence of torch.load is advice that would run code of the file.
+        reason = first_line(error).split(". ")[0]
         return RunError(
-            f"{self.path} is not a checkpoint of this run ({type(error).__name__}:"
-            f" {first_line(error)}); no code in it was run; delete it or move it elsewhere"
+            f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason}); no"
+            f" code in it was run; delete it or move it elsewhere"
         )
 
 
@@ -69,7 +71,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     kept = [checkpoint for checkpoint in checkpoints if checkpoint.step <= step][:NUM_KEPT]
     for old in checkpoints:
         if old not in kept:
-            old.path.unlink(missing_ok=True)
+            _remove_file(old.path)
     return checkpoint
 
 
@@ -78,7 +80,7 @@ def save_weights(folder: Path, step: int, write: Callable[[Path], None]) -> Chec
     weights = _write_file(folder, "weights", step, write)
     for other in list_weights(folder):
         if other.step == step and other != weights:
-            other.path.unlink(missing_ok=True)
+            _remove_file(other.path)
     return weights
 
 
@@ -139,6 +141,12 @@ def find_weights(folder: Path, step: int) -> Checkpoint | None:
     return next((w for w in list_weights(folder) if w.step == step and w.is_intact()), None)
 
 
+def _remove_file(path: Path) -> None:
+    """Remove a file or link, but not a folder, which is not from posenc."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+
+
 def _write_file(folder: Path, prefix: str, step: int, write: Callable[[Path], None]) -> Checkpoint:
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("writing-*.ckpt"):  # left by a process that was killed
@@ -160,7 +168,7 @@ def _list_files(folder: Path, prefix: str) -> list[Checkpoint]:
     paths = folder.glob(f"{prefix}-*.ckpt")
     matches = [(path, CHECKPOINT_NAME.fullmatch(path.name)) for path in paths]
     files = [Checkpoint(path, int(match[1]), match[2]) for path, match in matches if match]
-    return sorted(files, key=lambda c: (c.step, c.path.stat().st_mtime_ns), reverse=True)
+    return sorted(files, key=lambda c: (c.step, c.path.lstat().st_mtime_ns), reverse=True)
 
 
 def _digest(path: Path) -> str:
