@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from posenc.report.curves import describe_lengths, position_curves
+from posenc.report.curve_set import describe_lengths
+from posenc.report.curves import position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.evaluation_rows import bin_positions

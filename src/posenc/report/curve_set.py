@@ -1,6 +1,6 @@
 """Curves by evaluation length or position; each point averages the values of several seeds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp
@@ -173,6 +173,14 @@ class CurveSet:
 
     def published_in(self, *units: str) -> dict[str, PublishedCurve]:
         return {label: curve for label, curve in self.published if curve.unit in units}
+
+
+def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
+    """Return lengths relative to the training length L: all as kL, or all as L+k."""
+    lengths = [int(length) for length in lengths]
+    if all(length % train_length == 0 for length in lengths):
+        return ["L" if n == train_length else f"{n // train_length}L" for n in lengths]
+    return ["L" if n == train_length else f"L{n - train_length:+}" for n in lengths]
 
 
 def select_first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:

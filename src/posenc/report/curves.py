@@ -104,14 +104,6 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     ]
 
 
-def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
-    """Return lengths relative to the training length L: all as kL, or all as L+k."""
-    lengths = [int(length) for length in lengths]
-    if all(length % train_length == 0 for length in lengths):
-        return ["L" if n == train_length else f"{n // train_length}L" for n in lengths]
-    return ["L" if n == train_length else f"L{n - train_length:+}" for n in lengths]
-
-
 def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
     """Return the window length for losses by position, and the number of windows in every run."""
     most_runs = max(map(len, runs_by_length.values()))

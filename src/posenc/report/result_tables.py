@@ -6,8 +6,7 @@ from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import PERPLEXITY, CurveSet, Quantity
-from posenc.report.curves import describe_lengths
+from posenc.report.curve_set import PERPLEXITY, CurveSet, Quantity, describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow

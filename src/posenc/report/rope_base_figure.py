@@ -8,8 +8,7 @@ from math import exp, pi
 import numpy as np
 
 from posenc.report.chart import Chart, Line, VerticalLine
-from posenc.report.curve_set import CurveSet, select_first_measurement
-from posenc.report.curves import describe_lengths
+from posenc.report.curve_set import CurveSet, describe_lengths, select_first_measurement
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import (

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
-from posenc.report.curve_set import CurveSet
-from posenc.report.curves import describe_lengths
+from posenc.report.curve_set import CurveSet, describe_lengths
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results

@@ -4,7 +4,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.report.curves import describe_lengths
+from posenc.report.curve_set import describe_lengths
 from posenc.report.quantities import QUANTITIES
 from posenc.runs.evaluation_rows import largest_rows, read_rows
 from posenc.runs.run_directory import RunDirectory
