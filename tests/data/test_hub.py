@@ -100,7 +100,7 @@ def test_rows_can_be_documents(tmp_path: Path) -> None:
 def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
     result = _prepare(tmp_path)
     assert "Salesforce/wikitext (wikitext-103-v1)" in result["error"]
-    for word in ("Hugging Face hub", "data=python_stdlib", "data=text data.train=", "HF_HOME"):
+    for word in ("Hugging Face Hub", "data=python_stdlib", "data=text data.train=", "HF_HOME"):
         assert word in result["error"]
     assert "\n" not in result["error"]
     assert not (tmp_path / "prepared").is_dir() or not list((tmp_path / "prepared").glob("[!.]*"))
