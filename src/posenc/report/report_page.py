@@ -16,7 +16,7 @@ from posenc.report.page import (
 from posenc.report.premises import Verdicts
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
-from posenc.report.verdict_table import premises_table, verdict_table
+from posenc.report.verdict_table import verdict_tables
 from posenc.report.verdict_text import summary
 
 QUESTION = (
@@ -100,13 +100,13 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
 
 
 def _verdict_sections(verdicts: Verdicts) -> Iterator[Section]:
+    tables = verdict_tables(verdicts)
     if verdicts.premises:
         heading = f"Premises: {summary(verdicts.premises)}"
-        yield Section("premises", heading, [premises_table(verdicts.premises)], "Premises")
+        yield Section("premises", heading, tables[:1], "Premises")
     if verdicts.claims:
         heading = f"Verdicts: {summary(verdicts.claims)}"
-        table = verdict_table(verdicts.claims, "Claims")
-        yield Section("verdicts", heading, [table], "Verdicts")
+        yield Section("verdicts", heading, tables[-1:], "Verdicts")
 
 
 def _reproduction(results: Results) -> list[Block]:

@@ -57,18 +57,22 @@ class _Row:
 
 
 def verdict_tables(verdicts: Verdicts) -> list[Table]:
-    """Return the table of the premises, if there are any, and that of the claims."""
-    premises = [premises_table(verdicts.premises)] if verdicts.premises else []
-    title = "Claims" if premises else ""
-    return [*premises, *([verdict_table(verdicts.claims, title)] if verdicts.claims else [])]
+    """Return the table of the premises and that of the claims, each only if it has rows.
+
+    The note on the numbers stands below the last one.
+    """
+    tables = []
+    if verdicts.premises:
+        tables.append(_verdict_table(verdicts.premises, "Premises", [PREMISES_NOTE]))
+    if verdicts.claims:
+        tables.append(_verdict_table(verdicts.claims, "Claims", []))
+    return [
+        *tables[:-1],
+        *(replace(last, notes=[*last.notes, NUMBERS_NOTE]) for last in tables[-1:]),
+    ]
 
 
-def premises_table(premises: Sequence[Verdict]) -> Table:
-    """Return a table of premises, with a note on what they are for."""
-    return replace(verdict_table(premises, "Premises"), notes=[PREMISES_NOTE, NUMBERS_NOTE])
-
-
-def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
+def _verdict_table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str]) -> Table:
     """Return a row for each verdict, and one for each clause of a claim that has several."""
     columns = [
         *COLUMNS,
@@ -84,7 +88,7 @@ def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
         numbers = number_texts(row.clause)
         seeds = len(row.clause.seeds) if row.clause else ""
         rows.append([*row.first_cells, text, *numbers, seeds, row.published or ""])
-    return Table(title, columns, rows, [NUMBERS_NOTE])
+    return Table(title, columns, rows, notes)
 
 
 def terminal_table(verdicts: Sequence[Verdict]) -> Table:

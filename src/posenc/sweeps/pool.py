@@ -26,7 +26,7 @@ from posenc.sweeps.progress import (
     status_line,
 )
 from posenc.sweeps.time_left import Pace, time_left
-from posenc.training.checkpoint import latest_checkpoint
+from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
 """The maximum number of starts of a run whose process is killed again and again, as when the
@@ -118,6 +118,7 @@ class _Launch:
     def _start_waiting_runs(self) -> None:
         while self.free_slots and (planned := self._next_waiting_run()):
             work = Status.read(planned.run.status_file).work_done
+            checkpoints = list_checkpoints(planned.run.checkpoints)
             slot = self.free_slots[-1]
             self.num_starts[planned.name] += 1
             try:
@@ -134,8 +135,8 @@ class _Launch:
                 self._record(planned, failed)
                 continue
             self.active_jobs[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
-            if checkpoint := latest_checkpoint(planned.run.checkpoints):
-                self.display.print(f"▶ {planned.name}  resumed from step {checkpoint.step}")
+            if checkpoints:
+                self.display.print(f"▶ {planned.name}  resumed from step {checkpoints[0].step}")
             else:
                 self.display.log(f"▶ {planned.name}  started")
 
