@@ -24,7 +24,7 @@ may_mount() {
     mount -t tmpfs tmpfs "$folder" 2>/dev/null && umount "$folder" && rmdir "$folder"
 }
 
-chosen=(-m "not slow and not browser and not shells and not gpu and not slurm")
+chosen=()  # the fast tests, as pyproject.toml selects them
 if [ "${1:-}" = --core ]; then
     shift
     set -- tests/encodings tests/attention tests/model tests/evaluation tests/config \

@@ -29,7 +29,7 @@ from posenc.encodings.stick_breaking import StickBreaking
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
 
-GEOMETRY = Geometry(width=32, heads=4, layers=4, train_length=16)
+GEOMETRY = Geometry(width=64, heads=4, layers=4, train_length=16)  # flex needs heads of at least 16
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
 Make = Callable[[Geometry], Encoding]
@@ -100,7 +100,7 @@ def test_the_choice_depends_on_positions() -> None:
 def test_randomized_distances_have_no_factors() -> None:
     encoding, pos = Randomized(GEOMETRY, inner=Alibi), torch.arange(16) * 2
     assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "factored"
-    encoding.embed(torch.zeros(1, 16, 32), pos)
+    encoding.embed(torch.zeros(1, 16, 64), pos)
     assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "blocks"
 
 
@@ -123,18 +123,18 @@ def test_randomized_distances_have_no_factors() -> None:
 )
 def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reason: str) -> None:
     encoding = make(GEOMETRY)
-    q = torch.zeros(1, 4, 16, 8)
+    q = torch.zeros(1, 4, 16, 16)
     message = f"kernel={name} does not support {type(encoding).__name__}: .*{reason}"
     with pytest.raises(UnsupportedKernelError, match=message):
-        get_kernel(name)(encoding, torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+        get_kernel(name)(encoding, torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
     with pytest.raises(UnsupportedKernelError, match=message):
         layer_choices(name, encoding, CPU, FLOAT32)
 
 
 def test_toeplitz_does_not_support_positions_with_gaps() -> None:
-    q = torch.zeros(1, 4, 9, 8)
+    q = torch.zeros(1, 4, 9, 16)
     with pytest.raises(UnsupportedKernelError, match="not consecutive"):
-        get_kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 32), q, q, q, torch.arange(9) * 2)
+        get_kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 64), q, q, q, torch.arange(9) * 2)
 
 
 def test_factored_on_a_gpu_needs_bfloat16() -> None:
@@ -146,8 +146,8 @@ def test_factored_on_a_gpu_needs_bfloat16() -> None:
 def test_auto_detects_an_undeclared_dependence_on_the_query() -> None:
     encoding, pos = Undeclared(GEOMETRY), torch.arange(30)
     generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, 4, 30, 8, generator=generator).double().unbind(0)
-    x = torch.zeros(1, 30, 32).double()
+    q, k, v = torch.randn(3, 1, 4, 30, 16, generator=generator).double().unbind(0)
+    x = torch.zeros(1, 30, 64).double()
     expected = get_kernel("reference")(encoding, x, q, k, v, pos)
     torch.testing.assert_close(get_kernel("auto")(encoding, x, q, k, v, pos), expected)
 
@@ -163,8 +163,8 @@ def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
         return bias(self, head, distance, pos_q)
 
     monkeypatch.setattr(T5, "bias", counted)
-    q = torch.zeros(1, 4, 16, 8)
-    get_kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 32), q, q, q, torch.arange(16))
+    q = torch.zeros(1, 4, 16, 16)
+    get_kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
     assert len(calls) == 1
 
 

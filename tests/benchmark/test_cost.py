@@ -96,6 +96,18 @@ def test_a_gpu_saves_other_activations_for_relative_biases(
     assert sizes["t5"][0] != sizes["t5"][1]
 
 
+def test_flex_saves_the_activations_of_causal_attention(
+    planned: Callable[..., DictConfig],
+) -> None:
+    wide = ["model.width=64", "model.heads=4"]
+    configs = [
+        planned("encoding=nope", "kernel=causal", *wide),
+        planned("encoding=alibi", "kernel=flex", "trainer=gpu", *wide),
+    ]
+    causal, flex = (saved_activation_bytes(config, 257, 8, gpu=True) for config in configs)
+    assert flex == causal
+
+
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag"])
 def test_the_state_of_an_optimizer_has_the_estimated_size(
     planned: Callable[..., DictConfig], name: str

@@ -17,10 +17,9 @@ from posenc.config.component_types import (
     in_library,
     is_allowed,
 )
-from posenc.config.components import check
+from posenc.config.components import NUM_POSITIONAL_ARGS, check
 from posenc.config.errors import ConfigError
 from posenc.config.paths import conf_dir
-from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
 
 FOLDERS = {group: group.replace(".", "/") for group in GROUP_TYPES}
 FUNCTIONS = {
@@ -166,7 +165,7 @@ def test_a_parameter_takes_only_components_of_its_own_kind() -> None:
         {"_target_": "posenc.encodings.spectra.geometric"},  # would be called at once
     ):
         with pytest.raises(ConfigError, match=r"encoding.spectrum._target_"):
-            check(OmegaConf.create({**rope, "spectrum": spectrum}), name="encoding", num_args=1)
+            check(OmegaConf.create({**rope, "spectrum": spectrum}), name="encoding")
 
 
 def test_a_custom_encoding_without_annotations_takes_encodings_and_spectra(
@@ -180,7 +179,7 @@ def test_a_custom_encoding_without_annotations_takes_encodings_and_spectra(
     def check_inner(target: str) -> None:
         inner = {"_target_": target, "_partial_": True}
         node = OmegaConf.create({"_target_": "unannotated.Mine", "inner": inner})
-        check(node, name="encoding", modules=["unannotated"], num_args=1)
+        check(node, name="encoding", modules=["unannotated"])
 
     check_inner("posenc.encodings.spectra.geometric")
     check_inner("posenc.encodings.alibi.Alibi")

@@ -37,6 +37,16 @@ def test_an_invalid_parameter_is_named(parameters: dict[str, object], message: s
         build(t5_node(**parameters), GEOMETRY, name="encoding")
 
 
+def test_a_whole_number_for_a_float_parameter_is_a_float() -> None:
+    """Configurations contain 10000 for 10000.0, so that both have the same hash."""
+    spectrum = {"_target_": "posenc.encodings.spectra.geometric", "_partial_": True, "base": 10000}
+    node = OmegaConf.create({"_target_": "posenc.encodings.rope.Rope", "spectrum": spectrum})
+    encoding = build(node, GEOMETRY, name="encoding")
+    assert isinstance(encoding.sinusoids.spectrum.keywords["base"], float)
+    assert isinstance(node.spectrum.base, int)
+    assert type(build(t5_node(num_buckets=16), GEOMETRY, name="encoding").num_buckets) is int
+
+
 def test_an_untrusted_target_is_rejected_without_importing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

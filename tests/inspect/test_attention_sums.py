@@ -134,7 +134,7 @@ def test_all_sums_equal_loops_over_pairs(built: Built, tokens: Tensor, encoding:
         for n, region in enumerate(REGIONS):
             scores = torch.tensor(pairs[region], dtype=torch.float64)
             assert regions.count[0, h, n] == len(scores)
-            measured = [getattr(regions, name)[0, h, n] for name in ("lowest", "highest")]
+            measured = [getattr(regions, name)[0, h, n] for name in ("min", "max")]
             measured += [regions.mean()[0, h, n], regions.std()[0, h, n]]
             expected = [scores.min(), scores.max(), scores.mean(), scores.std(correction=0)]
             assert torch.stack(measured).tolist() == pytest.approx(torch.stack(expected).tolist())

@@ -1,6 +1,7 @@
 """N-gram models of the training tokens as rows of the table, as a line, and in ngrams.csv."""
 
 import csv
+import io
 import json
 import math
 from pathlib import Path
@@ -27,7 +28,7 @@ def folder(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
         row = fabricate.row(64, 3.0)
         path = fabricate.run(tmp_path / "sweep", config, [row, fabricate.row(128, 2.9)])
         rows = [
-            {"order": order, "data": row["data"], "split": row["split"], "loss": loss}
+            {"order": order, "loss": loss, **{key: row[key] for key in ("data", "split", "count")}}
             for order, loss in losses.items()
         ]
         rows.append(rows[0] | {"data": "another corpus", "loss": 1.0})
@@ -36,12 +37,45 @@ def folder(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
     return tmp_path / "sweep"
 
 
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> None:
     write_report(folder, console)
     short, long = (folder / "report/extrapolation.md").read_text().split("trained at L = 128")
     for order, loss in MEANS.items():
         assert f"| {order}-gram model | - | {math.exp(loss):.2f} | {math.exp(loss):.2f} |" in short
     assert "Kneser-Ney" in short and "Kneser-Ney" not in long and "-gram model" not in long
+
+
+def test_models_that_were_scored_on_other_tokens_have_no_ngram_rows(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    """An evaluation budget scores part of the text, and another part at each length."""
+    budget = {"count": 40_000, "full_count": 80_000, "budget_tokens": 40_000}
+    rows = [fabricate.row(64, 3.0, **budget), fabricate.row(128, 2.9, **budget)]
+    path = fabricate.run(tmp_path / "sweep", fabricate.config("alibi", 64, 1), rows)
+    ngram = {"order": 3, "loss": 3.8, "count": 80_000, "split": "validation"}
+    (path / "ngrams.json").write_text(json.dumps({"rows": [ngram | {"data": rows[0]["data"]}]}))
+    write_report(tmp_path / "sweep", console, full=True)
+    text = " ".join(printed(console).split())
+    assert "as little as 50% of the text was scored" in text
+    assert "gram model" not in text
+
+
+def test_encodings_that_are_worse_than_a_trigram_are_a_limitation(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for encoding, loss in (("alibi", 3.0), ("nope", 3.9)):
+        row = fabricate.row(64, loss)
+        path = fabricate.run(tmp_path / "sweep", fabricate.config(encoding, 64, 1), [row])
+        ngram = {key: row[key] for key in ("data", "split", "count")} | {"order": 3, "loss": 3.8}
+        (path / "ngrams.json").write_text(json.dumps({"rows": [ngram]}))
+    write_report(tmp_path / "sweep", console, full=True)
+    text = " ".join(printed(console).split())
+    assert "L = 64: nope had a higher perplexity than a 3-gram model" in text
 
 
 def test_the_figure_has_a_line_for_the_best_order(folder: Path) -> None:

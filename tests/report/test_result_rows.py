@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import t
 
-from posenc.report.curve_set import ACCURACY, PERPLEXITY, Curve, CurveSet, Point, Quantity
+from posenc.report.curve_set import ACCURACY, PERPLEXITY, Curve, CurveSet, DisplayedQuantity, Point
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.result_rows import paired_difference, result_rows
 from posenc.report.write_report import write_report
@@ -32,7 +32,7 @@ def point(losses: Sequence[np.ndarray], *, tokens: int = TOKENS, saved: bool = T
     return Point(64, values, seeds, BLOCKS * tokens, blocks, (None,) * len(losses))
 
 
-def marked(points: dict[str, Point], quantity: Quantity = PERPLEXITY) -> set[str]:
+def marked(points: dict[str, Point], quantity: DisplayedQuantity = PERPLEXITY) -> set[str]:
     key = EvaluationKey("f", "text", "validation", "nonoverlapping", None, None)
     curves = tuple(Curve(label, label, (value,)) for label, value in points.items())
     rows = result_rows(CurveSet(key, 64, curves, quantity=quantity))

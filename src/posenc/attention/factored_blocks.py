@@ -213,8 +213,9 @@ def rectangle_bias(
 def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:
     """Return the bias [B, H, 1] below which the weight of a key is negligible for any q . k.
 
-    Because |q . k| <= |q| |k|, its weight is then less than exp(-MARGIN) / T times the weight of
-    the query's own key, whose bias is 0 (the pruning threshold of Lin et al. 2025, 2504.06949).
+    Because |q . k| <= |q| |k|, the weight of a key with a lower bias is less than
+    exp(-MARGIN) / T times the weight of the query's own key, whose bias is 0 (the pruning threshold
+    of Lin et al. 2025, 2504.06949).
     """
     dtype = score_dtype(q.dtype)
     q_norm, k_norm = (tensor.norm(dim=-1, dtype=dtype).amax(-1) for tensor in (q, k))

@@ -1,12 +1,13 @@
 """Compiled FlexAttention on a CUDA GPU, for windows and biases that depend only on distance.
 
-If the encoding defines its bias by a formula without learnable coefficients (`FormulaBias`), the
-kernel evaluates the formula for each score. Any other bias is read from `bias_by_distance`. The
-gradient of a learnable bias is accumulated with atomic additions, so it is not bit-reproducible.
+If the encoding defines its bias by a formula (`FormulaBias`) and no gradient of its coefficients is
+needed, the kernel evaluates the formula for each score. Any other bias is read from
+`bias_by_distance`. The gradient of a learnable bias is accumulated with atomic additions, so it is
+not bit-reproducible.
 
 `fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
-back to eager mode, which keeps all scores in memory. Sequences are padded to whole blocks, so that
-few lengths are compiled; the mask hides the padding, which comes after all queries.
+back to eager mode, which materializes the full score matrix. Sequences are padded to whole blocks,
+so that few lengths are compiled; the mask hides the padding, which comes after all queries.
 """
 
 from collections.abc import Callable, Mapping

@@ -31,7 +31,7 @@ It includes oneDNN's copies of transposed operands.
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """The parts of the memory estimate, in bytes, the number of layers and gradient accumulation.
+    """The parts of the memory estimate in bytes, and what `peak` needs to combine them.
 
     `logits` are the logits of the largest chunk, `process_bytes` is the memory of Python and torch,
     and `accumulates` is whether gradients are accumulated over micro-batches.
@@ -113,7 +113,7 @@ def _num_shards(config: DictConfig) -> int:
 
 
 def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
-    """Return the bytes of the values that the optimizer stores for the weights of a model.
+    """Return the size in bytes of the optimizer state for the weights of a model.
 
     They are counted after a step on a copy of the model whose weights have at most 8 rows and
     columns; `model` may be on the meta device.

@@ -22,7 +22,7 @@ from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
-KERNELS = ("reference", "auto")
+COMPARED_KERNELS = ("reference", "auto")
 EXTRAPOLATION_FACTOR = 8  # times the training length
 TRAIN_LENGTH_FACTOR = 4
 SHIFTS = (1_000, 100_000)  # tokens
@@ -39,7 +39,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
     tokens, changed = random_tokens(length), random_tokens(length)
     changed[:, prefix_length:] = random_tokens(length, seed=1)[:, prefix_length:]
     limitation = under_test.configured_model.encoding.limitations.get("causal")
-    for kernel in KERNELS:
+    for kernel in COMPARED_KERNELS:
         model = under_test.model({"kernel": kernel})
         a, b = (compute_logits(model, inputs)[:, :prefix_length] for inputs in (tokens, changed))
         if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
@@ -49,7 +49,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
                 f"{dependence_location(model.encoding, 'causal')}"
             )
             return compare_with_declaration(False, evidence, limitation)
-    evidence = f"{prefix_length} tokens with {' and '.join(KERNELS)}"
+    evidence = f"{prefix_length} tokens with {' and '.join(COMPARED_KERNELS)}"
     return compare_with_declaration(True, evidence, limitation)
 
 

@@ -45,7 +45,7 @@ def _encoding_under_test(
     """Compose an encoding with its small model. Raises ConfigError for an invalid request."""
     config = compose_job([*SMALL_MODEL, *overrides], config_dirs)
     modules = list(config.modules)
-    components.check(config.encoding, name="encoding", modules=modules, num_args=1)
+    components.check(config.encoding, name="encoding", modules=modules)
     encoding = EncodingUnderTest(
         config, options("encoding", config_dirs).get(config.choices.encoding, "")
     )

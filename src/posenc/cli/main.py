@@ -44,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_path_error(error):
             raise
         return _report(words[0], unusable_path(error), ConfigError.exit_code)
-    except SystemExit as error:  # otherwise the command would end with the exit code of that code
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
+            return 0
+        # Otherwise, the command would end with the exit code of that code.
         message = f"code outside posenc called sys.exit({error.code!r})"
         return _report(words[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:

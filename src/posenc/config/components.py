@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from inspect import Parameter
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,6 +24,9 @@ from posenc.config.values import matches_type, walk
 HYDRA_KEYS = {"_target_", "_partial_"}
 """Keys of a node that are instructions for Hydra rather than arguments of the target."""
 
+NUM_POSITIONAL_ARGS = {"model": 3, "encoding": 1}
+"""The number of positional arguments that posenc passes to a group's target, by default 0."""
+
 
 def build(
     node: DictConfig, *args: Any, name: str, modules: Sequence[str] = (), **kwargs: Any
@@ -34,7 +38,7 @@ def build(
     anything is built, and so are the names and types of all arguments. Raises ConfigError if a
     check or a constructor fails.
     """
-    check(node, name=name, modules=modules, num_args=len(args), kwargs=kwargs)
+    node = check(node, name=name, modules=modules, kwargs=kwargs)
     try:
         return instantiate(node, *args, _convert_="all", **kwargs)
     except (Exception, SystemExit) as error:  # a constructor outside posenc may raise anything
@@ -50,15 +54,18 @@ def check(
     *,
     name: str,
     modules: Sequence[str] = (),
-    num_args: int = 0,
     kwargs: Collection[str] = (),
-) -> None:
+) -> DictConfig:
     """Check the targets of `node` and their arguments.
 
+    Returns a copy of `node` in which the values of float parameters are floats: configurations
+    contain the integer 1 for 1.0, so that both have the same hash.
+
     `name` is the config group of the node; if the group holds several nodes, it is followed by the
-    node's key, as in `callbacks.early_stopping`. `build` supplies the first `num_args` arguments by
-    position and those in `kwargs` by name. Raises ConfigError for targets that are not trusted or
-    not of the group's type (`GROUP_TYPES`), and for unknown, missing or mistyped arguments.
+    node's key, as in `callbacks.early_stopping`. `build` supplies the arguments in `kwargs` by
+    name, and the first ones by position (`NUM_POSITIONAL_ARGS`). Raises ConfigError for targets
+    that are not trusted or not of the group's type (`GROUP_TYPES`), and for unknown, missing or
+    mistyped arguments.
     """
     if not isinstance(node, DictConfig):
         raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")
@@ -69,7 +76,10 @@ def check(
         raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
     group = name if name in GROUP_TYPES else name.split(".")[0]
     check_trusted(plain, name, modules, group)
+    num_args, node = NUM_POSITIONAL_ARGS.get(name, 0), deepcopy(node)
+    OmegaConf.set_readonly(node, False)
     _check_node(node, name, group_type(group), group, modules, num_args, kwargs)
+    return node
 
 
 def _check_node(
@@ -81,7 +91,10 @@ def _check_node(
     num_args: int = 0,
     kwargs: Collection[str] = (),
 ) -> None:
-    """Check a node that has to build a value of type `annotation`, and the nodes inside it."""
+    """Check a node that has to build a value of type `annotation`, and the nodes inside it.
+
+    Integers for float parameters are converted in place.
+    """
     target, partial = import_target(node, name, modules, group), bool(node.get("_partial_", False))
     path = str(node["_target_"])
     is_library, is_factory = in_library(path, group), partial or num_args > 0
@@ -102,6 +115,8 @@ def _check_node(
             _check_node(value, child, parameters[key].annotation, group, modules)
         else:
             _check_value(child, value, parameters[key].annotation)
+            if type(value) is int and parameters[key].annotation in (float, float | None):
+                node[key] = float(value)
     supplied = values.keys() | set(kwargs)
     variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     required = [

@@ -1,4 +1,4 @@
-"""Exceptions whose message the command line prints for the user before it exits."""
+"""Exceptions that a command reports by printing their message, and helpers for messages."""
 
 import errno
 import re
@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 
 class PosencError(Exception):
-    """An error that its message explains in full, so no traceback is printed."""
+    """An error whose message is self-explanatory, so no traceback is printed."""
 
     exit_code = 1
 
@@ -27,15 +27,15 @@ class RunError(PosencError):
 
 
 MAX_WORD, MAX_MESSAGE = 500, 2000
-"""The numbers of characters of a word and of a message that the user sees in full."""
+"""The longest word and the longest message, in characters, that are printed in full."""
 
 
 def abbreviate(message: str) -> str:
-    """Return a message without the middle of very long words and of a very long text.
+    """Return a message with the middle cut out of very long words, or of a very long message.
 
-    A message quotes the user's values, of which the beginning and the end are enough.
+    Messages quote user input, which is recognizable from its beginning and end.
     """
-    words = re.sub(rf"\S{{{MAX_WORD},}}", lambda match: _without_middle(match[0], 100), message)
+    words = re.sub(rf"\S{{{MAX_WORD + 1},}}", lambda match: _without_middle(match[0], 100), message)
     return _without_middle(words, MAX_MESSAGE // 2) if len(words) > MAX_MESSAGE else words
 
 
@@ -93,8 +93,8 @@ def plural(count: int, noun: str) -> str:
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
 
-    If `name` abbreviates options, as `optimizer.lr` does `optimizer.learning_rate`, they are the
-    closest; otherwise similarity of the spelling decides.
+    These are the options that `name` abbreviates, as `optimizer.lr` does `optimizer.learning_rate`,
+    or else those with the most similar spelling.
     """
     names = list(dict.fromkeys(options))
     nearest = [option for option in names if _abbreviates(name, option)]

@@ -63,8 +63,8 @@ class Batches(Protocol):
 class Dataset(ABC):
     """Tokens of a corpus or task, grouped by split.
 
-    `fingerprint` has 12 hexadecimal digits that change whenever the tokens would change; `splits`
-    are the available splits, in the order of `SPLITS`.
+    `fingerprint` is a hash of 12 hexadecimal digits that changes whenever the tokens would;
+    `splits` are the available splits, in the order of `SPLITS`.
     """
 
     name: str

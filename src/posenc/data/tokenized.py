@@ -89,7 +89,7 @@ class TrainingWindows:
         return self._tokens.windows(np.array(windows) * self._length, self._length)
 
     def starts(self, num_windows: int) -> NDArray[np.int64]:
-        """Return the sorted positions in the text of the first `num_windows` distinct windows."""
+        """Return the start positions, sorted, of the `num_windows` windows trained on first."""
         indices = _permutation(self._seed, 0, self.num_windows)[:num_windows]
         return np.sort(indices).astype(np.int64) * self._length
 
@@ -113,7 +113,8 @@ def evenly_spaced_windows(
 def _permutation(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     """Return a random permutation of the integers below `size`, seeded with (seed, epoch).
 
-    Sorts raw bits, which are the same in every numpy version, unlike `numpy.random.permutation`.
+    Sorts the raw output of the bit generator, which is the same in every numpy version;
+    `numpy.random.Generator.permutation` has no such guarantee.
     """
     bits = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(size)
     return np.argsort(bits, kind="stable")

@@ -6,7 +6,7 @@
 A [B, T, T] is the adjacency matrix and D the diagonal matrix of degrees; the coordinates p
 [B, T, walk_length] and deg [B, T, 1] are float64. Dwivedi et al. (2022, 2110.07875) process C p + c
 in parallel with x. Here it is added to x, as Graphormer does with degree embeddings (Ying et al.
-2021, 2106.05234, eq. 5; its two tables are one for undirected edges).
+2021, 2106.05234, eq. 5; in an undirected graph, its tables of in- and out-degrees coincide).
 
 A sequence is treated as a path graph with its tokens as nodes. The end nodes of a path differ from
 its inner nodes, so the encoding of the last tokens depends on the length of the sequence.

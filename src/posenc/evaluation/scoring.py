@@ -69,7 +69,9 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
-    correct = np.zeros(2, dtype=np.int64)  # targets, and windows with all targets
+    correct = np.zeros(
+        2, dtype=np.int64
+    )  # correct targets, and windows in which all targets are correct
     tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()
@@ -124,7 +126,7 @@ def _scored_batches(
             )
         too_many, batch_tokens = len(indices) * length, len(indices) // 2 * length
         log.warning(
-            "out of memory with evaluation.batch_tokens=%d; continuing with %d",
+            "out of memory with a batch of %d tokens; continuing with %d",
             too_many,
             batch_tokens,
         )

@@ -18,15 +18,8 @@ from posenc.config.settings import check_settings
 from posenc.report.claim_parser import check_claims
 from posenc.report.published_curves import parse_published
 
-NUM_POSITIONAL_ARGS = {
-    "data": 0,
-    "tokenizer": 0,
-    "model": 3,
-    "encoding": 1,
-    "optimizer": 0,
-    "schedule": 0,
-}
-"""The number of positional arguments that each config group's target is called with."""
+COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
+"""The config groups that every run has one component of."""
 
 SEED = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
@@ -77,7 +70,7 @@ def compose_job(
     chosen = set(values["choices"])
     if values.get("logger"):  # a list of loggers is not among the choices
         chosen.add("logger")
-    for group in (*NUM_POSITIONAL_ARGS, "logger"):
+    for group in (*COMPONENTS, "logger"):
         if group not in chosen:
             available = ", ".join(options(group, config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")

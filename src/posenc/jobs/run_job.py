@@ -107,7 +107,7 @@ def _run(
     config = run.config()
     config.modules = modules
     check_settings(config)
-    check(config.encoding, name="encoding", modules=modules, num_args=1)
+    check(config.encoding, name="encoding", modules=modules)
     check_identity(config)
     encoding = build_encoding(config, modules)
     resolved = _resolve_settings(run, config, encoding, progress, threads)

@@ -11,7 +11,7 @@ from posenc.attention.choice import layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
 from posenc.config.components import build, check
-from posenc.config.errors import ConfigError, first_line
+from posenc.config.errors import ConfigError, first_line, plural
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
@@ -19,7 +19,7 @@ from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.jobs.job_config import NUM_POSITIONAL_ARGS
+from posenc.jobs.job_config import COMPONENTS
 from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, select_device
 from posenc.tracking.build_tracker import build_tracker
@@ -39,8 +39,8 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     the components cannot be used together.
     """
     modules = list(config.modules)
-    for name, num_args in NUM_POSITIONAL_ARGS.items():
-        check(config.get(name), name=name, modules=modules, num_args=num_args)
+    for name in COMPONENTS:
+        check(config.get(name), name=name, modules=modules)
     _validate_optimization(config)
     if config.get("callbacks") or config.get("profiler"):
         from posenc.training.callbacks import build_callbacks  # Lightning takes seconds to import
@@ -85,13 +85,13 @@ def validate_device_count(device: torch.device, devices: int) -> None:
     available = torch.cuda.device_count()
     if device.type == "cuda" and devices > available:
         raise ConfigError(
-            f"devices={devices}, but only {available} CUDA GPUs are available; set"
+            f"devices={devices}, but this machine has {plural(available, 'CUDA GPU')}; set"
             f" devices={available} or fewer, or trainer=cpu"
         )
 
 
 def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
-    """Raise ConfigError if the run does not support a protocol, length, swap or budget."""
+    """Raise ConfigError if the run does not support a protocol, length, swap or at_tokens."""
     check_protocols(config)
     evaluated_steps(config)
     modules, lengths = list(config.modules), evaluation_lengths(config)

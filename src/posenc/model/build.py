@@ -64,7 +64,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
 
     Raises ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
-    check(config.model, name="model", modules=modules, num_args=3)
+    check(config.model, name="model", modules=modules)
     try:
         geometry = Geometry(
             width=config.model.width,
@@ -74,7 +74,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
         )
     except ValueError as error:
         raise ConfigError(f"model: {error}") from None
-    check(config.encoding, name="encoding", modules=modules, num_args=1)
+    check(config.encoding, name="encoding", modules=modules)
     definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):

@@ -3,10 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from posenc.config.errors import plural
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
+from posenc.report.result_rows import ResultRow, ResultSet
+from posenc.report.scale import exp
 from posenc.report.table import format_number
 
 MIN_WINDOWS = 30
@@ -17,15 +20,15 @@ RATIO_TEXT = (
 UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences may be noise."
 
 
-def conclusions(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> list[str]:
+def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
     """Return the experiment's own text, then its lowest perplexities and the ratios to L."""
-    several = len({curves.measurement for curves in curve_sets}) > 1
+    several = len({curves.measurement for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
-    for curves in curve_sets:
+    for curves, rows in losses:
         setting = curves.setting + (f", {curves.measurement}" if several else "")
-        best = best_encodings(curves)
+        best = best_encodings(curves, rows)
         lines += [f"{setting}: {text}" for text in (best, *_ratio_lines(curves))]
-    return [*lines, RATIO_TEXT] if curve_sets else lines
+    return [*lines, RATIO_TEXT] if losses else lines
 
 
 def limitations(
@@ -38,6 +41,8 @@ def limitations(
         return lines
     return [
         *lines,
+        *_ngram_notes(losses),
+        *_coverage_note(experiment),
         *_early_tokens_note(losses),
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
@@ -47,17 +52,22 @@ def limitations(
     ]
 
 
-def best_encodings(curves: CurveSet) -> str:
-    """Return the encodings with the best mean at the training length and at the longest length."""
+def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
+    """Return the encodings with the best mean at the training length and at the longest length.
+
+    `rows` are the `result_rows` of the curves.
+    """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
     parts = []
     for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
-        points = [(c.label, point) for c in curves.curves if (point := c.point_at(length))]
-        if points:
-            label, best = quantity.choose(points, key=lambda pair: pair[1].mean)
-            number = quantity.text(quantity.from_mean(best.mean))
-            parts.append(f"{label} at {length} tokens ({number})")
+        values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
+        if values:
+            label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
+            others = sum(value.best for _, value in values) - 1
+            number = quantity.text(quantity.from_mean(best.point.mean))
+            tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
+            parts.append(f"{label} at {length} tokens ({number}{tied})")
     return f"{quantity.name} is {word} with {', and with '.join(parts)}."
 
 
@@ -129,8 +139,37 @@ def _different_tokens_note(experiment: Experiment) -> list[str]:
     return [
         f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
         " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
-        " numbers are not comparable; tables and figures have only those of the budget that most"
-        " runs have."
+        " numbers are not comparable; tables and figures show only the runs with the most common"
+        " budget."
+    ]
+
+
+def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
+    """Return a note for each training length at which an encoding is worse than a trigram model."""
+    lines = []
+    for curves in curve_sets:
+        limit, length = curves.ngrams.get(3), curves.train_length
+        points = {c.label: point for c in curves.curves if (point := c.point_at(length))}
+        worse = [label for label, point in points.items() if limit and point.mean > limit]
+        if limit and worse and curves.swapped is None:
+            lines.append(
+                f"L = {length}: {', '.join(worse)} had a higher perplexity than a 3-gram model of"
+                f" the same training tokens ({format_number(exp(limit))}): a comparison of models"
+                " that hardly use their context says little about encodings. Train on more tokens."
+            )
+    return lines
+
+
+def _coverage_note(experiment: Experiment) -> list[str]:
+    """Return a warning if only part of the text was scored."""
+    rows = [row for _, row in experiment.comparable_rows]
+    parts = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
+    if not parts or parts[0] == 1:
+        return []
+    return [
+        f"Because of an evaluation budget, as little as {parts[0]:.0%} of the text was scored, and"
+        " another part of it at each length. Encodings can be compared at one length, but not one"
+        " length with another; this includes S and early tokens."
     ]
 
 
@@ -143,8 +182,8 @@ def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
     return [
         "Part of the gain on longer windows comes not from using longer context but from having"
         " fewer early tokens (the early-token curse: Press et al. 2022, appendix B). In"
-        f" non-overlapping windows of {curves.train_length} tokens, half of all tokens have fewer"
-        f" than {half} tokens of context; in windows of {longest:.0f} tokens,"
+        f" non-overlapping windows of {curves.train_length} tokens, half of all tokens have at"
+        f" most {half} tokens of context; in windows of {longest:.0f} tokens,"
         f" {100 * half / longest:.1f}% do."
     ]
 
@@ -153,16 +192,17 @@ def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a warning for each measurement with lengths at which too few windows fit the text."""
     counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:
-        points = (point for curve in curves.curves for point in curve.points)
-        counts[str(curves.measurement)].update({point.x: point.tokens for point in points})
+        protocol, stride = curves.measurement.protocol, curves.measurement.stride or 1
+        for point in (point for curve in curves.curves for point in curve.points):
+            targets = stride if protocol in ("last_k", "fixed_target") else point.x
+            counts[str(curves.measurement)][point.x] = int(point.tokens // targets)
     lines = []
-    for name, tokens in counts.items():
-        few = sorted(length for length in tokens if tokens[length] // length < MIN_WINDOWS)
+    for name, windows in counts.items():
+        few = sorted(length for length in windows if windows[length] < MIN_WINDOWS)
         if few:
-            count = tokens[few[-1]]
             lines.append(
                 f"{name}: at {few[0]:.0f} tokens and above, fewer than {MIN_WINDOWS} full windows"
-                f" fit into the {count:,} scored tokens ({count // few[-1]:.0f} windows of"
-                f" {few[-1]:.0f}), so a few passages determine the result."
+                f" are scored ({plural(windows[few[-1]], 'window')} of {few[-1]:.0f} tokens), so a"
+                " few passages determine the result."
             )
     return lines

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import exp
 from statistics import fmean
 from typing import Any
 
@@ -11,12 +10,13 @@ from posenc.report.bootstrap import BootstrapInterval, mean_interval
 from posenc.report.confidence import Band, band
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.published_curves import PublishedCurve
+from posenc.report.scale import exp
 from posenc.report.table import format_number
 from posenc.runs.block_sums import BlockSums
 
 
 @dataclass(frozen=True)
-class Quantity:
+class DisplayedQuantity:
     """What tables show of the values of a curve set, such as the perplexity of losses.
 
     `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
@@ -31,7 +31,7 @@ class Quantity:
     note: str
 
 
-PERPLEXITY = Quantity(
+PERPLEXITY = DisplayedQuantity(
     "perplexity",
     from_mean=exp,
     text=format_number,
@@ -40,7 +40,7 @@ PERPLEXITY = Quantity(
     note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
     " mean of the seeds' perplexities. Lower is better.",
 )
-ACCURACY = Quantity(
+ACCURACY = DisplayedQuantity(
     "accuracy",
     from_mean=float,
     text="{:.3f}".format,
@@ -130,7 +130,7 @@ class CurveSet:
     ngrams: Mapping[int, float] = field(default_factory=dict)
     chance: float | None = None
     swapped: str | None = None
-    quantity: Quantity = PERPLEXITY
+    quantity: DisplayedQuantity = PERPLEXITY
 
     @property
     def x_values(self) -> list[float]:

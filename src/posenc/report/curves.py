@@ -4,7 +4,7 @@ Each evaluation row of a run becomes a `RunPoint`. Those of the same measurement
 form a `CurveSet`, in which a `Point` averages over seeds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -166,7 +166,7 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
                 for label, points in sets[key].items()
             ),
             _published(experiment, *key, sets[key].keys()),
-            ngrams=_ngrams(experiment, *key),
+            ngrams=_ngrams(experiment, *key, _scored_tokens(sets[key])),
         )
         for key in sorted(sets, key=sort_key)
     ]
@@ -200,10 +200,20 @@ def _published(
     )
 
 
+def _scored_tokens(points: Mapping[str, Mapping[float, Mapping[int, RunPoint]]]) -> set[int]:
+    """Return the numbers of tokens that the points of a curve set average over."""
+    return {
+        point.tokens
+        for by_x in points.values()
+        for by_seed in by_x.values()
+        for point in by_seed.values()
+    }
+
+
 def _ngrams(
-    experiment: Experiment, measurement: EvaluationKey, train_length: int
+    experiment: Experiment, measurement: EvaluationKey, train_length: int, scored_tokens: set[int]
 ) -> dict[int, float]:
-    """Return the mean losses of n-gram models by order, for protocols that score every token."""
+    """Return the mean losses of n-gram models by order, if they were scored on the same tokens."""
     if measurement.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
     by_seed = {
@@ -212,6 +222,7 @@ def _ngrams(
         for row in run.ngrams
         if run.train_length == train_length
         and (row["data"], row["split"]) == (measurement.data, measurement.split)
+        and scored_tokens == {row["count"]}
     }
     orders = sorted({order for order, _ in by_seed})
     return {n: fmean(loss for (order, _), loss in by_seed.items() if order == n) for n in orders}

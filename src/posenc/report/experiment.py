@@ -81,7 +81,7 @@ class Run:
         return None if tokens is None or tokens == self.config["tokens"] else tokens
 
     def training_tokens(self, row: Row) -> int:
-        """Return the number of tokens that the weights of a row were trained on."""
+        """Return the training tokens of a row: its `at_tokens`, or else the run's `tokens`."""
         return row.get("at_tokens") or self.config["tokens"]
 
     def select_rows(self, row_keys: Mapping[str, Any], at_tokens: int | None = None) -> list[Row]:
@@ -100,7 +100,7 @@ class Run:
         return row_blocks(row, self.block_arrays)
 
     @property
-    def _evaluated_budgets(self) -> set[int]:
+    def _evaluated_at_tokens(self) -> set[int]:
         """The training tokens, before the end of training, at which the run is evaluated."""
         measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
         return measured | set(self.config["evaluation"].get("at_tokens") or [])
@@ -108,7 +108,7 @@ class Run:
     def _has(self, key: str, value: Any) -> bool:
         if key in self.config["choices"]:
             return self.config["choices"][key] == value
-        if key == "tokens" and value in self._evaluated_budgets:
+        if key == "tokens" and value in self._evaluated_at_tokens:
             return True
         node: Any = self.config
         for part in key.split("."):

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 
 from posenc.config.errors import plural
 from posenc.report.conclusions import best_encodings
-from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict
 from posenc.report.premises import Verdicts
+from posenc.report.result_rows import ResultSet
 from posenc.report.verdict_text import claim_outcomes, summary
 
 
 def finding(
     experiment: Experiment,
     verdicts: Verdicts,
-    losses: Sequence[CurveSet],
-    accuracies: Sequence[CurveSet],
+    losses: Sequence[ResultSet],
+    accuracies: Sequence[ResultSet],
 ) -> str:
     """Return how many premises and claims hold, and which encodings are best.
 
@@ -56,9 +56,10 @@ def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
         yield f"{plural(len(claim_outcomes(claims)), 'claim')}: {summary(claims)}."
 
 
-def _best_sentences(losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]) -> Iterator[str]:
-    for curves in accuracies:
+def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:
+    for curves, rows in accuracies:
         task = curves.measurement.data_name
-        yield f"{task}, L = {curves.train_length}: {best_encodings(curves)}"
-    for curves in select_first_measurement(losses):
-        yield f"{curves.setting}: {best_encodings(curves)}"
+        yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
+    for curves, rows in losses:
+        if curves.measurement == losses[0][0].measurement:
+            yield f"{curves.setting}: {best_encodings(curves, rows)}"

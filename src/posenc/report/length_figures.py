@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp
 
 from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band, exact
@@ -16,6 +15,7 @@ from posenc.report.plotted_curves import (
     plotted_points_csv,
     published_line,
 )
+from posenc.report.scale import exp
 
 X_TITLE = "Evaluation length (tokens)"
 PERPLEXITY_CAPTION = (

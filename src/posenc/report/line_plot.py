@@ -1,7 +1,7 @@
 """Draws line charts: bands over seeds, markers, vertical lines, and labels at the ends of lines."""
 
 from collections.abc import Iterator, Sequence
-from math import exp, log
+from math import log
 from typing import Any
 
 import altair as alt
@@ -10,6 +10,7 @@ from altair.utils.schemapi import debug_mode
 from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks, widen
 from posenc.report.chart import Chart, Line, VerticalLine
 from posenc.report.encoding_styles import PUBLISHED_DASH
+from posenc.report.scale import exp
 from posenc.report.vega_figure import (
     END_LABELS,
     GRAY,

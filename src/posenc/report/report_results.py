@@ -20,16 +20,13 @@ from posenc.report.length_figures import (
 from posenc.report.line_plot import line_figure
 from posenc.report.position_figures import loss_by_position, loss_heat_map
 from posenc.report.premises import Verdicts, judge_experiment
-from posenc.report.result_rows import ResultRow, result_rows
+from posenc.report.result_rows import ResultSet, result_rows
 from posenc.report.result_tables import result_tables
 from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.swap_series import merge_swaps
 from posenc.report.table import Table
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
-
-ResultSet = tuple[CurveSet, Sequence[ResultRow]]
-"""Comparable curves, and their rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
     verdicts = judge_experiment(experiment)
     return Results(
         experiment,
-        finding(experiment, verdicts, losses, accuracies),
+        finding(experiment, verdicts, loss_rows, accuracy_rows),
         loss_rows,
         accuracy_rows,
         verdicts,
@@ -75,7 +72,7 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
         len(select_first_measurement(losses)),
         _figures(experiment, losses, accuracies),
         experimental_setup(experiment, [*losses, *accuracies]),
-        conclusions(experiment, losses),
+        conclusions(experiment, loss_rows),
         limitations(experiment, losses, accuracies),
         missing_runs(experiment),
     )

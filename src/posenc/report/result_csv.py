@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import CurveSet, Quantity
+from posenc.report.curve_set import CurveSet, DisplayedQuantity
 from posenc.report.result_rows import RankedPoint, ResultRow
 from posenc.report.result_tables import ratio_text, shown_published
 from posenc.report.table import records_csv
@@ -38,7 +38,7 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
     return records_csv(records)
 
 
-def _intervals(x: float, value: RankedPoint | None, quantity: Quantity) -> dict[str, Any]:
+def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity) -> dict[str, Any]:
     """Return the columns that follow the value at one length.
 
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap

@@ -1,12 +1,12 @@
 """The notes below a result table: what its values, intervals and marks mean."""
 
 from collections.abc import Sequence
-from math import exp
 
 from posenc.report.bootstrap import DESCRIPTION
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
-from posenc.report.curve_set import PERPLEXITY, Quantity
+from posenc.report.curve_set import PERPLEXITY, DisplayedQuantity
 from posenc.report.result_rows import ResultRow
+from posenc.report.scale import exp
 
 BEST_NOTE = (
     "Marked: the best value of each column, and every value not statistically distinguishable"
@@ -39,7 +39,7 @@ NGRAM_NOTE = (
 )
 
 
-def value_notes(quantity: Quantity, rows: Sequence[ResultRow]) -> list[str]:
+def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[str]:
     """Return the notes on the values, their intervals and the marks."""
     values = [value for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)

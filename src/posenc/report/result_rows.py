@@ -50,6 +50,10 @@ class ResultRow:
     early_tokens: EarlyTokens | None
 
 
+ResultSet = tuple[CurveSet, Sequence[ResultRow]]
+"""Comparable curves, and their rows of a table."""
+
+
 def result_rows(curves: CurveSet) -> list[ResultRow]:
     """Return a row for each curve of a set."""
     columns = {x: _column(curves, x) for x in curves.x_values}

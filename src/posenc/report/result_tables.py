@@ -1,15 +1,15 @@
 """Result tables: perplexity or accuracy of every encoding at every evaluation length."""
 
 from collections.abc import Mapping, Sequence
-from math import exp
 from typing import Any
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import PERPLEXITY, CurveSet, Quantity, describe_lengths
+from posenc.report.curve_set import PERPLEXITY, CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow
+from posenc.report.scale import exp
 from posenc.report.table import MISSING, Cell, Column, Table, format_number
 
 FIXED_TARGET = "fixed_target"
@@ -124,7 +124,7 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [f"Published rows are from other models on other data: {sources}."] if sources else []
 
 
-def _cell(value: RankedPoint | None, quantity: Quantity) -> Cell:
+def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
@@ -140,7 +140,7 @@ def _cell(value: RankedPoint | None, quantity: Quantity) -> Cell:
     return Cell(text + _plus_minus(band, quantity), best=value.best, tooltip=tooltip)
 
 
-def _plus_minus(band: Band, quantity: Quantity) -> str:
+def _plus_minus(band: Band, quantity: DisplayedQuantity) -> str:
     """Return ` ±` and half the t interval of a quantity; empty with too few seeds."""
     if band.seeds < MIN_SEEDS:
         return ""

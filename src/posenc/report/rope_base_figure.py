@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import exp, pi
+from math import pi
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from posenc.report.plotted_curves import (
     plot_point,
     plotted_points_csv,
 )
+from posenc.report.scale import exp
 
 MAX_LINES = 8
 """Lines per subplot, including the shortest and the longest evaluation length."""

@@ -4,6 +4,19 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_LOG = 230.0
+"""The bound on logarithms in `exp` and `expm1`, whose results are between 1e-100 and 1e100."""
+
+
+def exp(number: float) -> float:
+    """Return e^number, within bounds that a diverged model's perplexity may exceed."""
+    return math.exp(max(-MAX_LOG, min(number, MAX_LOG)))
+
+
+def expm1(number: float) -> float:
+    """Return e^number - 1 within the same upper bound."""
+    return math.expm1(min(number, MAX_LOG))
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -37,12 +50,12 @@ class Scale:
     def in_unit(self, number: float) -> float:
         """Convert a number on the scale of comparison to `unit`."""
         if self.kind == "ratio":
-            return math.exp(number)
-        return math.expm1(number) if self.kind == "change" else number
+            return exp(number)
+        return expm1(number) if self.kind == "change" else number
 
     def difference(self, difference: float) -> float:
         """Convert a difference on the scale of comparison to ratio - 1 if it is relative."""
-        return math.expm1(difference) if self.is_relative else difference
+        return expm1(difference) if self.is_relative else difference
 
     def margin(self, margin: float) -> float:
         """Convert a margin in a claim to the scale of comparison."""

@@ -1,4 +1,4 @@
-"""Swaps as series: the curves of one encoding with each swap, in one curve set."""
+"""Merges the curves of an encoding with its different swaps into one curve set."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,10 +10,11 @@ from posenc.report.run_labels import natural_key
 
 
 def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
-    """Return the curve sets, with a single one for all swaps of an encoding.
+    """Return the curve sets, with all swaps of an encoding merged into one set.
 
-    Its curves are the encoding without a swap (`none`), followed by each swap. It comes after the
-    sets without swaps of the same measurement. A set that has only the curve `none` is left out.
+    Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
+    follow the unswapped sets of the same measurement. An unswapped set is omitted if its only curve
+    is repeated as `none` in a merged set.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:

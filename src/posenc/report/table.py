@@ -43,11 +43,15 @@ LATEX_ESCAPES = {
     "|": r"\textbar{}",
     **{character: f"\\{character}" for character in "{}$&#_%"},
 }
+OVERFLOW = 1e99
+"""Larger numbers are perplexities of diverged models, which may not fit into a float."""
 UNBOUNDED_WIDTH = 10_000  # characters; no table is wider
 
 
 def format_number(value: float) -> str:
     """Return a number with two decimals; large numbers get fewer digits."""
+    if value >= OVERFLOW:
+        return f"> {OVERFLOW:.0e}"
     if value < 1000:
         return f"{value:.2f}"
     return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"

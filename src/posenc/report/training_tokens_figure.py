@@ -1,9 +1,8 @@
-"""Perplexity beyond the training length relative to L, by the number of training tokens."""
+"""Perplexity beyond the training length L relative to that at L, by training tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from math import exp
 from operator import itemgetter
 
 from posenc.report.chart import Chart, Line
@@ -11,6 +10,7 @@ from posenc.report.curve_set import CurveSet
 from posenc.report.curves import RunPoint, curve_sets, evaluation_key
 from posenc.report.experiment import Experiment
 from posenc.report.plotted_curves import Styles, curve_chart, curve_lines
+from posenc.report.scale import exp
 from posenc.report.table import records_csv
 
 PROTOCOL = "nonoverlapping"
@@ -45,7 +45,7 @@ def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Cha
 
 
 def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return the log ratios to L by training tokens; `window` is the evaluation length."""
+    """Return the log of perplexity relative to that at L; `window` is the evaluation length."""
     run_points = sorted(_ratios(experiment), key=itemgetter(0))
     sets = [
         replace(curves, window=length)
@@ -56,7 +56,7 @@ def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:
-    """Yield the evaluation length and the log ratio to L of each row beyond L."""
+    """Yield the evaluation length and the log of perplexity relative to L for rows beyond L."""
     for run in experiment.evaluated:
         rows = [row for row in run.rows if row["protocol"] == PROTOCOL]
         at_train_length = {

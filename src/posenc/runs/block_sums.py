@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.runs.evaluation_rows import budget_suffix, measurement_key, sums_and_counts
+from posenc.runs.evaluation_rows import at_tokens_suffix, measurement_key, sums_and_counts
 
 BLOCK_TOKENS = 4096
 
@@ -44,4 +44,4 @@ def _array_name(row: dict[str, Any]) -> str:
     It ends in `.at_tokens=<n>` if this is not null.
     """
     *parts, _ = measurement_key(row)
-    return ".".join("-" if part is None else str(part) for part in parts) + budget_suffix(row)
+    return ".".join("-" if part is None else str(part) for part in parts) + at_tokens_suffix(row)

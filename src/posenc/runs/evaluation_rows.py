@@ -18,16 +18,16 @@ from posenc.runs.lock import lock
 BINS_PER_OCTAVE = 4
 NO_TYPES: Mapping[str, Any] = {}
 ROW_TYPES = {
-    **dict.fromkeys(("data", "split", "protocol"), str),
-    "length": int,
+    **dict.fromkeys(("data", "data_name", "split", "protocol"), str),
+    **dict.fromkeys(("length", "count"), int),
     "stride": int | None,
     "swap": str | None,
     "loss": int | float,
 }
 """Required keys of an evaluation row, which has others, and their types."""
 OPTIONAL_ROW_TYPES = {
-    **dict.fromkeys(("data_name", "tokens_hash"), str),
-    **dict.fromkeys(("count", "full_count"), int),
+    "tokens_hash": str,
+    "full_count": int,
     **dict.fromkeys(("words", "bytes"), int | None),
     **dict.fromkeys(("sum", "coverage", "accuracy", "exact"), int | float),
     **dict.fromkeys(("at_tokens", "budget_seconds", "budget_tokens"), int | float | None),
@@ -37,7 +37,7 @@ OPTIONAL_ROW_TYPES = {
 """The same for keys that rows of other versions may lack."""
 MAX_INTEGER = 2**63
 """A bound on the integers in a file; larger ones cannot be converted to a float or an array."""
-NGRAM_TYPES = {"order": int, "data": str, "split": str, "loss": int | float}
+NGRAM_TYPES = {"order": int, "data": str, "split": str, "count": int, "loss": int | float}
 """The same for the losses of n-gram models in `ngrams.json`."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
@@ -52,7 +52,7 @@ def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def budget_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the budget of a row, which is (None, None) if no target was skipped."""
+    """Return the budget of a row or a request, (None, None) for a row without skipped targets."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
     return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
 
@@ -64,7 +64,7 @@ def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the row of each measurement that scored the most tokens."""
-    ordered = sorted(rows, key=lambda row: row.get("count", 0))
+    ordered = sorted(rows, key=lambda row: row["count"])
     largest = {measurement_key(row): row for row in ordered}
     return [row for row in rows if largest[measurement_key(row)] is row]
 
@@ -142,10 +142,10 @@ def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 def positions_name(row: dict[str, Any]) -> str:
     """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
     swap = "" if row["swap"] is None else f".{row['swap']}"
-    return f"{row['data']}.{row['split']}.{row['length']}{swap}{budget_suffix(row)}"
+    return f"{row['data']}.{row['split']}.{row['length']}{swap}{at_tokens_suffix(row)}"
 
 
-def budget_suffix(row: dict[str, Any]) -> str:
+def at_tokens_suffix(row: dict[str, Any]) -> str:
     """Return the end of the names of a row's arrays: `.at_tokens=<n>`, or nothing if it is null."""
     at_tokens = row.get("at_tokens")
     return "" if at_tokens is None else f".at_tokens={at_tokens}"

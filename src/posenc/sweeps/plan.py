@@ -170,7 +170,7 @@ def _check_directory(job: Job) -> None:
     try:
         existing = job.run.config()
         existing.modules = job.config.modules
-        check(existing.encoding, name="encoding", modules=list(existing.modules), num_args=1)
+        check(existing.encoding, name="encoding", modules=list(existing.modules))
         digest = run_hash(identity(existing, existing.frozen.fingerprint))
     except Exception as error:
         raise ConfigError(

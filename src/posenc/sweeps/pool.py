@@ -117,7 +117,7 @@ class _Launch:
 
     def _start_waiting_runs(self) -> None:
         while self.free_slots and (planned := self._next_waiting_run()):
-            work = Status.read(planned.run.status_file).work_done
+            status = Status.read(planned.run.status_file)
             checkpoints = list_checkpoints(planned.run.checkpoints)
             slot = self.free_slots[-1]
             self.num_starts[planned.name] += 1
@@ -134,8 +134,13 @@ class _Launch:
                 failed = Status(state="failed", error=f"its process could not be started: {error}")
                 self._record(planned, failed)
                 continue
-            self.active_jobs[process] = (self.free_slots.pop(), Pace(time.monotonic(), work))
-            if checkpoints:
+            self.active_jobs[process] = (
+                self.free_slots.pop(),
+                Pace(time.monotonic(), status.work_done),
+            )
+            if status.phase == "evaluation":
+                self.display.log(f"▶ {planned.name}  resumed during evaluation")
+            elif checkpoints:
                 self.display.print(f"▶ {planned.name}  resumed from step {checkpoints[0].step}")
             else:
                 self.display.log(f"▶ {planned.name}  started")

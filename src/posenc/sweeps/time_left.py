@@ -8,10 +8,10 @@ MIN_RELIABLE_SECONDS = 3.0
 
 
 class Pace:
-    """The pace of a run since its process started at time `now`, from its progress (0 to 1).
+    """The pace of a run since its process started at time `now`.
 
-    Start-up time is measured separately from the pace of the work. The initial `work`, which the
-    run did before this start, affects neither.
+    `work` is the completed fraction of the run (0 to 1). Start-up time is measured separately, and
+    work completed before this start does not count.
     """
 
     def __init__(self, now: float, work: float) -> None:

@@ -1,4 +1,7 @@
-"""Opens and closes W&B runs so that wandb cannot stop, delay or modify this process."""
+"""Opens and closes W&B runs so that wandb cannot stop or modify this process.
+
+wandb delays the process by no more than the timeouts below.
+"""
 
 import atexit
 import logging
@@ -80,14 +83,14 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
 
 @contextmanager
 def short_requests() -> Generator[None]:
-    """Limit the time of wandb's own requests, of which logging a table makes one."""
+    """Limit how long wandb's own requests may take; logging a table makes one."""
     with process_state_restored():
         os.environ["WANDB_HTTP_TIMEOUT"] = str(REQUEST_TIMEOUT)
         yield
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return the reason why wandb failed; it reports a timeout as an authentication error."""
+    """Return why wandb failed; wandb itself reports a timeout as an authentication error."""
     if isinstance(error, TimeoutError) or "did not respond in time" in str(error):
         return "the server does not respond"
     return describe_error(error)

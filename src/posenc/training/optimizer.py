@@ -51,7 +51,7 @@ def adamw(
     Weight decay applies to matrices, not to norms, biases and other vectors.
     """
     _check_learning_rate(learning_rate)
-    _check(betas, weight_decay)
+    _check_betas_and_weight_decay(betas, weight_decay)
     return torch.optim.AdamW(
         parameter_groups(model),
         lr=learning_rate,
@@ -89,7 +89,7 @@ def lion(
     Weight decay applies to matrices. Raises ConfigError if the package is not installed.
     """
     _check_learning_rate(learning_rate)
-    _check(betas, weight_decay)
+    _check_betas_and_weight_decay(betas, weight_decay)
     package = import_extra("pytorch_optimizer", "optimizer=lion")
     groups = parameter_groups(model)
     return package.Lion(groups, lr=learning_rate, betas=tuple(betas), weight_decay=weight_decay)
@@ -111,7 +111,7 @@ def muon(
     """
     _check_learning_rate(learning_rate)
     _check_learning_rate(adamw_learning_rate, "adamw_learning_rate")
-    _check(betas, weight_decay)
+    _check_betas_and_weight_decay(betas, weight_decay)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -141,10 +141,11 @@ def _check_learning_rate(value: float, name: str = "learning_rate") -> None:
         raise ValueError(f"{name}={value} must be positive")
 
 
-def _check(betas: list[float], weight_decay: float) -> None:
+def _check_betas_and_weight_decay(betas: list[float], weight_decay: float) -> None:
     if len(betas) != 2 or weight_decay < 0:
         raise ValueError(
-            f"betas={betas} must be two numbers and weight_decay={weight_decay} 0 or more"
+            f"betas={betas} must be two numbers, and weight_decay={weight_decay}"
+            " must not be negative"
         )
 
 

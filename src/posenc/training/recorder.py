@@ -129,7 +129,7 @@ class Recorder(pl.Callback):
     def _notify_callbacks(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, row: dict[str, Any]
     ) -> None:
-        """Let the run's callbacks see the metrics of a step, and the end of a validation."""
+        """Give the metrics of a step to the run's callbacks; tell them if a validation ended."""
         metrics = {key: torch.tensor(row[key]) for key in MONITORED if key in row}
         trainer.callback_metrics.update(metrics)
         if "validation_loss" in row:

@@ -65,5 +65,7 @@ def resonance(width: int, train_length: int, length: int, *, base: float = 10000
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
     wavelengths = (2 * math.pi / frequencies).round()
     if (wavelengths < 1).any():
-        raise ValueError(f"base={base} rounds a wavelength to 0 tokens; choose at least 1")
+        raise ValueError(
+            f"with base={base}, a wavelength rounds to 0 tokens; choose a base of at least 1"
+        )
     return 2 * math.pi / wavelengths, attention_factor

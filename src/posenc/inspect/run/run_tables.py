@@ -113,9 +113,9 @@ def _region_table(scores: Sequence[Row]) -> InspectionTable:
     for (layer, region), rows in _group(in_longest, "layer", "region").items():
         mean = _mean(rows, "mean")
         squares = sum(row["std"] ** 2 + row["mean"] ** 2 for row in rows) / len(rows)
-        extremes = min(row["lowest"] for row in rows), max(row["highest"] for row in rows)
+        extremes = min(row["min"] for row in rows), max(row["max"] for row in rows)
         lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
-    columns = ["layer", "region", "mean", "std", "lowest", "highest"]
+    columns = ["layer", "region", "mean", "std", "min", "max"]
     title = f"Scores by layer in windows of {longest} tokens"
     return make_table("scores", "score_regions", title, columns, lines, SCORES_NOTE, key_columns=2)
 

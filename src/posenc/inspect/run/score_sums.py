@@ -24,8 +24,8 @@ class ScoreRegions:
         self.count, self.sum, self.squares = (
             torch.zeros(shape, dtype=torch.float64) for _ in range(3)
         )
-        self.lowest = torch.full(shape, torch.inf, dtype=torch.float64)
-        self.highest = -self.lowest
+        self.min = torch.full(shape, torch.inf, dtype=torch.float64)
+        self.max = -self.min
 
     def observe(self, block: QueryBlock) -> None:
         beyond, far = block.query_index >= self.train_length, block.distance >= self.train_length
@@ -38,8 +38,8 @@ class ScoreRegions:
             self.count[index] += scores.shape[1]
             self.sum[index] += scores.sum(1)
             self.squares[index] += scores.square().sum(1)
-            self.lowest[index] = torch.minimum(self.lowest[index], scores.amin(1))
-            self.highest[index] = torch.maximum(self.highest[index], scores.amax(1))
+            self.min[index] = torch.minimum(self.min[index], scores.amin(1))
+            self.max[index] = torch.maximum(self.max[index], scores.amax(1))
 
     def mean(self) -> Tensor:
         """Return the means, NaN for a region without pairs."""
@@ -55,15 +55,17 @@ class ScoreRegions:
             "pairs": self.count.long(),
             "mean": self.mean(),
             "std": self.std(),
-            "lowest": self.lowest,
-            "highest": self.highest,
+            "min": self.min,
+            "max": self.max,
         }
         rows = tensor_rows({"length": length}, ("layer", "head", "region"), columns)
         return [row | {"region": REGIONS[row["region"]]} for row in rows if row["pairs"]]
 
 
 class ForgetGates:
-    """Statistics [H] of ln f for the forget gates f of one layer (FoX and CABLE).
+    """Statistics [H] of the bias per token in one layer: ln f for FoX and CABLE.
+
+    For `cable_paper`, it is minus the step, without the weight of the query.
 
     `below_half` counts the gates below 1/2.
     """
@@ -87,7 +89,7 @@ class ForgetGates:
         self.below_half += (logs < torch.tensor(0.5).log()).sum((0, 2))
 
     def mean(self) -> Tensor:
-        """Return the mean of ln f [H]; a score decreases by 1 over 1 / |mean| tokens."""
+        """Return the mean bias per token [H]: 1 / |mean| tokens decrease a score by about 1."""
         return self.sum / self.count
 
     def std(self) -> Tensor:
