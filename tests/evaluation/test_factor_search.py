@@ -132,7 +132,8 @@ def test_a_search_that_was_stopped_continues_to_the_same_result(
     assert len(read_state(stopped)["generations"]) == 1
     assert run_search(stopped, "generations=1") == 0
     assert run_search(stopped, "generations=2") == 0
-    assert len(calls) == 9 + 8  # the second generation started again
+    # The second generation started again, and each command measured the best candidate again.
+    assert len(calls) == 9 + 8 + 2
     assert read_state(stopped) == read_state(uninterrupted)
     for path in (uninterrupted, stopped):
         assert len(list(path.rglob("longrope_*.yaml"))) == 1
@@ -165,7 +166,38 @@ def test_another_search_of_the_same_length_is_not_overwritten(
     assert run_search(path, "generations=1", "seed=2") == 2
     assert "seed=1 instead of 2" in capsys.readouterr().err
     assert read_state(path) == before
+
+
+def test_a_damaged_search_is_refused_with_its_file(
+    copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = copied("a")
+    assert run_search(path, "generations=1") == 0
+    before = read_state(path)["generations"]
+    factors, loss = before[0][0]
     file = path / "longrope" / f"search-{LENGTH}.json"
-    file.write_text(json.dumps({**before, "generations": [[1, 2]]}))
-    assert run_search(path, "generations=1") == 1
-    assert str(file) in capsys.readouterr().err
+    for first in (
+        [1, 2],
+        [],
+        before[1],
+        before[0][1:],
+        [*before[0], before[0][0]],
+        *(
+            [candidate, *before[0][1:]]
+            for candidate in (
+                [factors[:-1], loss],
+                [["os.system", *factors[1:]], loss],
+                [[-1.0, *factors[1:]], loss],
+                [[[1.0], *factors[1:]], loss],
+                [factors, "low"],
+                [factors, True],
+                [factors, 0.001],
+            )
+        ),
+    ):
+        contents = {**read_state(path), "generations": [first, before[1]]}
+        file.write_text(json.dumps(contents))
+        assert run_search(path, "generations=2") == 1, first
+        error = capsys.readouterr().err
+        assert str(file) in error and "delete it" in error
+        assert json.loads(file.read_text()) == contents

@@ -39,7 +39,7 @@ def test_one_encoding_has_a_card_and_files(inspect: Inspect, tmp_path: Path) -> 
     assert code == 0 and printed.endswith("outputs/mine/inspect/index.html\n")
     assert "narrowest window" in printed and "Five ideal properties" in printed
     folder = tmp_path / "outputs" / "mine" / "inspect"
-    rows = list(csv.DictReader((folder / "cards.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((folder / "properties.csv").read_text().splitlines()))
     largest = next(row for row in rows if row["property"] == "max within L")
     assert float(largest["value"]) == 0.25 * 15  # the steepest of four slopes
     drawn = {file.stem for file in folder.glob("*.png")}
@@ -67,7 +67,7 @@ def test_several_encodings_are_compared_logged_and_replace_earlier_files(
     assert [row["encoding"] for row in rows] == ["nope", "rope"]
     (offline_run,) = (folder.parent / "wandb").glob("offline-run-*-scratch.inspect")
     media = {file.name.split("_")[0] for file in offline_run.glob("files/media/*/*/*")}
-    assert {"matrix", "cards", "wavelengths"} <= media
+    assert {"matrix", "properties", "wavelengths"} <= media
     assert wandb.run is None
 
 

@@ -55,6 +55,17 @@ def test_a_forked_job_has_the_results_of_a_started_one(small_run: SmallRun) -> N
         assert "training finished" in run.log_file.read_text()
 
 
+def test_a_damaged_copy_of_the_code_is_replaced(tmp_path: Path) -> None:
+    """A crash of the machine may leave empty files, and a foreign folder may have other code."""
+    code = freeze_code(tmp_path)
+    for name in ("__init__.py", "jobs/job.py"):
+        (code / "posenc" / name).write_text("")
+    (code / "posenc" / "extra.py").touch()
+    assert freeze_code(tmp_path) == code
+    assert code_digest(code / "posenc") == code_digest() == code.name
+    assert [path.name for path in code.parent.iterdir()] == [code.name]
+
+
 def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> None:
     run = small_run(*LONG)
     code = freeze_code(run.path.parent)

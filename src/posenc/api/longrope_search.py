@@ -88,12 +88,17 @@ def search_factors(
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
     settings = {"run": config.frozen.hash, **{key: request[key] for key in SEARCH_KEYS}}
-    generations = _read_generations(state_file, settings)
     size = SearchSize(**{key: request[key] for key in SIZE_KEYS})
+    propose = partial(
+        next_generation,
+        starting=list(starting.values()),
+        scale=scale,
+        size=size,
+        seed=request.seed,
+    )
+    generations = _read_generations(state_file, settings, propose, loss)
     while len(generations) <= request.generations:
-        generations.append(
-            next_generation(generations, list(starting.values()), scale, size, request.seed, loss)
-        )
+        generations.append(propose(generations, loss=loss))
         write_json(state_file, {"settings": settings, "generations": generations})
         evaluated = sum(map(len, generations))
         on_progress(len(generations) - 1, evaluated, best(generations, 1)[0][1])
@@ -179,10 +184,17 @@ def _swap(factors: Factors) -> dict[str, Any]:
     return {"_target_": target, "factor": 1, "long_factor": list(factors)}
 
 
-def _read_generations(file: Path, settings: dict[str, Any]) -> list[Generation]:
+def _read_generations(
+    file: Path,
+    settings: dict[str, Any],
+    propose: Callable[..., Generation],
+    loss: Callable[[Factors], float],
+) -> list[Generation]:
     """Return the generations of an earlier search with the same settings.
 
-    Raises ConfigError if it had other settings, and RunError if the file is corrupt.
+    Raises ConfigError if it had other settings, and RunError if the file is corrupt: if it does not
+    have the candidates that follow from its settings and losses (`propose`), or if the loss of the
+    best candidate is not what `loss` measures.
     """
     if not file.exists():
         return []
@@ -193,10 +205,23 @@ def _read_generations(file: Path, settings: dict[str, Any]) -> list[Generation]:
                 f"{file} has a search with {key}={state['settings'].get(key)} instead of {value};"
                 f" repeat its settings to continue it, or delete the file to start again"
             )
+    generations: list[Generation] = []
     try:
-        return [[(tuple(f), float(loss)) for f, loss in new] for new in state["generations"]]
+        for saved in state["generations"]:
+            losses = {tuple(factors): value for factors, value in saved}
+            generations.append(propose(generations, loss=losses.__getitem__))
+            if len(saved) != len(generations[-1]) or {type(value) for _, value in saved} != {float}:
+                raise ValueError("another number of candidates, or a loss that is not a float")
+    except KeyError:
+        error = "it does not have the candidates that follow from its settings"
+        raise corrupt_file_error(file, error) from None
     except (TypeError, ValueError) as error:
         raise corrupt_file_error(file, error) from None
+    for factors, lowest in best(generations, 1):
+        if not math.isclose(measured := loss(factors), lowest, rel_tol=1e-4):
+            error = f"its lowest loss is {lowest:.6f}, but measured again, {measured:.6f}"
+            raise corrupt_file_error(file, error)
+    return generations
 
 
 def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -> Path:

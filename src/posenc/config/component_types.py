@@ -120,8 +120,10 @@ def import_target(
     try:
         imported = _import(path)
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
+        missing = isinstance(error, ModuleNotFoundError) and error.name == path.partition(".")[0]
+        hint = "; run the command in the folder of the module, or install it" if missing else ""
         raise ConfigError(
-            f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}"
+            f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}{hint}"
         ) from None
     if not callable(imported):
         raise ConfigError(f"{name}._target_={path} is not a class or function")

@@ -155,7 +155,7 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
         return ConfigError(first_line(error))
     return ConfigError(
         f"{group}={option}: unknown option{did_you_mean(option, available)};"
-        f" available: {', '.join(available)}"
+        f" available: {', '.join(available)}; options of your own need --config-dir FOLDER"
     )
 
 

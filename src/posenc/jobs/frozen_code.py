@@ -11,11 +11,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 EXCLUDED = ("conf", "__pycache__")
 
 
-def code_digest() -> str:
-    """Return 12 hexadecimal digits that identify the package's files."""
+def code_digest(package: Path = PACKAGE) -> str:
+    """Return 12 hexadecimal digits that identify the files of a package."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in PACKAGE.rglob("*") if path.is_file()):
-        name = file.relative_to(PACKAGE)
+    for file in sorted(path for path in package.rglob("*") if path.is_file()):
+        name = file.relative_to(package)
         if not set(EXCLUDED) & set(name.parts):
             digest.update(f"{name.as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -23,12 +23,16 @@ def code_digest() -> str:
 
 
 def freeze_code(folder: Path) -> Path:
-    """Copy the package to `<folder>/.code/<digest>`, if that does not exist, and return its path.
+    """Copy the package to `<folder>/.code/<digest>`, if it is not there, and return that path.
 
-    Jobs import posenc from there. Raises RunError if the copy cannot be written.
+    Jobs import posenc from there. A copy with other contents, such as the empty files that a crash
+    of the machine may leave, is replaced. Raises RunError if the copy cannot be written.
     """
-    target = folder / ".code" / code_digest()
+    digest = code_digest()
+    target = folder / ".code" / digest
     try:
+        if target.is_dir() and code_digest(target / "posenc") != digest:
+            shutil.rmtree(target)
         if not target.is_dir():
             _copy_package(target)
     except OSError as error:

@@ -148,4 +148,6 @@ def truncate_jsonl(path: Path, step: int) -> None:
 
 def corrupt_file_error(path: Path, error: object) -> RunError:
     """Return the error for a file of a run that cannot be used; `error` says why."""
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return RunError(f"{path} cannot be read ({error.strerror}); check the disk")
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")

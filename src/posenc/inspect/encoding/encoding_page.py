@@ -63,7 +63,7 @@ MATRIX_NOTE = (
 IDEAL_COLUMNS = (
     "1 unique at any length",
     "2 linear relation",
-    "3 longer sequences",
+    "3 no untrained values at 4L",
     "4 deterministic",
     "5 several axes",
 )
@@ -93,7 +93,9 @@ def inspect_encodings(
         results[inspected.label] = measure(inspected)
     on_progress("figures")
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
-    property_sections = {f"card-{i}": f"Properties of {label}" for i, label in enumerate(results)}
+    property_sections = {
+        f"properties-{i}": f"Properties of {label}" for i, label in enumerate(results)
+    }
     return InspectionResults(
         title=f"Comparison of {names}" if len(results) > 1 else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
@@ -148,9 +150,11 @@ def _property_tables(results: Mapping[str, PropertyValues]) -> Iterator[Inspecti
     for i, (label, properties) in enumerate(results.items()):
         rows = [[name, *measured] for name, measured in properties.items()]
         title, printed = f"Properties of {label}", len(results) == 1
-        yield make_table(f"card-{i}", "", title, columns, rows, printed=printed)
+        yield make_table(f"properties-{i}", "", title, columns, rows, printed=printed)
         all_rows += [[label, *row] for row in rows]
-    yield make_table("", "cards", "Properties", ["encoding", *columns], all_rows, printed=False)
+    yield make_table(
+        "", "properties", "Properties", ["encoding", *columns], all_rows, printed=False
+    )
 
 
 def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
