@@ -104,3 +104,11 @@ def test_the_terminal_shows_markup_as_text_and_marks_the_best() -> None:
     text = printed(TABLE, 200)
     assert HOSTILE in text and "*34.6 ppl" in text
     assert text.splitlines()[0].rstrip() == TABLE.title
+
+
+def test_a_piece_has_only_rows_with_values_in_it() -> None:
+    columns = [Column("encoding", align="left"), *(Column(str(64 * 2**i)) for i in range(10))]
+    rows = [["alibi", *range(10)], ["published", 7, *[None] * 9]]
+    text = printed(Table("", columns, rows), 40)
+    assert text.count("alibi") > text.count("published") == 1
+    assert printed(Table("", columns, [["nothing", *[None] * 10]]), 200).count("nothing") == 1

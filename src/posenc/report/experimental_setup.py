@@ -16,10 +16,11 @@ def experimental_setup(
     """Return the setup as (term, description) pairs."""
     runs = experiment.evaluated
     lengths = _join_distinct((str(run.train_length) for run in runs), ", ")
-    parameters = _join_distinct(
-        f"{run.status.resolved.get('parameters') or run.config['frozen']['parameters'] or 0:,}"
+    parameters = sorted(
+        run.status.resolved.get("parameters") or run.config["frozen"]["parameters"] or 0
         for run in runs
     )
+    sizes = _join_distinct((f"{parameters[0]:,}", f"{parameters[-1]:,}"), " to ")
     training = _join_distinct(
         f"{run.status.tokens:,} tokens per run, {run.config['batch_tokens']:,} tokens per step"
         for run in runs
@@ -32,7 +33,7 @@ def experimental_setup(
     kernels = (f"{r.label}: {format_setting(r.status.resolved.get('kernel'))}" for r in runs)
     return [
         ("Encodings", _join_distinct((run.label for run in runs), ", ")),
-        ("Model", f"{describe_choice(runs, 'model')}; {parameters} parameters"),
+        ("Model", f"{describe_choice(runs, 'model')}; {sizes} parameters"),
         ("Training length", f"{lengths} tokens"),
         ("Training", training),
         ("Training data", data),

@@ -174,7 +174,10 @@ class Table:
         return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
-        """Split the table into the fewest pieces that fit the width; each has the key columns."""
+        """Split the table into the fewest pieces that fit the width; each has the key columns.
+
+        A piece lacks rows that have no values in it.
+        """
         unbounded = console.options.update(width=UNBOUNDED_WIDTH)
         indices = range(len(self.columns))
         pieces = [self._piece(indices)]
@@ -200,8 +203,10 @@ class Table:
                 no_wrap=not column.wrap,
                 overflow="fold",
             )
+        others = indices[self.key_columns :] if len(indices) < len(self.columns) else []
         for row in self.grid:
-            piece.add_row(*(self._rich_cell(*row[i]) for i in indices))
+            if not others or any(row[i][1].value is not None for i in others):
+                piece.add_row(*(self._rich_cell(*row[i]) for i in indices))
         return piece
 
     def _rich_cell(self, column: Column, cell: Cell) -> Text:

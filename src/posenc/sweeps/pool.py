@@ -139,7 +139,7 @@ class _Launch:
                 Pace(time.monotonic(), status.work_done),
             )
             if status.phase == "evaluation":
-                self.display.log(f"▶ {planned.name}  resumed during evaluation")
+                self.display.log(f"▶ {planned.name}  evaluating")
             elif checkpoints:
                 self.display.print(f"▶ {planned.name}  resumed from step {checkpoints[0].step}")
             else:
