@@ -46,6 +46,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
         for row in largest_rows(rows)
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
         and row.get("at_tokens") is None
+        and row.get("perplexity") is not None  # too large for a float
     }
     train_length = config.train_length
     summary = {
