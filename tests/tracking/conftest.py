@@ -147,6 +147,7 @@ def evaluation_row() -> Callable[..., dict[str, Any]]:
             "length": length,
             "stride": None,
             "swap": None,
+            "count": 1000,
             "loss": perplexity / 100,
             "perplexity": perplexity,
         }
