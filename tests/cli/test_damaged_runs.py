@@ -254,8 +254,8 @@ def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: st
 def test_an_evaluation_row_with_an_impossible_value_is_damage(
     tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
-    keys = {"data": "f", "split": "test", "protocol": "sliding", "stride": 8, "swap": None}
-    row = {**keys, "length": 16, "count": 2, "sum": 3.0, "loss": 1.5}
+    keys = {"data": "f", "data_name": "text", "split": "test", "protocol": "sliding"}
+    row = {**keys, "stride": 8, "swap": None, "length": 16, "count": 2, "sum": 3.0, "loss": 1.5}
     run = RunDirectory(tmp_path)
     run.evaluation_file.write_text(json.dumps({"rows": [row]}))
     assert run.rows() == [row]
