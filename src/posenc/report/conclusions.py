@@ -14,8 +14,8 @@ from posenc.report.table import format_number
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
-    "A ratio above 1 means that the model gets worse on windows longer than in training; a ratio of"
-    " 1 or below means that the encoding extrapolates."
+    "A ratio above 1 means that the model gets worse on windows longer than in training. A ratio of"
+    " 1 or below means that it does not, for which fewer early tokens alone can be the reason."
 )
 UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences may be noise."
 

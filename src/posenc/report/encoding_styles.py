@@ -32,7 +32,7 @@ NUM_CUSTOM = len(COLORS) * len(MARKERS)  # all different: 9 and 8 have no common
 ENCODINGS = (  # the encodings compared most often come first and have solid lines
     *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
     *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
-    *("window", "rnope", "rnope_swa", "drope", "longrope", "randomized", "log_n", "untied"),
+    *("window", "rnope", "untied", "drope", "longrope", "randomized", "log_n", "rnope_swa"),
     *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
     *("integers", "scaled_integers", "binary", "degree", "random_walk"),
     *("temperature", "smollm3", "command_a", "gemma4", "olmo3"),

@@ -20,8 +20,8 @@ from posenc.report.scale import exp
 X_TITLE = "Evaluation length (tokens)"
 PERPLEXITY_CAPTION = (
     "Perplexity is the exponential of the mean loss over seeds. Lower is better. To the right of"
-    " the dashed line, windows are longer than in training: a line that stays flat or decreases"
-    " means that the encoding extrapolates; an increasing line means that it does not."
+    " the dashed line, windows are longer than in training: an increasing line means that the"
+    " encoding does not extrapolate; a flat or decreasing one may be due to fewer early tokens."
 )
 RELATIVE_CAPTION = (
     "Perplexity at each length divided by the perplexity at the training length L, for each seed."

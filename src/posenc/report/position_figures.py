@@ -22,7 +22,7 @@ from posenc.report.plotted_curves import (
 from posenc.report.table import records_csv
 
 X_TITLE = "Position in the window (tokens)"
-UNSEEN_POSITIONS = "Positions to the right of the dashed line did not occur in training."
+UNSEEN_POSITIONS = "Positions to the right of the dashed line are beyond the training length."
 LOSS_CAPTION = (
     f"Lower is better. Each point is the mean loss over neighboring positions. {UNSEEN_POSITIONS}"
 )
