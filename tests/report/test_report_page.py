@@ -177,6 +177,20 @@ def test_one_seed_and_few_windows_are_limitations(
     assert "29 windows of 64 tokens" in text  # the number of targets, not the length, counts them
 
 
+def test_the_finding_compares_encodings_at_the_longest_length_that_all_have(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for encoding, lengths in (("alibi", (64, 128, 256)), ("rope", (64, 128))):
+        losses = {64: 3.0, 128: 2.9 if encoding == "rope" else 3.1, 256: 2.0}
+        rows = [fabricate.row(length, losses[length]) for length in lengths]
+        rows.append(fabricate.row(128, 2.5, swap="yarn"))
+        fabricate.run(tmp_path / "one", fabricate.config(encoding, 64, 1), rows)
+    write_report(tmp_path / "one", console)
+    first = " ".join(printed(console).split("Perplexity, trained")[0].split())
+    assert "with rope at 128 tokens" in first
+    assert "256" not in first and "yarn" not in first
+
+
 def test_a_diverged_model_has_a_row_and_a_curve(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:

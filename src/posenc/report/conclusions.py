@@ -55,12 +55,13 @@ def limitations(
 def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
-    `rows` are the `result_rows` of the curves.
+    The longest length is the last one at which all have a value, if there is one. `rows` are the
+    `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
     parts = []
-    for length in dict.fromkeys((curves.train_length, int(curves.x_values[-1]))):
+    for length in dict.fromkeys((curves.train_length, _longest_length(curves))):
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
         if values:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
@@ -89,8 +90,13 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
 
 
+def _longest_length(curves: CurveSet) -> int:
+    shared = [x for x in curves.x_values if all(c.point_at(x) for c in curves.curves)]
+    return int((shared or curves.x_values)[-1])
+
+
 def _ratio_lines(curves: CurveSet) -> list[str]:
-    longest, length = int(curves.x_values[-1]), curves.train_length
+    longest, length = _longest_length(curves), curves.train_length
     ratios = sorted(
         (at_longest.perplexity / at_train_length.perplexity, curve.label)
         for curve in curves.curves

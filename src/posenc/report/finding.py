@@ -60,6 +60,8 @@ def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]
     for curves, rows in accuracies:
         task = curves.measurement.data_name
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
-    for curves, rows in losses:
-        if curves.measurement == losses[0][0].measurement:
-            yield f"{curves.setting}: {best_encodings(curves, rows)}"
+    main = [
+        (curves, rows) for curves, rows in losses if curves.measurement == losses[0][0].measurement
+    ]
+    for curves, rows in [pair for pair in main if not pair[0].swapped] or main:
+        yield f"{curves.setting}: {best_encodings(curves, rows)}"

@@ -187,6 +187,7 @@ class Table:
         for count in range(len(others), 0, -1):
             starts = range(0, len(others), count)
             pieces = [self._piece([*keys, *others[i : i + count]]) for i in starts]
+            pieces = [piece for piece in pieces if piece.row_count] or pieces[:1]
             widths = (Measurement.get(console, unbounded, piece).maximum for piece in pieces)
             if max(widths) <= options.max_width:
                 break
