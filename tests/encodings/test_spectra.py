@@ -221,7 +221,7 @@ def test_golden_powers() -> None:
         (partial(ntk, factor=1e300), r"factor=1e\+300 must be from 1 to 1000000"),
         (partial(ntk_by_parts, factor=math.inf), "factor=inf"),
         (partial(position_interpolation, factor=math.nan), "factor=nan"),
-        (partial(resonance, base=1e-3), "base=0.001 rounds a wavelength to 0"),
+        (partial(resonance, base=1e-3), "base=0.001, a wavelength rounds to 0"),
     ],
 )
 def test_invalid_parameters_are_refused(spectrum: Spectrum, message: str) -> None:

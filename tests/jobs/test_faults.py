@@ -101,7 +101,7 @@ def test_out_of_memory_in_evaluation_halves_the_batch_and_continues(
     run = small_run(*out_of_memory(200), *overrides)
     with caplog.at_level(logging.WARNING):
         assert job([str(run.path), "--module", "user_faults"]) == FINISHED
-    assert "out of memory with evaluation.batch_tokens=984; continuing with 480" in caplog.text
+    assert "out of memory with a batch of 984 tokens; continuing with 480" in caplog.text
     larger = small_run(*out_of_memory(5000), *overrides)
     assert job([str(larger.path), "--module", "user_faults"]) == FINISHED
     for small, large in zip(run.rows(), larger.rows(), strict=True):
