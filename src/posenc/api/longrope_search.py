@@ -83,7 +83,6 @@ def search_factors(
     windows = build_windows(data, key)
     model = load_model(run, config, data.vocab_size, select_device(config))
     torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
-    scale = request.length / config.train_length
     starting = _starting_factors(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
@@ -92,7 +91,7 @@ def search_factors(
     propose = partial(
         next_generation,
         starting=list(starting.values()),
-        scale=scale,
+        scale=request.length / config.train_length,
         size=size,
         seed=request.seed,
     )

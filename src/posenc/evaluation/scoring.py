@@ -69,9 +69,7 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
-    correct = np.zeros(
-        2, dtype=np.int64
-    )  # correct targets, and windows in which all targets are correct
+    correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with no other targets
     tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()

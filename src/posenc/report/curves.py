@@ -4,7 +4,7 @@ Each evaluation row of a run becomes a `RunPoint`. Those of the same measurement
 form a `CurveSet`, in which a `Point` averages over seeds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -147,9 +147,11 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
+    scored_tokens: dict[tuple[EvaluationKey, int], set[int]] = {}
     for point in run_points:
-        run = point.run
-        curves = sets.setdefault((point.measurement, run.train_length), {})
+        run, key = point.run, (point.measurement, point.run.train_length)
+        scored_tokens.setdefault(key, set()).add(point.tokens)
+        curves = sets.setdefault(key, {})
         curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
@@ -166,7 +168,7 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
                 for label, points in sets[key].items()
             ),
             _published(experiment, *key, sets[key].keys()),
-            ngrams=_ngrams(experiment, *key, _scored_tokens(sets[key])),
+            ngrams=_ngrams(experiment, *key, scored_tokens[key]),
         )
         for key in sorted(sets, key=sort_key)
     ]
@@ -198,16 +200,6 @@ def _published(
         for run in experiment.runs
         if run.label in labels and run.matches(curve.selector)
     )
-
-
-def _scored_tokens(points: Mapping[str, Mapping[float, Mapping[int, RunPoint]]]) -> set[int]:
-    """Return the numbers of tokens that the points of a curve set average over."""
-    return {
-        point.tokens
-        for by_x in points.values()
-        for by_seed in by_x.values()
-        for point in by_seed.values()
-    }
 
 
 def _ngrams(

@@ -174,10 +174,7 @@ class Table:
         return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
-        """Split the table into the fewest pieces that fit the width; each has the key columns.
-
-        A piece lacks rows that have no values in it.
-        """
+        """Split the table into the fewest pieces that fit; each has the key columns."""
         unbounded = console.options.update(width=UNBOUNDED_WIDTH)
         indices = range(len(self.columns))
         pieces = [self._piece(indices)]
@@ -205,7 +202,7 @@ class Table:
                 overflow="fold",
             )
         others = indices[self.key_columns :] if len(indices) < len(self.columns) else []
-        for row in self.grid:
+        for row in self.grid:  # a part of the table lacks rows without values in it
             if not others or any(row[i][1].value is not None for i in others):
                 piece.add_row(*(self._rich_cell(*row[i]) for i in indices))
         return piece
