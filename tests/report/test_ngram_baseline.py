@@ -1,7 +1,6 @@
 """N-gram models of the training tokens as rows of the table, as a line, and in ngrams.csv."""
 
 import csv
-import io
 import json
 import math
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from consoles import printed
 from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import read_experiment
@@ -35,11 +35,6 @@ def folder(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
         (path / "ngrams.json").write_text(json.dumps({"rows": rows}))
     fabricate.run(tmp_path / "sweep", fabricate.config("alibi", 128, 1), [fabricate.row(128, 3.0)])
     return tmp_path / "sweep"
-
-
-def printed(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> None:

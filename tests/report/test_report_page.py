@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pytest
 from rich.console import Console
 
+from consoles import printed
 from posenc.config.errors import ConfigError, RunError
 from posenc.report.write_report import write_report
 
@@ -32,11 +33,6 @@ FILES = {
     "extrapolation.tex",
     *(f"{stem}.{kind}" for stem in FIGURES for kind in ("csv", "png", "svg")),
 }
-
-
-def printed(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def test_all_files_are_written_and_nothing_else(reported: SimpleNamespace) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from consoles import printed
 from posenc.report.table import format_number
 from posenc.report.write_report import write_report
 
@@ -76,11 +77,6 @@ def in_page(page: Any) -> Numbers:
                     if name.isdigit() and cell != "-":
                         numbers[int(train_length[1]), row[0], int(name)] = cell
     return numbers
-
-
-def printed(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def test_every_form_has_the_perplexities_of_the_files(

@@ -55,15 +55,30 @@ def test_a_forked_job_has_the_results_of_a_started_one(small_run: SmallRun) -> N
         assert "training finished" in run.log_file.read_text()
 
 
-def test_a_damaged_copy_of_the_code_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "posenc/__init__.py",
+        "posenc/extra.py",
+        "posenc/__pycache__/__init__.cpython-311.pyc",
+        "posenc/conf/__init__.py",
+        "sitecustomize.py",
+    ],
+)
+def test_a_copy_of_the_code_with_other_contents_is_replaced(tmp_path: Path, name: str) -> None:
     """A crash of the machine may leave empty files, and a foreign folder may have other code."""
     code = freeze_code(tmp_path)
-    for name in ("__init__.py", "jobs/job.py"):
-        (code / "posenc" / name).write_text("")
-    (code / "posenc" / "extra.py").touch()
+    files = {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
+    (code / name).parent.mkdir(exist_ok=True)
+    (code / name).write_text("")
     assert freeze_code(tmp_path) == code
-    assert code_digest(code / "posenc") == code_digest() == code.name
-    assert [path.name for path in code.parent.iterdir()] == [code.name]
+    assert files == {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
+    assert [path.name for path in code.parent.iterdir()] == [code.name] == [code_digest()]
+
+
+def test_an_intact_copy_of_the_code_is_kept(tmp_path: Path) -> None:
+    inode = freeze_code(tmp_path).stat().st_ino
+    assert freeze_code(tmp_path).stat().st_ino == inode
 
 
 def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> None:

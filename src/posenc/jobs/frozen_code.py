@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,12 +12,16 @@ PACKAGE = Path(__file__).resolve().parents[1]
 EXCLUDED = ("conf", "__pycache__")
 
 
-def code_digest(package: Path = PACKAGE) -> str:
-    """Return 12 hexadecimal digits that identify the files of a package."""
+def code_digest() -> str:
+    """Return 12 hexadecimal digits that identify the package's files."""
+    return _digest(PACKAGE, EXCLUDED)
+
+
+def _digest(package: Path, excluded: Collection[str] = ()) -> str:
     digest = hashlib.sha256()
     for file in sorted(path for path in package.rglob("*") if path.is_file()):
         name = file.relative_to(package)
-        if not set(EXCLUDED) & set(name.parts):
+        if not set(excluded) & set(name.parts):
             digest.update(f"{name.as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:12]
@@ -25,13 +30,14 @@ def code_digest(package: Path = PACKAGE) -> str:
 def freeze_code(folder: Path) -> Path:
     """Copy the package to `<folder>/.code/<digest>`, if it is not there, and return that path.
 
-    Jobs import posenc from there. A copy with other contents, such as the empty files that a crash
-    of the machine may leave, is replaced. Raises RunError if the copy cannot be written.
+    Jobs import posenc from there. A copy with other files or contents is replaced: a crash of the
+    machine may leave empty files, and a folder from somebody else may contain any module or
+    bytecode. Raises RunError if the copy cannot be written.
     """
     digest = code_digest()
     target = folder / ".code" / digest
     try:
-        if target.is_dir() and code_digest(target / "posenc") != digest:
+        if target.is_dir() and not _is_copy(target, digest):
             shutil.rmtree(target)
         if not target.is_dir():
             _copy_package(target)
@@ -41,11 +47,17 @@ def freeze_code(folder: Path) -> Path:
     return target
 
 
+def _is_copy(folder: Path, digest: str) -> bool:
+    """Whether a folder has the files of the package with this digest, and nothing else."""
+    names = [path.name for path in folder.iterdir()]
+    return names == ["posenc"] and _digest(folder / "posenc") == digest
+
+
 def _copy_package(target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
         copy = Path(temporary) / "code"
-        shutil.copytree(PACKAGE, copy / "posenc", ignore=shutil.ignore_patterns("conf"))
+        shutil.copytree(PACKAGE, copy / "posenc", ignore=shutil.ignore_patterns(*EXCLUDED))
         try:
             copy.rename(target)
         except OSError:

@@ -91,6 +91,7 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
 
 
 def _longest_length(curves: CurveSet) -> int:
+    """Return the longest length at which all curves have a value, or else any."""
     shared = [x for x in curves.x_values if all(c.point_at(x) for c in curves.curves)]
     return int((shared or curves.x_values)[-1])
 
@@ -154,13 +155,15 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a note for each training length at which an encoding is worse than a trigram model."""
     lines = []
     for curves in curve_sets:
-        limit, length = curves.ngrams.get(3), curves.train_length
+        if curves.swapped or 3 not in curves.ngrams:
+            continue
+        trigram, length = curves.ngrams[3], curves.train_length
         points = {c.label: point for c in curves.curves if (point := c.point_at(length))}
-        worse = [label for label, point in points.items() if limit and point.mean > limit]
-        if limit and worse and curves.swapped is None:
+        worse = [label for label, point in points.items() if point.mean > trigram]
+        if worse:
             lines.append(
                 f"L = {length}: {', '.join(worse)} had a higher perplexity than a 3-gram model of"
-                f" the same training tokens ({format_number(exp(limit))}): a comparison of models"
+                f" the same training tokens ({format_number(exp(trigram))}): a comparison of models"
                 " that hardly use their context says little about encodings. Train on more tokens."
             )
     return lines

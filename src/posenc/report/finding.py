@@ -19,8 +19,8 @@ def finding(
 ) -> str:
     """Return how many premises and claims hold, and which encodings are best.
 
-    Premises that do not hold come first. Encodings are compared at the training length and at the
-    longest one.
+    `losses` are those of the main measurement, `accuracies` those of all tasks. Premises that do
+    not hold come first. Encodings are compared at the training length and at the longest one.
     """
     sentences = [
         *_debug_sentences(experiment.runs),
@@ -60,8 +60,5 @@ def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]
     for curves, rows in accuracies:
         task = curves.measurement.data_name
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
-    main = [
-        (curves, rows) for curves, rows in losses if curves.measurement == losses[0][0].measurement
-    ]
-    for curves, rows in [pair for pair in main if not pair[0].swapped] or main:
+    for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
         yield f"{curves.setting}: {best_encodings(curves, rows)}"

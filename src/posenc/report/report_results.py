@@ -61,15 +61,16 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
     loss_rows = [(curves, result_rows(curves)) for curves in losses]
     accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]
     verdicts = judge_experiment(experiment)
+    num_main = len(select_first_measurement(losses))
     return Results(
         experiment,
-        finding(experiment, verdicts, loss_rows, accuracy_rows),
+        finding(experiment, verdicts, loss_rows[:num_main], accuracy_rows),
         loss_rows,
         accuracy_rows,
         verdicts,
         result_tables(loss_rows),
         result_tables(accuracy_rows),
-        len(select_first_measurement(losses)),
+        num_main,
         _figures(experiment, losses, accuracies),
         experimental_setup(experiment, [*losses, *accuracies]),
         conclusions(experiment, loss_rows),

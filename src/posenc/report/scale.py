@@ -6,6 +6,8 @@ from typing import Literal
 
 MAX_LOG = 230.0
 """The bound on logarithms in `exp` and `expm1`, whose results are between 1e-100 and 1e100."""
+OVERFLOW = 1e99
+"""Perplexities above this are those of diverged models, and may have reached the bound."""
 
 
 def exp(number: float) -> float:

@@ -23,6 +23,8 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from posenc.report.scale import OVERFLOW
+
 MISSING = "-"
 Value = str | float | None
 CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
@@ -43,8 +45,6 @@ LATEX_ESCAPES = {
     "|": r"\textbar{}",
     **{character: f"\\{character}" for character in "{}$&#_%"},
 }
-OVERFLOW = 1e99
-"""Larger numbers are perplexities of diverged models, which may not fit into a float."""
 UNBOUNDED_WIDTH = 10_000  # characters; no table is wider
 
 

@@ -1,7 +1,7 @@
 """Tables of verdicts on claims: one for files and the HTML report, one for the terminal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.judge import ClauseVerdict, Verdict
@@ -63,13 +63,11 @@ def verdict_tables(verdicts: Verdicts) -> list[Table]:
     """
     tables = []
     if verdicts.premises:
-        tables.append(_verdict_table(verdicts.premises, "Premises", [PREMISES_NOTE]))
+        notes = [PREMISES_NOTE] if verdicts.claims else [PREMISES_NOTE, NUMBERS_NOTE]
+        tables.append(_verdict_table(verdicts.premises, "Premises", notes))
     if verdicts.claims:
-        tables.append(_verdict_table(verdicts.claims, "Claims", []))
-    return [
-        *tables[:-1],
-        *(replace(last, notes=[*last.notes, NUMBERS_NOTE]) for last in tables[-1:]),
-    ]
+        tables.append(_verdict_table(verdicts.claims, "Claims", [NUMBERS_NOTE]))
+    return tables
 
 
 def _verdict_table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str]) -> Table:

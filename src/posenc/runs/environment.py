@@ -27,14 +27,17 @@ GROUP_VARIABLES = (
 def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
     """Return the environment of a job that uses `threads` threads and imports posenc from `code`.
 
-    It extends this process's environment, except for torchrun's variables.
+    It extends this process's environment, except for torchrun's variables. No bytecode is written
+    into `code`, whose files are compared with the installed package.
     """
     folders = [code, os.getcwd(), os.environ.get("PYTHONPATH")]
+    no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"} if code else {}
     return {
         **MALLOC_VARIABLES,
         **{name: value for name, value in os.environ.items() if name not in GROUP_VARIABLES},
         "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder),
         **thread_variables(threads),
+        **no_bytecode,
     }
 
 
