@@ -15,6 +15,7 @@ import torch
 from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
+from posenc.jobs.frozen_code import PACKAGE
 from posenc.jobs.job import main
 from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory
@@ -25,11 +26,12 @@ SmallRun = Callable[..., RunDirectory]
 JOB = [sys.executable, "-m", "posenc.jobs.job"]
 
 
-def start(run: RunDirectory, *torchrun: str) -> subprocess.Popen[bytes]:
+def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.Popen[bytes]:
     """Start the run's job, with `torchrun` as its launcher if that is given."""
     command = [*torchrun, *JOB[1:]] if torchrun else JOB
+    env = os.environ | environment
     with run.log_file.open("ab") as log:
-        return subprocess.Popen([*command, str(run.path)], stdout=log, stderr=log)
+        return subprocess.Popen([*command, str(run.path)], stdout=log, stderr=log, env=env)
 
 
 def finish(run: RunDirectory) -> RunDirectory:
@@ -189,6 +191,18 @@ def test_a_run_on_one_device_can_be_resumed_with_fsdp(small_run: SmallRun) -> No
     assert process.wait() == INTERRUPTED, run.log_file.read_text()
     run = finish(small_run(*fast, "devices=2", "trainer.strategy=fsdp"))
     assert_same_results(run, uninterrupted)
+
+
+@pytest.mark.slow
+def test_a_rank_that_has_finished_cannot_fail_while_python_shuts_down(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    """PyTorch's communication threads may abort a process at that time."""
+    abort = "import atexit, os\nif 'RANK' in os.environ:\n    atexit.register(os.abort)\n"
+    (tmp_path / "sitecustomize.py").write_text(abort)
+    run = small_run("devices=2")
+    assert start(run, PYTHONPATH=f"{tmp_path}:{PACKAGE.parent}").wait() == FINISHED
+    assert run.status().state == "finished"
 
 
 def processes_of(run: RunDirectory) -> list[str]:

@@ -59,4 +59,11 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    if in_process_group():
+        # PyTorch's communication threads sometimes abort a process while Python shuts down
+        # (pytorch/pytorch#190489), and the finished run would count as interrupted.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
