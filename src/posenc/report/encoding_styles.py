@@ -41,6 +41,7 @@ ENCODINGS = (  # the encodings compared most often come first and have solid lin
     *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
     *("fope", "rope_plus_plus", "mla_rope", "grape_a", "grape_ap"),
     *("m_rope", "rope_mixed", "liere", "comrope", "alibi_pi", "dape_v2", "k_cable"),
+    *("carope", "darope"),
 )
 SWAPS = (  # `none` is the encoding without a swap
     *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
@@ -71,7 +72,8 @@ REFERENCE_STYLE = Style("#606060", "plus", (2, 3))
 def style_at(index: int) -> Style:
     """Return the style with this index, which starts at 0; the first nine differ in color."""
     names = list(MARKERS)
-    dash = DASHES[index // len(COLORS) % len(DASHES)]
+    rounds = index // len(COLORS) + index // NUM_CUSTOM  # colors and markers repeat together
+    dash = DASHES[rounds % len(DASHES)]
     return Style(COLORS[index % len(COLORS)], names[index % len(names)], dash)
 
 

@@ -1,0 +1,51 @@
+"""CARoPE: RoPE with a frequency per head that depends on the token (Veisi et al. 2025, section 2).
+
+    q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,
+    A_t = sum_{l <= t} f(x_l)^p  for pair p,   f(x) = 1 / (softplus(w . x + b) + 1)
+
+With f = base^(-2/d), this is RoPE, with which the paper starts training. The formula in the paper
+has no b, without which f is 1/(ln 2 + 1) for w = 0, whatever the base. Here, w [layers, H, D]
+starts at 0 and b at the value for which f is RoPE's; its change since then is learned [layers, H].
+The paper's x is the token's embedding; here, it is the hidden state that enters the layer. No code
+of the authors is known. q, k [B, H, T, d], in token order.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.rope import Layout, rotate_by_angles
+
+
+class CaRope(PerLayer):
+    """Rotates by sums of powers of a frequency that is computed from each token's content."""
+
+    def __init__(
+        self, geometry: Geometry, *, base: float = 10000.0, layout: Layout = "half"
+    ) -> None:
+        super().__init__(geometry)
+        if geometry.head_width % 2 or geometry.head_width < 4 or not 1 < base < math.inf:
+            raise ValueError(
+                f"the head width {geometry.head_width} must be even and at least 4, and base={base}"
+                f" must be finite and more than 1"
+            )
+        self.layout = layout
+        heads = (geometry.layers, geometry.heads)
+        self.weight = nn.Parameter(torch.zeros(*heads, geometry.width))
+        self.offset = nn.Parameter(torch.zeros(heads))
+        inverse = math.expm1(2 / geometry.head_width * math.log(base))  # softplus(b) = 1/f - 1
+        self.initial_offset = inverse + math.log(-math.expm1(-inverse))
+
+    def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        return rotate_by_angles(q, k, self.angles(x)[..., None, :], self.layout)
+
+    def angles(self, x: Tensor) -> Tensor:
+        """Return A [B, H, T, d/2] in float64, which autocast does not round."""
+        weight, offset = self.weight[self.layer].double(), self.offset[self.layer].double()
+        logits = weight @ x.double().mT + offset[:, None] + self.initial_offset  # [B, H, T]
+        log_frequency = -softplus(logits).log1p()
+        powers = torch.arange(self.geometry.head_width // 2, device=x.device)
+        return (log_frequency[..., None] * powers).exp().cumsum(-2)

@@ -1,0 +1,141 @@
+"""CARoPE and DaRoPE against rotations of complex numbers, token by token."""
+
+import cmath
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.encodings.base import Geometry
+from posenc.encodings.carope import CaRope
+from posenc.encodings.darope import DaRope
+from posenc.encodings.rope import Layout, Rope
+from posenc.encodings.spectra import geometric
+
+LAYER, LENGTH, HEADS, PAIRS = 1, 19, 2, 3
+GEOMETRY = Geometry(width=12, heads=HEADS, layers=2, train_length=7)
+Angle = Callable[[int, int, int], float]
+
+
+def states(length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
+    x, q, k = (torch.randn(2, length, 12, dtype=torch.float64) for _tensor in range(3))
+    return x, *(part.unflatten(-1, (HEADS, 6)).transpose(1, 2) for part in (q, k))
+
+
+def with_random_parameters(encoding: Any) -> Any:
+    for parameter in encoding.parameters():
+        parameter.data += torch.randn(parameter.shape)
+    return encoding.double()
+
+
+def assert_rotated(
+    encoding: Any, x: Tensor, q: Tensor, k: Tensor, angle: Angle, pos: Tensor | None = None
+) -> None:
+    """Pair p of head h of token t of the second sequence is rotated by angle(h, t, p)."""
+    pos = torch.arange(LENGTH) if pos is None else pos
+    channels = {"half": lambda p: [p, p + 3], "interleaved": lambda p: [2 * p, 2 * p + 1]}
+    with torch.no_grad():
+        rotated = encoding.at_layer(LAYER).rotate(x, q, k, pos)
+    for before, after in zip((q, k), rotated, strict=True):
+        for h in range(HEADS):
+            for t in range(LENGTH):
+                for p in range(PAIRS):
+                    rotation = cmath.exp(1j * angle(h, t, p))
+                    pair = channels[encoding.layout](p)
+                    expected = complex(*before[1, h, t, pair].tolist()) * rotation
+                    actual = complex(*after[1, h, t, pair].tolist())
+                    assert actual == pytest.approx(expected, abs=1e-11)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_carope_rotates_by_sums_of_powers_of_its_frequencies(layout: Layout) -> None:
+    torch.manual_seed(3)
+    encoding = with_random_parameters(CaRope(GEOMETRY, base=50.0, layout=layout))
+    x, q, k = states()
+    initial_offset = math.log(math.exp(50 ** (1 / 3) - 1) - 1)
+
+    def angle(h: int, t: int, p: int) -> float:
+        total = 0.0
+        for token in x[1, : t + 1]:
+            z = (encoding.weight[LAYER, h] @ token + encoding.offset[LAYER, h]).item()
+            z += initial_offset
+            total += (1 / (math.log(1 + math.exp(z)) + 1)) ** p
+        return total
+
+    assert_rotated(encoding, x, q, k, angle)
+
+
+@pytest.mark.parametrize("base", [1.5, 10000.0, 1e8, 1e300])
+def test_carope_starts_with_the_scores_of_rope(base: float) -> None:
+    torch.manual_seed(4)
+    carope = CaRope(GEOMETRY, base=base).bfloat16()
+
+    def base_spectrum(*arguments: Any) -> Any:
+        return geometric(*arguments, base=base)
+
+    x, q, k = states(150)
+    pos = torch.arange(150)
+    scores = []
+    for encoding in (carope, Rope(GEOMETRY, spectrum=base_spectrum)):
+        rotated_q, rotated_k = encoding.rotate(x, q, k, pos)
+        scores.append(rotated_q @ rotated_k.mT)
+    torch.testing.assert_close(*scores, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("start", [0.0, -8.0, 0.25, 1000.0])
+def test_darope_learns_the_position_of_pairs_that_do_not_complete_a_rotation(
+    layout: Layout, start: float
+) -> None:
+    torch.manual_seed(5)
+    encoding = with_random_parameters(DaRope(GEOMETRY, base=5.0, layout=layout))
+    x, q, k = states()
+    frequencies = [5.0 ** (-2 * p / 6) for p in range(PAIRS)]
+    assert [f >= 2 * math.pi / 7 for f in frequencies] == [True, False, False]
+
+    def angle(h: int, t: int, p: int) -> float:
+        if p == 0:
+            return start + t
+        fraction = (min(max(start + t, 0), 6) + 0.5) / 7
+        logit = math.log(fraction / (1 - fraction))
+        z = (encoding.weight[LAYER, h] @ x[1, t] + encoding.slope[LAYER, h] * logit).item()
+        return 7 / (1 + math.exp(-z)) * frequencies[p]
+
+    assert_rotated(encoding, x, q, k, angle, torch.arange(LENGTH) + start)
+
+
+def test_initial_values_of_darope() -> None:
+    torch.manual_seed(0)
+    encoding = DaRope(Geometry(width=256, heads=8, layers=3, train_length=64))
+    assert (encoding.slope == 0.5).all()
+    assert encoding.weight.std().item() == pytest.approx(0.1, rel=0.05)
+
+
+def test_parameters_learn() -> None:
+    torch.manual_seed(6)
+    x, q, k = states()
+    for encoding in (CaRope(GEOMETRY).double(), DaRope(GEOMETRY).double()):
+        for layer in range(GEOMETRY.layers):
+            rotated_q, rotated_k = encoding.at_layer(layer).rotate(x, q, k, torch.arange(LENGTH))
+            (rotated_q @ rotated_k.mT).square().sum().backward()
+        for parameter in encoding.parameters():
+            assert parameter.grad is not None
+            assert (parameter.grad.flatten(1).abs().amax(1) > 0).all()
+
+
+def test_invalid_parameters_are_refused() -> None:
+    odd = Geometry(width=10, heads=2, layers=1, train_length=7)
+    for build in (CaRope, DaRope):
+        with pytest.raises(ValueError, match="head width 5 must be even"):
+            build(odd)
+    for base in (1.0, math.inf):
+        with pytest.raises(ValueError, match=f"base={base}"):
+            CaRope(GEOMETRY, base=base)
+    with pytest.raises(ValueError, match=r"base=1\.1: every pair completes a rotation"):
+        DaRope(GEOMETRY, base=1.1)
+    x, q, k = states()
+    with pytest.raises(ValueError, match="darope takes one position per token"):
+        DaRope(GEOMETRY).rotate(x, q, k, torch.zeros(2, LENGTH, 2))
