@@ -16,7 +16,9 @@ from posenc.config.steps import TrainingSteps
 from posenc.data.build_data import build_data, evaluation_data
 from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
+from posenc.data.tasks.mqar import AssociativeRecall
 from posenc.data.tasks.passkey import Passkey
+from posenc.data.tasks.task import Task
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.tokenizers.byte import ByteTokenizer
@@ -154,6 +156,22 @@ def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens() -> None:
     assert other.fingerprint != data.fingerprint
 
 
+def test_a_language_model_recalls_random_tokens_of_its_vocabulary() -> None:
+    task = AssociativeRecall(examples=60, keys=None, values=None, pair_tokens=8, power=1.0)
+    data = evaluation_data(_node(task), ByteTokenizer(), _run_config(), print)
+    tokens, scored, begin = data.examples("validation", 80)
+    assert begin == 256 and len(np.unique(tokens)) > 250
+    for sequence, answers in zip(tokens.tolist(), scored, strict=True):
+        pairs = dict(zip(sequence[:20:2], sequence[1:20:2], strict=True))
+        assert len(pairs) == 10 and not set(pairs) & set(pairs.values())
+        assert answers.sum() == 10 and answers[20:].sum() == 10
+        assert all(pairs[sequence[i - 1]] == sequence[i] for i in np.flatnonzero(answers))
+    firsts = [sequence[0] for sequence in tokens.tolist()]
+    assert len(set(firsts)) > 40  # drawn anew for each sequence
+    with pytest.raises(ConfigError, match=r"only 127 distinct keys; set data\.pair_tokens=16"):
+        data.examples("validation", 1024)
+
+
 class ShiftedByteTokenizer(ByteTokenizer):
     """Bytes with ids from 1 to 256, after the end of text."""
 
@@ -161,7 +179,7 @@ class ShiftedByteTokenizer(ByteTokenizer):
     eos_id = 0
 
 
-def _node(task: Passkey | Copy) -> DictConfig:
+def _node(task: Task) -> DictConfig:
     target = f"{type(task).__module__}.{type(task).__name__}"
     return OmegaConf.create({"_target_": target, **vars(task)})
 

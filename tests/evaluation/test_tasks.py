@@ -166,7 +166,7 @@ def test_data_incompatible_with_a_run_on_a_task_is_an_error(
     assert message in " ".join(printed.split()) and "Traceback" not in printed
 
 
-def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens(
+def test_a_language_model_is_evaluated_on_passkeys_and_recall_in_its_own_tokens(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["evaluate", f"run={short_run.path}", "evaluation.lengths=[40,80]"]
@@ -176,10 +176,15 @@ def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens(
         (40, 150, "passkey"),
         (80, 150, "passkey"),
     ]
+    nulls = ["data.keys=null", "data.values=null"]
+    assert main([*words, "data=task_mqar", *nulls, "data.examples=30"]) == 0
+    recall = [row for row in short_run.rows() if row["data_name"] == "mqar"]
+    assert [(row["length"], row["count"]) for row in recall] == [(40, 60), (80, 150)]
     capsys.readouterr()
     for more, message in (
         (["evaluation=tasks"], "is text"),
         (["data=task_passkey"], "data.vocab_size=64: the run has its own vocabulary"),
+        (["data=task_mqar"], "set data.keys=null data.values=null"),
         (["data=task_copy"], "has its own symbols"),
     ):
         assert main([*words, *more]) == 2

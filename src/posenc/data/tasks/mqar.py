@@ -10,29 +10,35 @@ the answers to the model; if it did, the last answer would follow by elimination
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.tasks.task import Example, Ints, SeededRandom, Task
+from posenc.data.tasks.task import BEGIN, Example, Ints, SeededRandom, Task
 
 BLANK, FIRST_KEY = 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class AssociativeRecall(Task):
-    """Size n: n pairs in n * `pair_tokens` tokens. No symbol is both a key and a value."""
+    """Size n: n pairs in n * `pair_tokens` tokens. No symbol is both a key and a value.
+
+    If `keys` and `values` are None, each sequence draws its symbols from the vocabulary of the
+    language model that is evaluated on it; half of them are keys, half are values.
+    """
 
     name = "mqar"
-    keys: int
-    values: int
+    keys: int | None
+    values: int | None
     pair_tokens: int
     power: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keys < 2 or self.values < 2 or self.power <= 0:
+        if (self.keys is None) != (self.values is None):
+            raise ValueError(f"keys={self.keys} and values={self.values}: set both to null or none")
+        if any(n is not None and n < 2 for n in (self.keys, self.values)) or self.power <= 0:
             raise ValueError(
                 f"keys={self.keys} and values={self.values} must be at least 2, and"
                 f" power={self.power} must be positive"
@@ -40,30 +46,53 @@ class AssociativeRecall(Task):
         if self.pair_tokens < 4 or self.pair_tokens % 2:
             raise ValueError(f"pair_tokens={self.pair_tokens} must be even and at least 4")
 
+    def _counts(self) -> tuple[int, int]:
+        """Return the numbers of keys and values."""
+        if self.keys is None or self.values is None:
+            raise ConfigError(
+                "data.keys=null and data.values=null only work in posenc evaluate, with a run"
+                " trained on text; set data.keys=64 data.values=64"
+            )
+        return self.keys, self.values
+
+    def for_language_model(self, vocab_size: int) -> "AssociativeRecall":
+        if self.keys is not None:
+            raise ConfigError(
+                f"data.keys={self.keys} and data.values={self.values}: the run has its own"
+                " vocabulary; set data.keys=null data.values=null"
+            )
+        count = (vocab_size - 1) // 2
+        parameters = vars(replace(self, keys=count, values=count))
+        return RandomTokenRecall(**parameters, vocab_size=vocab_size)
+
     @property
     def symbols(self) -> tuple[str, ...]:
-        keys, values = range(self.keys), range(self.values)
+        keys, values = map(range, self._counts())
         return ("<begin>", ".", *(f"k{i}" for i in keys), *(f"v{i}" for i in values))
 
     @property
-    def chance(self) -> float:
-        return 1 / self.values
+    def chance(self) -> float | None:
+        return None if self.values is None else 1 / self.values
 
     def sequence_length(self, size: int) -> int:
         return size * self.pair_tokens
 
     def largest_size(self, length: int) -> int:
-        size = super().largest_size(length)
-        if size > self.keys:
+        size, (keys, _) = super().largest_size(length), self._counts()
+        if size > keys:
             raise ConfigError(
-                f"length {length} has {size} pairs, but the task '{self.name}' has only"
-                f" data.keys={self.keys} distinct keys; set data.keys={size} or use shorter lengths"
+                f"length {length} has {size} pairs, but the task '{self.name}' has only {keys}"
+                f" distinct keys; {self._remedy(size)} or use shorter lengths"
             )
         return size
 
+    def _remedy(self, pairs: int) -> str:
+        return f"set data.keys={pairs}"
+
     def generate(self, random: SeededRandom, size: int) -> Example:
-        keys = FIRST_KEY + random.choice(self.keys, size)
-        values = FIRST_KEY + self.keys + random.integers(self.values, size)
+        num_keys, num_values = self._counts()
+        keys = FIRST_KEY + random.choice(num_keys, size)
+        values = FIRST_KEY + num_keys + random.integers(num_values, size)
         pairs = np.stack([keys, values], axis=1)
         slots = np.full((size * (self.pair_tokens // 2 - 1), 2), BLANK)
         queried = _query_slots(random, len(slots), size, self.power)
@@ -71,6 +100,21 @@ class AssociativeRecall(Task):
         scored = np.zeros((size + len(slots), 2), dtype=bool)
         scored[size + queried, 1] = True
         return Example(np.concatenate([pairs, slots]).ravel(), scored.ravel())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomTokenRecall(AssociativeRecall):
+    """MQAR whose blank, keys and values are random tokens of a vocabulary in each sequence."""
+
+    vocab_size: int
+
+    def generate(self, random: SeededRandom, size: int) -> Example:
+        symbols, scored = super().generate(random, size)
+        tokens = BEGIN + 1 + random.choice(self.vocab_size, 1 + sum(self._counts()))
+        return Example(tokens[symbols - BLANK], scored)
+
+    def _remedy(self, pairs: int) -> str:
+        return f"set data.pair_tokens={2 * self.pair_tokens}"
 
 
 def _query_slots(random: SeededRandom, slots: int, count: int, power: float) -> Ints:
