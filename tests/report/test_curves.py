@@ -74,10 +74,11 @@ def test_each_swap_has_the_positions_of_its_own_arrays(
         positions |= {f"{name}.sum": np.full(length, 10 * loss), f"{name}.count": [10] * length}
     fabricate.run(tmp_path / "swaps", fabricate.config("rope", 2, 1), rows, positions=positions)
     means = {
-        (curves.measurement.swap, curves.window): {p.mean for p in curves.curves[0].points}
+        (curve.label, curves.window): {p.mean for p in curve.points}
         for curves in position_curves(read_experiment(tmp_path / "swaps"))
+        for curve in curves.curves
     }
-    assert means == {(None, 4): {3.0}, ("yarn factor=2.5", 4): {5.0}, ("pi", 2): {7.0}}
+    assert means == {("none", 4): {3.0}, ("yarn factor=2.5", 4): {5.0}, ("pi", 2): {7.0}}
 
 
 def test_lengths_are_labeled_in_terms_of_the_training_length() -> None:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from consoles import printed
-from posenc.report.table import format_number
+from posenc.report.scale import format_number
 from posenc.report.write_report import write_report
 
 Numbers = dict[tuple[int, str, int], str]  # training length, encoding, length -> perplexity

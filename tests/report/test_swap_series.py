@@ -13,7 +13,6 @@ from posenc.report.encoding_styles import encoding_style, swap_styles
 from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
-from posenc.report.swap_series import merge_swaps
 
 LOSSES = {None: 3.0, "yarn factor=4": 2.0, "yarn": 2.5, "pi": 2.6, "own": 4.0}
 """Swap -> loss at 2L; at L, all swaps have the same loss."""
@@ -31,7 +30,7 @@ def swapped(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
 
 
 def merged(folder: Path) -> list[CurveSet]:
-    return merge_swaps(loss_curves(read_experiment(folder)))
+    return loss_curves(read_experiment(folder))
 
 
 def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) -> None:
@@ -47,8 +46,8 @@ def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) ->
 
 def test_without_swaps_nothing_changes(tmp_path: Path, fabricate: SimpleNamespace) -> None:
     fabricate.run(tmp_path / "plain", fabricate.config("rope", 64, 1), [fabricate.row(64, 2.0)])
-    sets = loss_curves(read_experiment(tmp_path / "plain"))
-    assert merge_swaps(sets) == sets
+    (curves,) = merged(tmp_path / "plain")
+    assert curves.swapped is None and [curve.label for curve in curves.curves] == ["rope"]
 
 
 def test_a_single_encoding_has_only_the_table_of_its_swaps(

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, INTERRUPTED
-from posenc.jobs.rank_processes import device_count, run_ranks
+from posenc.jobs.rank_processes import run_ranks
 from posenc.runs.environment import in_process_group, rank
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
@@ -42,7 +43,7 @@ def main(
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     run = RunDirectory(arguments.run)
     stop = StopRequest(launcher_alive or (lambda: os.getppid() == arguments.launcher))
-    if not in_process_group() and (devices := device_count(run)) > 1:
+    if not in_process_group() and (devices := _num_devices(run)) > 1:
         return run_ranks(run, arguments.module, devices, arguments.threads, stop)
     # Only rank 0 of a process group writes to the run directory, so only rank 0 locks it.
     run_lock = lock(run.lock_file, timeout=LOCK_TIMEOUT) if rank() == 0 else nullcontext(True)
@@ -56,6 +57,14 @@ def main(
         from posenc.jobs.run_job import run_job
 
         return run_job(run, arguments.threads, arguments.module, stop)
+
+
+def _num_devices(run: RunDirectory) -> int:
+    """Return the number of devices of a planned run, or 1 if its configuration is invalid."""
+    try:
+        return run.config().get("devices", 1)
+    except RunError:  # the job will report it
+        return 1
 
 
 if __name__ == "__main__":

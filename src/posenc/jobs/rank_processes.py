@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
 from posenc.runs.environment import thread_variables
 from posenc.runs.lock import LOCK_TIMEOUT, lock
@@ -24,14 +23,6 @@ from posenc.training.stop import StopRequest
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
 """How long the other ranks may take to exit after one rank has failed."""
-
-
-def device_count(run: RunDirectory) -> int:
-    """Return the number of devices of a planned run, or 1 if its configuration is invalid."""
-    try:
-        return run.config().get("devices", 1)
-    except RunError:  # the job will report it
-        return 1
 
 
 def run_ranks(

@@ -16,16 +16,20 @@ WINDOW_KEYS = ("protocol", "stride")
 def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
     """Raise NoVerdictError unless the samples of two sides can be compared; `right` may be empty.
 
-    The samples of a change or a trend are compared with its first sample, then each sample of the
-    left with that of the right. A change or trend is measured within its own side, so that the
-    sides may score different tokens if their protocols differ.
+    Within each side, all samples of a change or trend must be comparable with the first one; then
+    the sides are compared sample by sample. Sides that are changes or trends may score different
+    tokens if their protocols differ, because each is measured within its own side.
     """
     for first, *others in filter(None, (left, right)):
         for other in others:
             _check_pair(first, other)
     for a, b in zip(left, right, strict=False):
-        contrast = len(left) > 1
-        _check_pair(a, b, any_tokens=contrast and _differ(a.row, b.row, WINDOW_KEYS) is not None)
+        is_change_or_trend = len(left) > 1
+        _check_pair(
+            a,
+            b,
+            tokens_may_differ=is_change_or_trend and _differ(a.row, b.row, WINDOW_KEYS) is not None,
+        )
 
 
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
@@ -67,11 +71,11 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     return best["loss"]
 
 
-def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> None:
-    """Raise NoVerdictError if two samples differ in data or, unless `any_tokens`, in tokens.
+def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False) -> None:
+    """Raise NoVerdictError if two samples differ in data or, unless `tokens_may_differ`, in tokens.
 
     Two lengths of the same run may score different tokens, because some protocols score only the
-    end of each window, but not if an evaluation budget ran out at one of them.
+    end of each window, unless an evaluation budget ran out at either length.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["frozen"]["fingerprint"] for sample in (left, right))
@@ -83,8 +87,10 @@ def _check_pair(left: Sample, right: Sample, *, any_tokens: bool = False) -> Non
     if left.row is None or right.row is None:
         return
     complete = not (_budget_ran_out(left.row) or _budget_ran_out(right.row))
-    any_tokens = any_tokens or (left.run is right.run and complete)
-    key = _differ(left.row, right.row, CORPUS_KEYS if any_tokens else CORPUS_KEYS + TOKEN_KEYS)
+    tokens_may_differ = tokens_may_differ or (left.run is right.run and complete)
+    key = _differ(
+        left.row, right.row, CORPUS_KEYS if tokens_may_differ else CORPUS_KEYS + TOKEN_KEYS
+    )
     if key is not None:
         a, b = left.row.get(key), right.row.get(key)
         raise NoVerdictError(

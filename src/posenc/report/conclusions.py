@@ -9,8 +9,7 @@ from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
 from posenc.report.result_rows import ResultRow, ResultSet
-from posenc.report.scale import exp
-from posenc.report.table import format_number
+from posenc.report.scale import exp, format_number
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -66,7 +65,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
         if values:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
-            number = quantity.text(quantity.from_mean(best.point.mean))
+            number = quantity.text_of(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
             parts.append(f"{label} at {length} tokens ({number}{tied})")
     return f"{quantity.name} is {word} with {', and with '.join(parts)}."
@@ -99,7 +98,7 @@ def _longest_length(curves: CurveSet) -> int:
 def _ratio_lines(curves: CurveSet) -> list[str]:
     longest, length = _longest_length(curves), curves.train_length
     ratios = sorted(
-        (at_longest.perplexity / at_train_length.perplexity, curve.label)
+        (exp(at_longest.mean - at_train_length.mean), curve.label)
         for curve in curves.curves
         if (at_longest := curve.point_at(longest)) and (at_train_length := curve.point_at(length))
     )

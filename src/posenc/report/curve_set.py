@@ -10,8 +10,7 @@ from posenc.report.bootstrap import BootstrapInterval, mean_interval
 from posenc.report.confidence import Band, band
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.published_curves import PublishedCurve
-from posenc.report.scale import exp
-from posenc.report.table import format_number
+from posenc.report.scale import exp, format_number
 from posenc.runs.block_sums import BlockSums
 
 
@@ -29,6 +28,10 @@ class DisplayedQuantity:
     choose: Callable[..., Any]
     mean: str
     note: str
+
+    def text_of(self, point: "Point") -> str:
+        """Return the text of the mean over the seeds of a point."""
+        return self.text(self.from_mean(point.mean))
 
 
 PERPLEXITY = DisplayedQuantity(
@@ -84,11 +87,6 @@ class Point:
         others = dict(zip(other.seeds, other.values, strict=True))
         pairs = zip(self.seeds, self.values, strict=True)
         return [value - others[seed] for seed, value in pairs if seed in others]
-
-    @property
-    def perplexity(self) -> float:
-        """The exponential of the mean loss."""
-        return exp(self.mean)
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,10 @@ class RunPoint(NamedTuple):
 
 
 def loss_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by evaluation length, from by_position rows only if there are no other rows.
+    """Return loss by evaluation length with swaps merged.
 
-    Tasks are excluded because their loss mostly measures how confident a model is in wrong answers.
+    Uses by_position rows only if there are no other rows. Tasks are excluded because their loss
+    mostly measures how confident a model is in wrong answers.
     """
     run_points = [
         point
@@ -60,7 +61,7 @@ def loss_curves(experiment: Experiment) -> list[CurveSet]:
         and not point.measurement.data_name.startswith(TASK_DATA_PREFIX)
     ]
     by_length = [point for point in run_points if point.measurement.protocol != BY_POSITION]
-    return curve_sets(experiment, by_length or run_points)
+    return merge_swaps(curve_sets(experiment, by_length or run_points))
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
@@ -75,7 +76,7 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by binned position for each measurement and training length.
+    """Return loss by binned position for each measurement and training length, with swaps merged.
 
     The windows are the longest ones of which there are at least MIN_POSITION_WINDOWS, or else those
     of which there are most: a mean over a few windows mostly shows which text they contain.
@@ -98,10 +99,12 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     )
     sets = curve_sets(experiment, run_points)
     chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
-    return [
-        replace(curves, window=length, num_windows=count)
-        for curves, (length, count) in zip(sets, chosen, strict=True)
-    ]
+    return merge_swaps(
+        [
+            replace(curves, window=length, num_windows=count)
+            for curves, (length, count) in zip(sets, chosen, strict=True)
+        ]
+    )
 
 
 def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:

@@ -37,7 +37,7 @@ class ClauseVerdict:
 class Verdict:
     """The verdict on a claim at one training length, which is None if the claim covers no run.
 
-    `unmet` holds the verdicts on the premises that do not hold; with any of them, the claim neither
+    `unmet` holds the verdicts on the premises that do not hold; if there are any, the claim neither
     holds nor fails.
     """
 

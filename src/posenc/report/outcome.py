@@ -1,4 +1,4 @@
-"""Outcomes of clauses and claims: how an interval gives one, and how several are combined."""
+"""Outcomes of clauses and claims, and how several are combined into one."""
 
 from collections.abc import Iterable
 from typing import Literal, get_args
@@ -13,7 +13,7 @@ Outcome = Literal[
     "holds",
 ]
 PRECEDENCE: tuple[Outcome, ...] = get_args(Outcome)
-"""Outcomes in the order in which one of them decides for all; see `combine`."""
+"""Outcomes, highest precedence first; see `combine`."""
 COMPARISONS = {
     "below": "is below",
     "above": "is above",

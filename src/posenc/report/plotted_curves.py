@@ -8,6 +8,7 @@ from posenc.report.confidence import Band
 from posenc.report.curve_set import CurveSet, Point
 from posenc.report.encoding_styles import Style
 from posenc.report.published_curves import PublishedCurve
+from posenc.report.scale import exp
 from posenc.report.table import records_csv
 
 Styles = Mapping[str, Style]
@@ -99,7 +100,7 @@ def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
                 "low": f"{point.band.low:.6f}",
                 "high": f"{point.band.high:.6f}",
                 "band": point.band.description or None,
-                "perplexity": f"{point.perplexity:.6f}",
+                "perplexity": f"{exp(point.mean):.6f}",
                 "seeds": len(point.seeds),
                 "tokens": point.tokens,
             }

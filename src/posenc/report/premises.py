@@ -38,8 +38,8 @@ def _apply(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
 def _applicable(premises: Sequence[Verdict], lengths: set[int]) -> list[Verdict]:
     """Return the verdicts on premises that apply to a claim about runs of these training lengths.
 
-    A premise that was judged at any of these lengths applies with its verdicts at them; any other
-    premise applies with all of its verdicts.
+    If a premise was judged at any of these lengths, its verdicts at these lengths apply; otherwise,
+    all of its verdicts do.
     """
     matched = {id(p.claim) for p in premises if p.train_length in lengths}
     return [p for p in premises if p.train_length in lengths or id(p.claim) not in matched]

@@ -23,7 +23,6 @@ from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.result_rows import ResultSet, result_rows
 from posenc.report.result_tables import result_tables
 from posenc.report.rope_base_figure import perplexity_by_base
-from posenc.report.swap_series import merge_swaps
 from posenc.report.table import Table
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
@@ -57,7 +56,7 @@ class Results:
 def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
     """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
     experiment = read_experiment(folder, select)
-    losses, accuracies = merge_swaps(loss_curves(experiment)), accuracy_curves(experiment)
+    losses, accuracies = loss_curves(experiment), accuracy_curves(experiment)
     loss_rows = [(curves, result_rows(curves)) for curves in losses]
     accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]
     verdicts = judge_experiment(experiment)
@@ -83,7 +82,7 @@ def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
     """Return the figures of encodings and, after each of them, the same figure of swaps."""
-    positions = merge_swaps(position_curves(experiment))
+    positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
     swaps = [c.label for curves in sets if curves.swapped for c in curves.curves]

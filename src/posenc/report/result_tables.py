@@ -9,8 +9,8 @@ from posenc.report.curve_set import PERPLEXITY, CurveSet, DisplayedQuantity, des
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow
-from posenc.report.scale import exp
-from posenc.report.table import MISSING, Cell, Column, Table, format_number
+from posenc.report.scale import exp, format_number
+from posenc.report.table import MISSING, Cell, Column, Table
 
 FIXED_TARGET = "fixed_target"
 
@@ -128,7 +128,7 @@ def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
-    text = quantity.text(quantity.from_mean(point.mean))
+    text = quantity.text_of(point)
     tooltip = f"mean {quantity.mean} {point.mean:.4f} over {point.tokens:,} tokens"
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"

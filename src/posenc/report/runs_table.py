@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from posenc.report.curves import BY_POSITION
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.run_labels import swept_settings
-from posenc.report.table import Column, Table, format_number, records_csv
+from posenc.report.scale import format_number
+from posenc.report.table import Column, Table, records_csv
 
 ROW_KEYS = (
     *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),

@@ -11,13 +11,22 @@ OVERFLOW = 1e99
 
 
 def exp(number: float) -> float:
-    """Return e^number, within bounds that a diverged model's perplexity may exceed."""
+    """Return e^number, clamped because the perplexity of a diverged model may overflow."""
     return math.exp(max(-MAX_LOG, min(number, MAX_LOG)))
 
 
 def expm1(number: float) -> float:
-    """Return e^number - 1 within the same upper bound."""
+    """Return e^number - 1, clamped to the same upper bound."""
     return math.expm1(min(number, MAX_LOG))
+
+
+def format_number(value: float) -> str:
+    """Return a number with two decimals; large numbers get fewer digits."""
+    if value >= OVERFLOW:
+        return f"> {OVERFLOW:.0e}"
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Scale:
 
     @property
     def lower_limit(self) -> float:
-        """The number that all numbers of this unit are above."""
+        """The exclusive lower bound of numbers in this unit."""
         return {"ratio": 0.0, "change": -1.0, "difference": -math.inf}[self.kind]
 
     def to_scale(self, value: float) -> float:

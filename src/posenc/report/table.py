@@ -23,8 +23,6 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from posenc.report.scale import OVERFLOW
-
 MISSING = "-"
 Value = str | float | None
 CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
@@ -46,15 +44,6 @@ LATEX_ESCAPES = {
     **{character: f"\\{character}" for character in "{}$&#_%"},
 }
 UNBOUNDED_WIDTH = 10_000  # characters; no table is wider
-
-
-def format_number(value: float) -> str:
-    """Return a number with two decimals; large numbers get fewer digits."""
-    if value >= OVERFLOW:
-        return f"> {OVERFLOW:.0e}"
-    if value < 1000:
-        return f"{value:.2f}"
-    return f"{value:.0f}" if value < 1e6 else f"{value:.2e}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow
 from posenc.report.result_tables import table_title
-from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table, format_number
+from posenc.report.scale import format_number
+from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
 from posenc.report.verdict_text import claim_outcomes, summary
 
@@ -122,12 +123,10 @@ def _table_at_lengths(
     ]
     grid = []
     for row in rows:
-        values = [row.values.get(x) for x in lengths]
+        points = {x: row.curve.point_at(x) for x in lengths}
         cells = [
-            Cell(quantity.text(quantity.from_mean(value.point.mean)), best=value.best)
-            if value
-            else Cell(None)
-            for value in values
+            Cell(quantity.text_of(point), best=row.values[x].best) if point else Cell(None)
+            for x, point in points.items()
         ]
         grid.append([row.curve.label, *cells])
     if curves.best_ngram:

@@ -7,8 +7,7 @@ from itertools import groupby
 from posenc.config.errors import plural
 from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.outcome import Outcome, combine
-from posenc.report.scale import Scale
-from posenc.report.table import format_number
+from posenc.report.scale import Scale, format_number
 
 COUNTED: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "hold"),
