@@ -110,7 +110,7 @@ class NotFiniteInTraining(Encoding):
 class FiniteTable(Encoding):
     """A correct encoding with a table as long as the training length."""
 
-    limitations: Mapping[str, str] = {"extrapolates": "the table ends"}
+    limitations: Mapping[str, str] = {"any_length": "the table ends"}
     error: ClassVar[str] = "there are {limit} positions"
 
     def __init__(self, geometry: Geometry) -> None:

@@ -45,12 +45,12 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     (
         "NotFinitePastTwiceTheLength",
         {},
-        {"extrapolates": "192 tokens are not finite in evaluation"},
+        {"any_length": "192 tokens are not finite in evaluation"},
     ),
-    ("NotFiniteInTraining", {}, {"extrapolates": "192 tokens are not finite in training"}),
-    ("LimitNotInMessage", {}, {"extrapolates": "does not name the limit 24: too long"}),
-    ("LimitNotDeclared", {}, {"extrapolates": "max_length() is 24, but"}),
-    ("LimitNotEnforced", {}, {"extrapolates": "25 tokens are not rejected"}),
+    ("NotFiniteInTraining", {}, {"any_length": "192 tokens are not finite in training"}),
+    ("LimitNotInMessage", {}, {"any_length": "does not name the limit 24: too long"}),
+    ("LimitNotDeclared", {}, {"any_length": "max_length() is 24, but"}),
+    ("LimitNotEnforced", {}, {"any_length": "25 tokens are not rejected"}),
     ("LimitInParameterNames", {}, {"loads_at_any_length": "length_96"}),
     ("LengthInState", {}, {"loads_at_any_length": "encoding.steps"}),
     (
@@ -133,8 +133,8 @@ def test_a_maximum_length_equal_to_the_training_length_is_a_known_limitation(
     results = run_checks("FiniteTable")
     assert not failures(results)
     limited = {name for name, result in results.items() if result.status == "known limitation"}
-    assert limited == {"is_shift_invariant", "extrapolates", "loads_at_any_length"}
-    assert results["extrapolates"].evidence == "the table ends; 25 tokens are rejected"
+    assert limited == {"is_shift_invariant", "any_length", "loads_at_any_length"}
+    assert results["any_length"].evidence == "the table ends; 25 tokens are rejected"
 
 
 def test_mistakes_of_style_are_hints_and_not_failures(run_checks: RunChecks) -> None:

@@ -71,7 +71,7 @@ def test_evaluation_lengths_are_sorted_and_distinct(override: str, lengths: list
 def test_training_steps_of_a_token_budget() -> None:
     steps = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
     assert steps == TrainingSteps(total=244, sequences=16, micro_sequences=4)
-    assert steps.accumulate == 4
+    assert steps.accumulation_steps == 4
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from posenc.cli.main import main
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.status_table import expected_runs, status_json, status_table
+from posenc.sweeps.status_table import all_runs, status_json, status_table
 
 FakeRun = Callable[..., RunDirectory]
 
@@ -43,12 +43,12 @@ def folder(fake_run: FakeRun) -> Path:
 def printed_table(folder: Path) -> str:
     console = Console(file=io.StringIO(), width=80)
     with lock(folder / "busy" / ".lock", timeout=0):
-        console.print(status_table(expected_runs(folder)), soft_wrap=True)
+        console.print(status_table(all_runs(folder)), soft_wrap=True)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_runs_are_in_the_order_of_the_plan(folder: Path) -> None:
-    names = [run.name for run in expected_runs(folder)]
+    names = [run.name for run in all_runs(folder)]
     assert names == ["killed", "done", "broken", "gone", "busy", "another"]
 
 
@@ -77,7 +77,7 @@ def test_a_finished_experiment_has_no_command_to_finish(fake_run: FakeRun) -> No
 
 def test_json_has_every_field(folder: Path) -> None:
     with lock(folder / "busy" / ".lock", timeout=0):
-        entries = {entry["run"]: entry for entry in status_json(expected_runs(folder))}
+        entries = {entry["run"]: entry for entry in status_json(all_runs(folder))}
     assert entries["busy"]["seconds_left"] == pytest.approx(100.0)
     assert entries["busy"]["path"] == str(folder / "busy")
     assert entries["killed"]["state"] == "interrupted" and entries["killed"]["seconds_left"] is None

@@ -24,7 +24,7 @@ def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, 
     module = build_module(config, 24, steps)
     losses = []
     for number, batch in enumerate(micro_batch_loader(TaskBatches(TASK, 24, "train", 1), steps, 0)):
-        loss = module.training_step(batch, number) / steps.accumulate
+        loss = module.training_step(batch, number) / steps.accumulation_steps
         loss.backward()
         losses.append(loss.item())
     gradients = [parameter.grad for parameter in module.parameters()]

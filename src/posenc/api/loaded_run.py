@@ -108,12 +108,12 @@ class LoadedRun:
         """
         composer, evaluations = Composer("evaluate"), []
         for job in expand(None, override_list(overrides)):
-            set_keys = {override_key(override) for override in job}
-            if given := set_keys & {"run", "modules"}:
+            user_keys = {override_key(override) for override in job}
+            if given := user_keys & {"run", "modules"}:
                 raise ConfigError(f"{', '.join(sorted(given))}: already given to posenc.load")
             request = OmegaConf.create(compose_resolved(composer, job))
             config = self._read_config()
-            evaluations.append(build_evaluation(self.directory, config, request, set_keys))
+            evaluations.append(build_evaluation(self.directory, config, request, user_keys))
         console = Console(quiet=True)
         return [row for evaluation in evaluations for row in evaluate_run(evaluation, console)]
 

@@ -1,4 +1,4 @@
-"""Evaluates a saved run; the command `posenc evaluate` and `LoadedRun.evaluate` share this."""
+"""Evaluates a saved run, for both `posenc evaluate` and `LoadedRun.evaluate`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A valid evaluation of a run; `data` is the node of other data than those of its training."""
+    """A valid evaluation of a run; `data` configures other data than the run's own, if set."""
 
     run: RunDirectory
     config: DictConfig
@@ -39,27 +39,27 @@ class Evaluation:
 
 
 def build_evaluation(
-    run: RunDirectory, config: DictConfig, request: DictConfig, set_keys: set[str]
+    run: RunDirectory, config: DictConfig, request: DictConfig, user_keys: set[str]
 ) -> Evaluation:
     """Return the requested evaluation of a run with the configuration `config`.
 
-    `set_keys` are the keys that the user has set. Raises ConfigError for settings that the run does
+    `user_keys` are the keys that the user set. Raises ConfigError for settings that the run does
     not support, and RunError if its configuration has been edited since it was planned.
     """
-    if "tokenizer" in set_keys:
+    if "tokenizer" in user_keys:
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
         )
-    if not set_keys & set(LENGTH_KEYS):
+    if not user_keys & set(LENGTH_KEYS):
         request.evaluation.lengths = list(config.frozen.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
-    if "tasks" in config.evaluation.get("protocols", []) and not set_keys & protocol_keys:
+    if "tasks" in config.evaluation.get("protocols", []) and not user_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
     check_settings(config)
     validate_evaluation(config, build_encoding(config, list(config.modules)))
     check_identity(config)
-    return Evaluation(run, config, request.get("data"), "evaluation.split" in set_keys)
+    return Evaluation(run, config, request.get("data"), "evaluation.split" in user_keys)
 
 
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
@@ -70,8 +70,8 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     run = evaluation.run
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
-            raise ConfigError(f"{run.name} is being run by another process; wait for it")
-        with _threads_of(run):
+            raise ConfigError(f"{run.name} is in use by another process; wait for that process")
+        with _training_threads(run):
             return _evaluate(evaluation, console)
 
 
@@ -101,8 +101,8 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
 
 
 @contextmanager
-def _threads_of(run: RunDirectory) -> Iterator[None]:
-    """Use as many threads as in the run's training, which can change the last bits of a sum."""
+def _training_threads(run: RunDirectory) -> Iterator[None]:
+    """Use as many threads as training did, because their number can change a sum's last bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(run.status().resolved.get("threads", threads))
     try:

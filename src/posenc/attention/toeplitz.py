@@ -65,7 +65,7 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
 def attend(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it; `bias` is the `bias_by_distance`."""
+    """Return attention as `reference.attend` defines it; `bias` comes from `bias_by_distance`."""
     window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     scale = v.shape[-1] ** -0.5

@@ -51,7 +51,7 @@ class Estimate:
 
 
 def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = None) -> Estimate:
-    """Return the estimate of a run without training, downloading or preparing anything.
+    """Estimate the cost of a run; nothing is trained, downloaded or prepared.
 
     Evaluation is included only if the data has been prepared, because its cost depends on the
     size of the data. `verified` is passed to `validate`. Raises ConfigError if the configuration
@@ -97,9 +97,9 @@ def _memory(
     try:
         return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:
-        nope = copy.deepcopy(config)
-        nope.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
-        return training_memory(nope, model, vocab_size, steps, process), True
+        nope_config = copy.deepcopy(config)
+        nope_config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
+        return training_memory(nope_config, model, vocab_size, steps, process), True
 
 
 def vocab_size_and_data(config: DictConfig) -> tuple[int, Dataset | None]:

@@ -88,7 +88,7 @@ def training_memory(
         logits=_logits_chunk_bytes(tokens, num_logits),
         validation_logits=_logits_chunk_bytes(validation_tokens, num_logits),
         layers=config.model.layers,
-        accumulates=steps.accumulate > 1,
+        accumulates=steps.accumulation_steps > 1,
         process_bytes=process_bytes,
     )
 

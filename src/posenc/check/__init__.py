@@ -25,7 +25,7 @@ PROPERTIES: tuple[Property, ...] = (
     sequences.is_causal,
     sequences.is_prefix_consistent,
     sequences.is_shift_invariant,
-    sequences.extrapolates,
+    sequences.any_length,
     sequences.loads_at_any_length,
     parameters.parameters_have_effect,
     parameters.instances_are_independent,

@@ -1,4 +1,4 @@
-"""Verifies on a tiny input that no token of a layer depends on later tokens or on their number."""
+"""Verifies on a tiny input that a layer's outputs do not depend on later tokens or their number."""
 
 import copy
 from functools import partial
@@ -33,16 +33,16 @@ def verify_causality(encoding: Encoding) -> None:
     them. Properties that an encoding declares in `limitations` are not verified.
     """
     for part in user_parts(encoding):
-        for limitation, problem in PROBLEMS.items():
-            hook = dependent_hook(part, limitation)
-            if hook is not None and limitation not in part.limitations:
-                remedy = f"if that is intended, give the reason in limitations[{limitation!r}]"
+        for name, problem in PROBLEMS.items():
+            hook = dependent_hook(part, name)
+            if hook is not None and name not in part.limitations:
+                remedy = f"if that is intended, give the reason in limitations[{name!r}]"
                 raise hook_error(part, hook, f"{problem}; {remedy}")
 
 
-def dependence_location(encoding: Encoding, limitation: str) -> str:
+def dependence_location(encoding: Encoding, name: str) -> str:
     """Return the hook that `dependent_hook` finds, as ` through Shift.rotate (mine.py, line 7)`."""
-    hook = dependent_hook(encoding, limitation)
+    hook = dependent_hook(encoding, name)
     if hook is None:
         return ""
     location = definition_location(getattr(type(encoding), hook))
@@ -50,7 +50,7 @@ def dependence_location(encoding: Encoding, limitation: str) -> str:
 
 
 @torch.no_grad()
-def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
+def dependent_hook(encoding: Encoding, name: str) -> str | None:
     """Return the hook through which the first tokens depend on later ones, or None.
 
     For `causal`, later tokens are replaced; for `prefix`, they are removed.
@@ -62,7 +62,7 @@ def dependent_hook(encoding: Encoding, limitation: str) -> str | None:
     first = (length + 1) // 2
     with torch.random.fork_rng(devices=[]):
         inputs = _float32(random_inputs(tested, length))
-        if limitation == "causal":
+        if name == "causal":
             others = _float32(random_inputs(tested, length, seed=SEED + 1))
             x, q, k, v = map(partial(_join, first), inputs[:4], others)
             changed = AttentionInputs(x, q, k, v, inputs.pos)
@@ -88,8 +88,8 @@ def _first_outputs(
 ) -> dict[str, Tensor | None]:
     """Return what each hook contributes to the first tokens, in the order of the hooks.
 
-    `attention` is the output of the layer's attention, which decides: a hook may add a constant to
-    all scores of a query without any effect.
+    `attention` is the output of the layer's attention. Only a change in it counts, because a hook
+    may add a constant to all scores of a query without any effect.
     """
     torch.manual_seed(SEED)
     x, q, k, v, pos = inputs

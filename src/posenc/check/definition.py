@@ -19,7 +19,7 @@ from posenc.check.under_test import (
     random_tokens,
 )
 
-LIMITATIONS = ("causal", "prefix", "shift", "extrapolates")
+LIMITATIONS = ("causal", "prefix", "shift", "any_length")
 MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
 MIN_DESCRIPTION_LENGTH = 20
 DTYPES = (

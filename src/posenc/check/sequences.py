@@ -75,18 +75,18 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 
 
 @torch.no_grad()
-def extrapolates(under_test: EncodingUnderTest) -> Result:
+def any_length(under_test: EncodingUnderTest) -> Result:
     """8x the training length works or is rejected"""
     model = under_test.configured_model
     test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
-    limitation = model.encoding.limitations.get("extrapolates")
+    limitation = model.encoding.limitations.get("any_length")
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
         return _not_finite(model, test_length) or passed(f"{test_length} tokens")
     if limitation is None:
-        return failed(f"max_length() is {limit}, but `extrapolates` is not in `limitations`")
+        return failed(f"max_length() is {limit}, but `any_length` is not in `limitations`")
     failure = _not_finite(model, min(limit, test_length)) or _wrong_limit(model.encoding, limit)
     if failure:
         return failure
@@ -125,7 +125,7 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     except (ConfigError, RuntimeError) as error:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)
         if wrong_size and limit is not None and limit < test_length:
-            reason = model.encoding.limitations.get("extrapolates", "it has a maximum length")
+            reason = model.encoding.limitations.get("any_length", "it has a maximum length")
             evidence = f"weights for train_length {train_length} do not load at {test_length}"
             return known_limitation(reason, evidence)
         return failed(one_line(error))

@@ -10,8 +10,8 @@ from rich.console import Console
 from posenc.benchmark.bench_report import print_benchmark, write_benchmark
 from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
 from posenc.benchmark.bench_settings import check_bench_settings
-from posenc.benchmark.least_cost import least_round_seconds
 from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
+from posenc.benchmark.min_cost import min_round_seconds
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
@@ -41,8 +41,8 @@ def run(arguments: Arguments) -> int:
         costs = settings["published_costs"]
         published = read_published(costs)
     threads = config.threads or cores()
-    least_seconds = least_round_seconds(variants, threads)
-    duration = format_duration(least_seconds * config.rounds)
+    min_seconds = min_round_seconds(variants, threads)
+    duration = format_duration(min_seconds * config.rounds)
     console.print(f"{plural(len(variants), 'variant')}, {config.rounds} rounds: over {duration}")
     with console.status("starting") as status:
         peaks = measure_peaks(variants, threads, status.update)

@@ -45,27 +45,27 @@ def select_runs(arguments: Arguments) -> list[str]:
     Raises ConfigError if the experiment has no finished run that the filters select, or if `run` is
     also set.
     """
-    in_folder = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
-    if not in_folder:
+    folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
+    if not folder_keys:
         return list(arguments.overrides)
     filters, others = split_filters(arguments.overrides)
     if "run" in map(override_key, others):
-        raise ConfigError(f"run and {override_key(in_folder[0])} are mutually exclusive; set one")
-    folder = experiment_folder(replace(arguments, overrides=tuple(in_folder)))
+        raise ConfigError(f"run and {override_key(folder_keys[0])} are mutually exclusive; set one")
+    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
     finished = [run for run in list_runs(folder) if run.status().state == "finished"]
     if not finished:
         command = f"posenc status {experiment_arguments(folder)}"
         raise ConfigError(f"{folder} has no finished runs; see `{command}`")
     paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
-    kept = [override for override in others if override not in in_folder]
+    kept = [override for override in others if override not in folder_keys]
     return [*kept, f"run={','.join(paths)}"]
 
 
 def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
-    """Return an experiment's folder, and a function that selects some of its runs.
+    """Return a folder of runs, and a function that selects some of them, or None for all.
 
-    The runs are one run of any folder (`run=`, a path or a unique prefix of its name), or those of
-    the folder that have the values of the filters. The function is None for all runs of a folder.
+    With `run=` (a path or a unique prefix of a name), the function selects that run, and the folder
+    is the one it is in. Otherwise it selects the runs that match the filters.
     """
     filters, others = split_filters(arguments.overrides)
     if any(override_key(override) == "run" for override in others):

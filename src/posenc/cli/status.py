@@ -12,7 +12,7 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.status_table import expected_runs, is_unfinished, status_json, status_table
+from posenc.sweeps.status_table import all_runs, may_continue, status_json, status_table
 
 WATCH_SECONDS = 1.0
 
@@ -23,7 +23,7 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("--json and --watch are mutually exclusive; use only one")
 
     def read_runs() -> list[RunDirectory]:
-        runs = expected_runs(folder)
+        runs = all_runs(folder)
         return runs if select is None else list(select(runs))
 
     if "--json" in arguments.flags:
@@ -53,6 +53,6 @@ def _watch(read_runs: Callable[[], list[RunDirectory]]) -> None:
         while True:
             runs = read_runs()
             live.update(status_table(runs), refresh=True)
-            if not any(is_unfinished(run) for run in runs):
+            if not any(may_continue(run) for run in runs):
                 return
             time.sleep(WATCH_SECONDS)

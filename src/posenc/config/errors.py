@@ -74,7 +74,7 @@ def is_path_error(error: BaseException) -> TypeGuard[OSError]:
 def unusable_path(error: OSError) -> str:
     """Return the message for a path that the operating system cannot use."""
     reason = "is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
-    path = error.filename2 or error.filename  # the second is the target of a rename
+    path = error.filename2 or error.filename  # filename2 is the target of a rename
     in_the_way = error.errno in (errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR)
     remedy = "use another path" + (", or move this one elsewhere" if in_the_way else "")
     return f"{path or 'a file'}: {reason}; {remedy}"

@@ -21,8 +21,8 @@ class TrainingSteps:
     devices: int = 1
 
     @property
-    def accumulate(self) -> int:
-        """The number of forward passes that each device accumulates per optimizer step."""
+    def accumulation_steps(self) -> int:
+        """The number of micro-batches whose gradients each device accumulates in a step."""
         return self.sequences // (self.micro_sequences * self.devices)
 
 
@@ -56,10 +56,9 @@ def training_steps(
 def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
     """Map the training budgets at which a run is evaluated to numbers of optimizer steps.
 
-    The budgets are those of `evaluation.at_tokens`, in tokens, and None for the end of training,
-    which also stands for a budget of all tokens. Raises ConfigError if a budget is not positive or
-    exceeds the run's, or if two budgets or a budget and the end of training are less than a step
-    apart.
+    The budgets are those of `evaluation.at_tokens`, in tokens, followed by None for the end of
+    training, which replaces a budget of all tokens. Raises ConfigError if a budget is not positive
+    or exceeds the run's, or if two evaluations are less than one step apart.
     """
     budgets, limit = list(config.evaluation.at_tokens), config.tokens
     for tokens in budgets:

@@ -1,8 +1,9 @@
 """Detects damaged files of a prepared corpus, which would silently change the results.
 
 `meta.json` has the SHA-256 of every other file and a digest of its own contents. Reading a large
-corpus takes time, so the files are verified once per machine, and again when the size or a time of
-a file has changed; `.verified-<machine>.json` in the corpus's folder records that.
+corpus takes time, so the files are verified once per machine, and again when a file's size or
+timestamps have changed; `.verified-<machine>.json` in the corpus's folder records their verified
+state.
 """
 
 import hashlib
@@ -64,7 +65,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         reason = "meta.json is missing"
     except DAMAGE_ERRORS as error:
-        reason = f"meta.json has other contents than expected ({describe_error(error)})"
+        reason = f"meta.json has unexpected contents ({describe_error(error)})"
     if reason:
         raise RunError(
             f"the prepared corpus {folder} is damaged: {reason}; delete this folder, and the next"
@@ -96,7 +97,7 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
         if not (folder / name).is_file():
             return f"{name} is missing"
         stat = (folder / name).stat()
-        # Copying tools restore the modification time, but cannot set the time of the change.
+        # Copy tools can restore mtime, but cannot set ctime.
         states[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
         expected = sizes.get(name, stat.st_size)
         if stat.st_size != expected:
@@ -110,7 +111,7 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
     for name in sizes:
         highest = int(np.memmap(folder / name, dtype=meta["dtype"], mode="r").max())
         if highest >= meta["vocab_size"]:
-            return f"{name} has the token {highest}, but the vocabulary has {meta['vocab_size']}"
+            return f"{name} contains token {highest} of a vocabulary of {meta['vocab_size']}"
     _write_record(record, states)
     return None
 

@@ -59,7 +59,7 @@ class Encoding(nn.Module):
         causal        no token attends to a later one
         prefix        a token's output does not depend on how many tokens follow
         shift         scores depend only on differences between positions
-        extrapolates  sequences of any length can be encoded
+        any_length    sequences of any length can be encoded
 
     `shift` is not expected of encodings that add position embeddings to the hidden states.
     """

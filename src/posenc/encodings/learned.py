@@ -15,7 +15,7 @@ from posenc.encodings.coordinates import require_1d_positions
 class Learned(Encoding):
     """One learned embedding per position, up to `max_length`; null means the training length."""
 
-    limitations: Mapping[str, str] = {"extrapolates": "the table has a fixed number of rows"}
+    limitations: Mapping[str, str] = {"any_length": "the table has a fixed number of rows"}
 
     def __init__(
         self, geometry: Geometry, *, max_length: int | None = None, std: float = 0.02

@@ -46,7 +46,7 @@ class Randomized(Wrapper):
             "prefix": "the positions of a sequence are drawn together",
         }
         if eval_positions != "arange":
-            self.limitations["extrapolates"] = f"positions are drawn from {max_length} values"
+            self.limitations["any_length"] = f"positions are drawn from {max_length} values"
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         length = len(require_1d_positions(pos, "randomized"))

@@ -23,7 +23,7 @@ STEP = 0.01
 """Resolution of mutated factors."""
 DECIMALS = 6
 PROBABILITY = 0.3
-"""Of each factor to be mutated or, in a crossover, to come from the second parent."""
+"""The probability that a factor is mutated or, in a crossover, comes from the second parent."""
 MAX_TRIES = 20
 """Attempts to make a new candidate from the same parents."""
 
@@ -57,7 +57,7 @@ def next_generation(
     seed: int,
     loss: Callable[[Factors], float],
 ) -> Generation:
-    """Return the candidates that follow `generations` with their losses.
+    """Return the candidates of the generation after `generations`, with their losses.
 
     Without generations, these are the `starting` candidates and mutations of them; otherwise,
     mutations and crossovers of the best candidates so far. The random numbers depend only on `seed`

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posenc.data.dataset import TokenArray
 
-GOLDEN_RATIO = (5**0.5 - 1) / 2
+INVERSE_GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,9 @@ class Budget:
     def order(self, windows: Windows) -> NDArray[np.int64]:
         """Return the indices of the windows to score, in the order in which to score them.
 
-        With a budget, they are spread evenly over the split, no matter when scoring ends: the
-        fractional parts of multiples of the golden ratio are evenly distributed (Weyl 1916).
+            With a budget, they are spread evenly over the split, no matter when scoring ends: the
+            fractional parts of multiples of the inverse golden ratio are evenly distributed (Weyl
+        1916).
         """
         indices = np.arange(len(windows.lengths))
         if self.tokens is not None and windows.num_scored.sum() > self.tokens:
@@ -120,4 +121,6 @@ class Budget:
 
 def _evenly_spread(count: int) -> NDArray[np.int64]:
     """Return the indices below `count`, ordered so that every prefix is evenly spread."""
-    return np.argsort(np.argsort((0.5 + np.arange(count) * GOLDEN_RATIO) % 1, kind="stable"))
+    return np.argsort(
+        np.argsort((0.5 + np.arange(count) * INVERSE_GOLDEN_RATIO) % 1, kind="stable")
+    )

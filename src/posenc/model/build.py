@@ -74,7 +74,6 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
         )
     except ValueError as error:
         raise ConfigError(f"model: {error}") from None
-    check(config.encoding, name="encoding", modules=modules)
     definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):

@@ -33,7 +33,7 @@ def block_arrays(row: dict[str, Any], blocks: BlockSums) -> dict[str, np.ndarray
 
 
 def row_blocks(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
-    """Return the blocks of an evaluation row; None if it has none of its own."""
+    """Return the blocks of an evaluation row, or None if none were saved with it."""
     stored = sums_and_counts(row, arrays, _array_name(row))
     return BlockSums(*stored) if stored else None
 
@@ -41,7 +41,7 @@ def row_blocks(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BlockSu
 def _array_name(row: dict[str, Any]) -> str:
     """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null.
 
-    It ends in `.at_tokens=<n>` if this is not null.
+    If the row's `at_tokens` is not null, the name ends in `.at_tokens=<n>`.
     """
     *parts, _ = measurement_key(row)
     return ".".join("-" if part is None else str(part) for part in parts) + at_tokens_suffix(row)

@@ -18,7 +18,7 @@ def cores(cgroup: Path = CGROUP) -> int:
 
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:
-    """Return the main memory in bytes that this machine and this process's cgroup provide."""
+    """Return the usable memory in bytes: the machine's, or its cgroup's limit if that is lower."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [
         *_read_fields(cgroup / "memory.max"),

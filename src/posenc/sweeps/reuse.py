@@ -23,7 +23,7 @@ COPY_PREFIX = ".copy-"
 
 
 def reused_experiments(sweep: DictConfig) -> list[str]:
-    """Return the names of the experiments in `reuse`. Raises ConfigError if it has other values."""
+    """Return the names of the experiments in `reuse`. Raises ConfigError if it is not a list."""
     try:
         names: Any = sweep.reuse
         if OmegaConf.is_config(names):
@@ -31,7 +31,7 @@ def reused_experiments(sweep: DictConfig) -> list[str]:
     except OmegaConfBaseException as error:
         raise ConfigError(f"reuse: {first_line(error)}") from None
     if not matches_type(names, list[str]) or not all(map(NAME_PATTERN.fullmatch, names)):
-        raise ConfigError(f"reuse={names!r} must be a list of experiments' names")
+        raise ConfigError(f"reuse={names!r} must be a list of experiment names")
     return names
 
 

@@ -25,15 +25,15 @@ STYLES = {
 }
 
 
-def expected_runs(folder: Path) -> list[RunDirectory]:
+def all_runs(folder: Path) -> list[RunDirectory]:
     """Return the planned runs of an experiment in planned order, then other runs in its folder."""
     planned = read_plan(folder)["runs"]
     others = [run.name for run in list_runs(folder) if run.name not in planned]
     return [RunDirectory(folder / name) for name in [*planned, *others]]
 
 
-def is_unfinished(run: RunDirectory) -> bool:
-    """Whether a run is pending, running or interrupted."""
+def may_continue(run: RunDirectory) -> bool:
+    """Whether a run is pending, running or interrupted, so that it may still continue."""
     return run.status().state not in ("finished", "failed")
 
 

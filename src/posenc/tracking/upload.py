@@ -20,9 +20,9 @@ REPORT_JOB_TYPE = "report"
 
 
 def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
-    """Upload the rows that are missing from a run on W&B, and return the outcome.
+    """Upload the rows that are missing from a run's W&B copy, and return the outcome.
 
-    If `offline`, writes the offline run files anew instead, unless they are complete. Either way,
+    If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.
     Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
     reached, another PosencError if the run's own files are damaged.
@@ -40,7 +40,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
 
 
 def upload_figures(folder: Path) -> bool:
-    """Log `<folder>/report/*.png` as the W&B run `<experiment>.report`.
+    """Log `<folder>/report/*.png` as the W&B run `<experiment> report`.
 
     Returns whether anything was uploaded: False if there are no figures or W&B already has them.
     """

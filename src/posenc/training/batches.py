@@ -36,7 +36,7 @@ class MicroBatches(IterableDataset):
         for step in range(self.first_step, self.steps.total):
             inputs, targets = self.batches.batch(step, self.steps.sequences)
             # The loss of a step is the mean over all of its targets, however it is split.
-            num_micro_batches = self.steps.accumulate * self.steps.devices
+            num_micro_batches = self.steps.accumulation_steps * self.steps.devices
             mean_targets = int((targets != IGNORE_INDEX).sum()) / num_micro_batches
             size = self.steps.micro_sequences
             micro_batches = zip(inputs.split(size), targets.split(size), strict=True)

@@ -25,12 +25,13 @@ REJECTED: dict[type[pl.Callback], str] = {
     lightning.BatchSizeFinder: "set micro_batch_tokens",
     lightning.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
     lightning.StochasticWeightAveraging: (
-        "it averages after epochs, and a run has only one;"
+        "it averages after each epoch, and a run has only one epoch;"
         " set callbacks=stochastic_weight_averaging, which averages after steps"
     ),
 }
 """Callbacks that cannot work in posenc, and what to use instead."""
-AVERAGING, STOPPING = lightning.WeightAveraging, (lightning.EarlyStopping, lightning.Timer)
+AVERAGING = (lightning.WeightAveraging,)
+STOPPING = (lightning.EarlyStopping, lightning.Timer)
 
 
 def build_callbacks(config: DictConfig) -> list[pl.Callback]:
@@ -47,7 +48,7 @@ def build_callbacks(config: DictConfig) -> list[pl.Callback]:
 
 
 def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
-    """Return why a callback cannot be used in a run."""
+    """Return why a callback cannot be used in a run, or None if it can."""
     for rejected, remedy in REJECTED.items():
         if isinstance(callback, rejected):
             return remedy
@@ -58,8 +59,8 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
         return f"monitor={monitor} must be one of {', '.join(MONITORED)}"
     if isinstance(callback, lightning.EarlyStopping) and config.validation.every_tokens is None:
         return "it acts after each validation; set validation.every_tokens"
-    if isinstance(callback, (AVERAGING, *STOPPING)) and config.evaluation.at_tokens:
-        return "the weights for evaluation.at_tokens would not be those of the run; unset it"
+    if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:
+        return "evaluation.at_tokens would evaluate other weights; set evaluation.at_tokens=[]"
     if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):
         return "it copies the model; set compile=false and trainer.strategy=ddp"
     return None

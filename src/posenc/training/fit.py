@@ -104,7 +104,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 def _out_of_memory(
     config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
 ) -> RunError:
-    """Return an error with a way to use less memory; a resumed run keeps its micro-batches."""
+    """Return an error with a way to use less memory; a resumed run keeps its micro-batch size."""
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"
     if not has_checkpoint and sequences > 1:

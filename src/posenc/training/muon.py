@@ -7,9 +7,9 @@ With momentum m, gradient g, matrix W of shape [A, B], learning rate r and weigh
 NS, five Newton-Schulz steps, moves all singular values near 1. The factor of Liu et al. 2025
 (arXiv:2502.16982, section 2.2) gives the update the root mean square of an AdamW update.
 
-torch.optim.Muon computes the same with NS in bfloat16. CPUs without bfloat16 products take eight
-times as long for it as for float32, more than for the rest of a small model's step; here NS runs in
-float32 on a CPU.
+torch.optim.Muon computes the same update with NS in bfloat16. On CPUs without native bfloat16
+products, that is eight times as slow as in float32, and slower than the rest of a small model's
+step. On a CPU, NS therefore runs in float32 here.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: functions `(step, total, ...)` that return a factor of the peak rate.
+"""Learning-rate schedules: functions `(step, total, ...)` that return a multiplier of the peak.
 
 `step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
 `..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
@@ -27,7 +27,7 @@ def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: i
     if not (inspect.isclass(target) and issubclass(target, LRScheduler)):
         return LambdaLR(optimizer, lambda step: schedule(step, total))
     if issubclass(target, ReduceLROnPlateau):
-        raise ValueError("ReduceLROnPlateau follows a metric instead of the step; use another")
+        raise ValueError("ReduceLROnPlateau needs a metric; use another scheduler")
     scheduler = schedule(optimizer)
     limit = getattr(scheduler, "total_steps", total)  # of OneCycleLR
     if limit < total:

@@ -56,7 +56,7 @@ def build_trainer(
         "precision": LIGHTNING_PRECISION[config.precision],
         "max_steps": steps.total,
         "max_epochs": -1,
-        "accumulate_grad_batches": steps.accumulate,
+        "accumulate_grad_batches": steps.accumulation_steps,
         "gradient_clip_val": config.gradient_clip,
         "callbacks": list(callbacks),
         "logger": logger or False,

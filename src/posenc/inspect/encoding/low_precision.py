@@ -51,25 +51,25 @@ NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMAT
 
 
 def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure the errors at the last of POSITIONS, or the encoding's last position."""
+    """Measure the errors at POSITIONS[-1], or at the encoding's maximum position if it is lower."""
     if not inspected.has_1d_positions:
-        raise NotApplicableError("coordinates are not distances along a sequence")
+        raise NotApplicableError("coordinates are not positions in a sequence")
     position = inspected.clamp_length(POSITIONS[-1] + 1) - 1
-    by_values, by_positions = score_errors(inspected, position)
+    value_errors, position_errors = score_errors(inspected, position)
     description = f"max error of a score at position {position}; scores have variance 1"
-    errors = [*by_values.values(), *by_positions.values()]
+    errors = [*value_errors.values(), *position_errors.values()]
     return [PropertyValue(error, description) for error in errors]
 
 
 def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
-    """Return the errors at all POSITIONS that each encoding supports, as a table for files only."""
+    """Return a table, saved but not printed, of errors at all POSITIONS that encodings support."""
     rows = [
-        [inspected.label, float(position), name, by_values[name], by_positions[name]]
+        [inspected.label, float(position), name, value_errors[name], position_errors[name]]
         for inspected in encodings
         if inspected.has_1d_positions
         for position in POSITIONS
         if inspected.clamp_length(position + 1) > position
-        for by_values, by_positions in [score_errors(inspected, position)]
+        for value_errors, position_errors in [score_errors(inspected, position)]
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
@@ -88,17 +88,17 @@ def score_errors(
     encoding, content = inspected.encoding, random_content(inspected, len(pos))
     q, k, bias = attention_inputs(encoding, *content, pos)
     exact = last_query_scores_from_inputs(encoding, pos, q, k, bias)
-    by_values, by_positions = {}, {}
+    value_errors, position_errors = {}, {}
     for name, rounding in FORMATS.items():
         rounded = rounding(q), rounding(k), None if bias is None else rounding(bias)
         scores = last_query_scores_from_inputs(encoding, pos, *rounded)
-        by_values[name] = _max_error(scores, exact)
+        value_errors[name] = _max_error(scores, exact)
         rounded_pos = rounding(pos.double())
         integer_pos = rounded_pos.nan_to_num(posinf=0).long()
         error = _max_error(last_query_scores(encoding, *content, integer_pos), exact)
         overflow = not rounded_pos.isfinite().all()
-        by_positions[name] = float("inf") if overflow and error > 0 else error
-    return by_values, by_positions
+        position_errors[name] = float("inf") if overflow and error > 0 else error
+    return value_errors, position_errors
 
 
 def _max_error(scores: Tensor, exact: Tensor) -> float:

@@ -4,8 +4,8 @@
 cannot tell apart. Hidden states of two identical tokens are compared in three cases:
 
 - the two occurrences of a word in the sentence
-- the same two positions if all tokens are that word, so that only positions differ; even with a
-  causal mask, all preceding tokens are identical
+- the same two positions if all tokens are that word, so that only positions differ and, with a
+  causal mask, the number of preceding tokens, which are all identical
 - every token of the validation text and the previous occurrence of the same token
 """
 

@@ -65,7 +65,7 @@ class ScoreRegions:
 class ForgetGates:
     """Statistics [H] of the bias per token in one layer: ln f for FoX and CABLE.
 
-    For `cable_paper`, it is minus the step, without the weight of the query.
+    For `cable_paper`, it is -ReLU(c_h . x_l), without the query's factor g_h.
 
     `below_half` counts the gates below 1/2.
     """

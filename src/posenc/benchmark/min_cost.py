@@ -1,4 +1,4 @@
-"""The least time and memory that a benchmark takes, estimated before it starts."""
+"""Lower bounds on a benchmark's time and memory, computed before it starts."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ MAX_ROUND_SECONDS = 300
 FLOAT_BYTES = 4
 
 
-def least_round_seconds(variants: Sequence[Variant], threads: int) -> float:
-    """Return the least time of a round, which runs every variant once, from the models' FLOPs.
+def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
+    """Return a lower bound on the time of a round, which runs every variant once.
 
-    Raises ConfigError if a round takes minutes, or if a variant does not fit in main memory.
+    Raises ConfigError if it exceeds MAX_ROUND_SECONDS, or if a variant does not fit in main memory.
     """
     config = variants[0].config
     on_cpu = select_device(config).type == "cpu"
@@ -31,7 +31,7 @@ def least_round_seconds(variants: Sequence[Variant], threads: int) -> float:
             f" train_length or batch_tokens, or fewer variants"
         )
     for variant in variants if on_cpu else ():
-        if (needed := _least_bytes(variant)) > memory_bytes():
+        if (needed := _min_bytes(variant)) > memory_bytes():
             raise ConfigError(
                 f"{variant}: a pass needs at least {needed / 1e9:,.0f} GB, but this machine has"
                 f" {memory_bytes() / 1e9:,.0f} GB; use a smaller train_length or"
@@ -40,7 +40,7 @@ def least_round_seconds(variants: Sequence[Variant], threads: int) -> float:
     return seconds
 
 
-def _least_bytes(variant: Variant) -> int:
+def _min_bytes(variant: Variant) -> int:
     """Return the size of the hidden states, or of one layer's scores if these are larger."""
     config, length = variant.config, variant.length
     _, sequences = sequences_per_step(config)

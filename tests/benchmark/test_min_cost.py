@@ -2,15 +2,15 @@
 
 import pytest
 
-from posenc.benchmark.least_cost import least_round_seconds
+from posenc.benchmark.min_cost import min_round_seconds
 from posenc.config.errors import ConfigError
 
 
 def test_the_least_time_grows_with_the_variants_and_shrinks_with_threads(variants) -> None:
-    one = least_round_seconds(variants("encoding=nope", "train_length=16"), threads=1)
+    one = min_round_seconds(variants("encoding=nope", "train_length=16"), threads=1)
     two = variants("encoding=nope,alibi", "train_length=16")
-    assert least_round_seconds(two, threads=1) == pytest.approx(2 * one)
-    assert least_round_seconds(two, threads=2) == pytest.approx(one)
+    assert min_round_seconds(two, threads=1) == pytest.approx(2 * one)
+    assert min_round_seconds(two, threads=2) == pytest.approx(one)
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_the_least_time_grows_with_the_variants_and_shrinks_with_threads(variant
 )
 def test_a_benchmark_that_is_too_large_is_an_error(variants, overrides, limit) -> None:
     with pytest.raises(ConfigError, match=limit):
-        least_round_seconds(variants("encoding=nope", *overrides), threads=64)
+        min_round_seconds(variants("encoding=nope", *overrides), threads=64)
