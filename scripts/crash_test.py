@@ -160,7 +160,8 @@ def parent(pid: int) -> int:
 def differences(expected: list[RunDirectory], outputs: Path) -> Iterator[str]:
     """Yield every difference between the killed sweep and the uninterrupted one.
 
-    W&B files that lost rows with W&B's service are rewritten first, as `posenc status` advises.
+    W&B files that lost rows when W&B's service was killed are rewritten first, as `posenc status`
+    advises.
     """
     folder = outputs / "sweep"
     if posenc(["sync", "sweep", f"outputs_dir={outputs}", "--offline"]) != 0:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Install posenc, estimate what an experiment takes, run or resume it, and write its report.
+# Install posenc, estimate the cost of an experiment, run or resume it, and write its report.
 # Usage: scripts/experiment.sh NAME [size=laptop] [seed=1,2,3] [key=value ...]
-# Of two values of a key, the last one is used.
+# If a key is set twice, the last value is used.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
-# Usage: scripts/gpu.sh              run all steps; an interrupted one starts again with the same command
+# Usage: scripts/gpu.sh              run all steps that have not finished yet
 #        scripts/gpu.sh --rehearse   run all steps with tiny sizes on a CPU, in minutes, without compilation
 #        scripts/gpu.sh --wheels     download what a GPU machine without a network lacks (WHEELS below)
-# Everything is written to outputs/gpu (or $OUTPUTS): a log per step, results, and tables (results.md). A finished step has
-# a file in outputs/gpu/done, so `timeout 9m scripts/gpu.sh` can be repeated. Afterwards,
+# Everything is written to outputs/gpu (or $OUTPUTS): a log per step, results, and tables (results.md). A
+# finished step has a file in outputs/gpu/done and is skipped when the command is rerun, so
+# `timeout 9m scripts/gpu.sh` can be repeated. Afterwards,
 # `python scripts/benchmarks/gpu_results.py outputs/gpu --docs docs` copies the results into the docs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -43,7 +44,7 @@ find_python() {
     export PYTHONPATH="$PWD/src:$out/site${PYTHONPATH:+:$PYTHONPATH}"
 }
 
-step() {  # NAME COMMAND...: run a step that has not finished yet, and go on if it fails
+step() {  # NAME COMMAND...: run a step that has not finished yet, and continue if it fails
     local name="$1" started=$SECONDS
     shift
     [ ! -e "$out/done/$name" ] || return 0

@@ -3,8 +3,8 @@
     python scripts/benchmarks/flex_options.py [--length 4096] [--head-width 64] [--rounds 10]
 
 Runs ALiBi's bias in bfloat16 and prints, for each choice of block sizes, the median time of a
-forward and a backward pass, and its ratio to PyTorch's own choice. On a CPU, which has no options
-and no backward pass, it runs only PyTorch's own choice.
+forward and a backward pass, and its ratio to PyTorch's own choice. On a CPU, where FlexAttention
+has neither these options nor a backward pass, it runs only PyTorch's own choice.
 """
 
 import argparse

@@ -20,8 +20,8 @@ from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.compose import compose
 from posenc.report.table import Column, Table
 
-NOMINAL = {"H100": "h100", "H200": "h100", "A100": "a100", "V100": "v100"}
-"""Part of a device's name -> configuration of `machine` with its peak FLOP/s (data sheet)."""
+NOMINAL = {"H100": "h100", "H200": "h100", "A100": "a100"}
+"""Part of a device's name -> option of `machine` with the peak FLOP/s of its data sheet."""
 START, END = "<!-- gpu results: written by scripts/benchmarks/gpu_results.py -->", "<!-- end -->"
 EXPERIMENT = "alibi_extrapolation-gpu_hour"
 
@@ -78,7 +78,7 @@ def peers_table(file: Path) -> str:
 
 
 def kernels_table(file: Path) -> str:
-    """Return the comparison of kernels of `posenc bench experiment=kernel_choice`."""
+    """Return the table of kernels of `posenc bench experiment=kernel_choice`."""
     rows = json.loads(file.read_text())["rows"]
     table = kernel_table(compare_kernels(rows))
     return replace(table, title=describe_setup(rows)).to_markdown()

@@ -1,6 +1,7 @@
 """The same Transformer in posenc and in other libraries, as similar as each library allows.
 
-All use pre-norm, no dropout, exact GELU, fused causal attention and tied embeddings.
+All use pre-norm, no dropout, fused causal attention, tied embeddings and exact GELU, except for
+Llama and its counterpart, which have SwiGLU.
 """
 
 from collections.abc import Callable

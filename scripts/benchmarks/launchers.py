@@ -1,4 +1,4 @@
-"""Throughput of the pool launcher with one and two workers, and of Hydra's joblib launcher.
+"""Wall time of a sweep with the pool launcher (one and two workers) and Hydra's joblib launcher.
 
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]

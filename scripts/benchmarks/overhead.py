@@ -84,8 +84,8 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     """Return the seconds per step of posenc and of the plain loop, for each pair."""
     config = compose(
         "train",
-        ["model=small", "model.layers=4", "encoding=nope", "logger=none", "trainer=cpu",
-         f"train_length={length}", f"batch_tokens={BATCH_SIZE * length}",
+        ["model=small", "model.layers=4", "encoding=nope", "optimizer=adamw", "logger=none",
+         "trainer=cpu", f"train_length={length}", f"batch_tokens={BATCH_SIZE * length}",
          f"tokens={BATCH_SIZE * length * steps * (pairs + 1)}"],
     )  # fmt: skip
     config.modules = []

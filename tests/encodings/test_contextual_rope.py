@@ -21,8 +21,8 @@ Angle = Callable[[int, int, int], float]
 
 
 def states(length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
-    x, q, k = (torch.randn(2, length, 12, dtype=torch.float64) for _tensor in range(3))
-    return x, *(part.unflatten(-1, (HEADS, 6)).transpose(1, 2) for part in (q, k))
+    q, k = torch.randn(2, 2, HEADS, length, 6, dtype=torch.float64).unbind(0)
+    return torch.randn(2, length, 12, dtype=torch.float64), q, k
 
 
 def with_random_parameters(encoding: Any) -> Any:

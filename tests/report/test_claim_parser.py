@@ -102,7 +102,7 @@ BASE = "encoding.spectrum.base"
         ({**CHANGE, "fraction_of_published": 0.9}, "0.9 must be two different numbers above 0"),
         (
             {**CHANGE, "trend": "length", "fraction_of_published": [1.0, 2.0]},
-            "trend and fraction_of_published exclude each other",
+            "trend and fraction_of_published are mutually exclusive",
         ),
         ({**perplexity("2L"), "trend": "length"}, "'length' must be length or a parameter"),
         ({**perplexity(["L"]), "trend": "length"}, "a list of two or more different values"),

@@ -1,1 +1,1 @@
-"""The Python API, `posenc.train`, `posenc.load` and `posenc.results`, on which commands build."""
+"""The Python API (`posenc.train`, `posenc.load`, `posenc.results`) that the commands build on."""

@@ -27,7 +27,7 @@ from posenc.runs.run_directory import RunDirectory, open_run
 
 
 class LoadedRun:
-    """A run: its configuration, tokenizer and model, which scores and continues text.
+    """A trained run: configuration, tokenizer and model, with methods to score and continue text.
 
     Loading is safe for a run of unknown origin: components are built only from posenc and the
     trusted `modules`, and weights are read without unpickling code.
@@ -82,10 +82,11 @@ class LoadedRun:
     def generate(
         self, prompt: str = "", *, tokens: int = 100, temperature: float = 1.0, seed: int = 0
     ) -> str:
-        """Return the prompt followed by `tokens` more tokens, which may go beyond L.
+        """Return the prompt followed by `tokens` more tokens, even beyond the training length.
 
-        Tokens are drawn from softmax(logits / temperature); 0 always takes the most likely token.
-        The end of a document does not stop the generation, and is not in the text.
+        Tokens are drawn from softmax(logits / temperature); temperature=0 always takes the most
+        likely token. An end-of-document token does not stop the generation, and is left out of the
+        text.
 
         Keys and values of earlier tokens are cached, and every prediction equals that of the model
         on the whole sequence. Where the output at a token depends on how many tokens follow it (as
@@ -103,8 +104,8 @@ class LoadedRun:
         """Evaluate the run and return the rows that `posenc evaluate` with `overrides` measures.
 
         For example, `run.evaluate(["evaluation.lengths=[1024]", "evaluation/swap=yarn"])`. The rows
-        are added to `evaluation.json`. Raises ConfigError for an invalid evaluation, RunError if
-        weights are missing or a loss is not finite.
+        are added to `evaluation.json`. Raises ConfigError for an invalid evaluation, and RunError
+        if weights are missing or a loss is not finite.
         """
         composer, evaluations = Composer("evaluate"), []
         for job in expand(None, override_list(overrides)):
@@ -118,15 +119,16 @@ class LoadedRun:
         return [row for evaluation in evaluations for row in evaluate_run(evaluation, console)]
 
     def _read_config(self) -> DictConfig:
-        def trusting(modules: list[str]) -> str:
+        def trust_hint(modules: list[str]) -> str:
             return f"posenc.load({str(self.path)!r}, modules={modules!r})"
 
-        return run_config(self.directory, self._modules, trusting)
+        return run_config(self.directory, self._modules, trust_hint)
 
     def _encode(self, text: str, num_generated: int) -> Tensor:
         """Return the end-of-document token and the tokens of `text` on the model's device.
 
-        Raises ConfigError if these and the generated tokens are too many, or none.
+        Raises ConfigError if the tokenizer rejects the text, if there is no token to score or
+        generate, or if text and generated tokens together exceed what the encoding supports.
         """
         try:
             ids = self.tokenizer.encode(text)
@@ -146,12 +148,12 @@ class LoadedRun:
 def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
     """Return the run in a directory, such as `outputs/quickstart/rope-L64-s1-3f9c2a1b`.
 
-    `modules` are the modules outside posenc that you trust the run to import, such as that of your
-    own encoding. Raises ConfigError if the directory is not that of a run or needs another module,
-    and RunError if its configuration is damaged.
+    `modules` are the modules outside posenc that you trust the run to import, such as the one that
+    defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
+    run needs another module, and RunError if the run's configuration is damaged.
     """
     loaded = LoadedRun(open_run(fspath(run)), modules)
-    loaded.config  # noqa: B018  # raises now
+    loaded.config  # noqa: B018  # reads it, so that errors are raised here
     return loaded
 
 

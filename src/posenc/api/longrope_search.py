@@ -1,8 +1,8 @@
-"""Searches LongRoPE's factors for a trained run, and keeps the search in the run's folder.
+"""Searches for LongRoPE factors for a trained run, and keeps the search in the run's folder.
 
 `<run>/longrope/search-<length>.json` is written after each generation. A search that was stopped
-continues from there and ends with the same factors. The best factors are in the folder of YAML
-files `<run>/longrope`, as the swap `longrope_<length>`.
+continues from there and ends with the same factors. The best factors are saved as the swap
+`longrope_<length>` in `<run>/longrope`, a folder for `--config-dir`.
 """
 
 import math
@@ -37,18 +37,18 @@ from posenc.model.transformer import Decoder
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
 
-STARTING = ("pi", "ntk", "yarn")
+STARTING_METHODS = ("pi", "ntk", "yarn")
 STATE_TYPES = {"settings": dict, "generations": list}
 SIZE_KEYS = ("population", "parents", "mutations", "crossovers")
 SEARCH_KEYS = ("length", "split", "tokens", "batch_tokens", "seed", *SIZE_KEYS)
 """The settings on which the candidates and their losses depend."""
 OnProgress = Callable[[int, int, float], None]
-"""Called with the completed generations, the candidates and the lowest loss so far."""
+"""Called with the generation, the number of candidates and the lowest loss so far."""
 
 
 @dataclass(frozen=True)
 class FactorSearch:
-    """A complete search: the losses of PI, NTK and YaRN, and the best factors with their loss."""
+    """The result of a search: the losses of PI, NTK and YaRN, and the best factors found."""
 
     starting_losses: dict[str, float]
     factors: Factors
@@ -73,8 +73,8 @@ def search_factors(
 ) -> FactorSearch:
     """Search, or continue a search, with the settings in `request` (conf/search_factors.yaml).
 
-    Raises ConfigError for settings that do not fit each other or the run, and RunError if weights
-    are missing or a loss is not finite.
+    Raises ConfigError for settings that are invalid or incompatible with the run, and RunError if
+    weights are missing, the saved search is corrupt or a loss is not finite.
     """
     _check_request(request, config)
     data = training_data(config, "train a run on the current corpus", print_message)
@@ -115,16 +115,18 @@ def search_factors(
 
 
 def _check_request(request: DictConfig, config: DictConfig) -> None:
-    """Raise ConfigError for a setting out of range, or that does not fit the run."""
-    if request.population < len(STARTING):
-        raise ConfigError(f"population={request.population} must be at least {len(STARTING)}")
+    """Raise ConfigError for a setting that is out of range or incompatible with the run."""
+    if request.population < len(STARTING_METHODS):
+        raise ConfigError(
+            f"population={request.population} must be at least {len(STARTING_METHODS)}"
+        )
     if request.length <= config.train_length:
         raise ConfigError(
             f"length={request.length} must be more than the training length {config.train_length}"
         )
     if request.split == config.evaluation.split:
         raise ConfigError(
-            f"split={request.split} is the text of the run's evaluation, whose results would favor"
+            f"split={request.split} is the run's evaluation split, so the evaluation would favor"
             f" the factors found on it; choose another split"
         )
 
@@ -132,14 +134,15 @@ def _check_request(request: DictConfig, config: DictConfig) -> None:
 def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[str, Factors]:
     """Return the factors of PI, NTK and YaRN.
 
-    Raises ConfigError if the encoding has no single spectrum, or does not support the length.
+    Raises ConfigError unless the encoding has a single spectrum of at least 4 channels and supports
+    the length.
     """
     limit = model.encoding.max_length()
     modules = [m for m in model.encoding.modules() if isinstance(m, SinusoidalFrequencies)]
     if not modules or len({module.width for module in modules}) > 1 or modules[0].width < 4:
         raise ConfigError(
-            "the factors of LongRoPE need a rotary encoding whose frequencies have one spectrum of"
-            " at least 4 channels; choose a run with encoding=rope"
+            "LongRoPE factors need a rotary encoding with a single spectrum of at least 4 channels;"
+            " choose a run with encoding=rope"
         )
     if limit is not None and limit < length:
         raise ConfigError(
@@ -153,15 +156,15 @@ def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[st
 
 def _loss(
     model: Decoder,
-    trained: Any,
+    trained_encoding: Any,
     config: DictConfig,
     request: DictConfig,
     windows: Windows,
     factors: Factors,
 ) -> float:
-    """Return the mean loss in nats with these factors, as `posenc evaluate` with their swap."""
+    """Return the mean loss in nats that `posenc evaluate` measures with the swap of `factors`."""
     name, node = f"longrope_{request.length}", OmegaConf.create(_swap(factors))
-    encoding = swap_encoding(trained, config, name, node, request.length)
+    encoding = swap_encoding(trained_encoding, config, name, node, request.length)
     model.encoding = encoding.to(model.device)
     result = measure(
         model,
@@ -189,7 +192,7 @@ def _read_generations(
     propose: Callable[..., Generation],
     loss: Callable[[Factors], float],
 ) -> list[Generation]:
-    """Return the generations of an earlier search with the same settings.
+    """Return the generations of an earlier search, or none if there was no search.
 
     Raises ConfigError if it had other settings, and RunError if the file is corrupt: if it does not
     have the candidates that follow from its settings and losses (`propose`), or if the loss of the
@@ -210,7 +213,7 @@ def _read_generations(
             losses = {tuple(factors): value for factors, value in saved}
             generations.append(propose(generations, loss=losses.__getitem__))
             if len(saved) != len(generations[-1]) or {type(value) for _, value in saved} != {float}:
-                raise ValueError("another number of candidates, or a loss that is not a float")
+                raise ValueError("wrong number of candidates, or a loss that is not a float")
     except KeyError:
         error = "it does not have the candidates that follow from its settings"
         raise corrupt_file_error(file, error) from None
@@ -218,7 +221,7 @@ def _read_generations(
         raise corrupt_file_error(file, error) from None
     for factors, lowest in best(generations, 1):
         if not math.isclose(measured := loss(factors), lowest, rel_tol=1e-4):
-            error = f"its lowest loss is {lowest:.6f}, but measured again, {measured:.6f}"
+            error = f"its lowest loss is {lowest:.6f}, but measuring it again gives {measured:.6f}"
             raise corrupt_file_error(file, error)
     return generations
 
@@ -231,7 +234,7 @@ def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -
 
 
 def _longrope_overrides(config: DictConfig, factors: Factors) -> list[str] | None:
-    """Return the overrides of `encoding=longrope` with the same frequencies, if there are any."""
+    """Return overrides for `encoding=longrope` with these factors; None without plain RoPE."""
     encoding = config.encoding
     if config.choices.encoding != "rope" or encoding.get("rotary_fraction") != 1:
         return None

@@ -10,13 +10,13 @@ from posenc.report.experiment import read_experiment
 
 
 def results(folder: str | PathLike[str]) -> pd.DataFrame:
-    """Return a data frame with one line for every evaluation row in an experiment's folder.
+    """Return a data frame with one row for each evaluation row in an experiment's folder.
 
     The first columns describe the run: `run` (its name), `label` (its encoding and the settings in
     which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. The others are
-    those of the rows, such as `protocol`, `length`, `swap`, `loss` (in nats per token) and
-    `perplexity`. Runs that cannot be read are left out with a warning. Raises ConfigError if the
-    folder has no runs, and RunError if none has been evaluated.
+    the keys of the evaluation rows, such as `protocol`, `length`, `swap`, `loss` (in nats per
+    token) and `perplexity`. Runs that cannot be read are left out with a warning. Raises
+    ConfigError if the folder has no runs, and RunError if none has been evaluated.
     """
     experiment = read_experiment(Path(folder))
     for name, reason in experiment.damaged.items():

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A valid evaluation of a run; `data` configures other data than the run's own, if set."""
+    """A validated evaluation of a run; `data` is None to evaluate on the run's own data."""
 
     run: RunDirectory
     config: DictConfig
@@ -65,7 +65,8 @@ def build_evaluation(
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     """Measure the requested rows, save them in the run's `evaluation.json`, and return them.
 
-    Raises ConfigError if the data does not support them or another process uses the run.
+    Raises ConfigError if the data does not support them or another process is using the run, and
+    RunError if weights are missing or a loss is not finite.
     """
     run = evaluation.run
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:

@@ -1,4 +1,4 @@
-"""Composes, plans and launches the runs of a sweep; the command and `posenc.train` share this."""
+"""Composes, plans and launches the runs of a sweep, for the commands and for `posenc.train`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.config.components import build
-from posenc.config.compose import compose
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, unusable_path
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import options
@@ -26,6 +26,7 @@ class Sweep:
     launcher: Launcher
     jobs: Sequence[Sequence[str]]
     config_dirs: Sequence[Path]
+    composer: Composer
 
     @property
     def folder(self) -> Path:
@@ -52,10 +53,11 @@ def compose_training(
         available = ", ".join(options("hydra/launcher", config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")
     jobs = expand_config(settings, overrides, config_dirs)
+    composer = Composer("train", config_dirs)
     for job in jobs[:1]:  # reports an unknown key before torch is imported, which is slow
-        compose("train", job, config_dirs)
+        composer.compose(job)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
-    return Sweep(settings, launcher, jobs, config_dirs)
+    return Sweep(settings, launcher, jobs, config_dirs, composer)
 
 
 def plan_training(
@@ -66,7 +68,15 @@ def plan_training(
 
     reuse, local = reused_experiments(sweep.settings), sweep.launcher.local
     try:
-        return plan(sweep.jobs, sweep.config_dirs, command, on_progress, reuse=reuse, local=local)
+        return plan(
+            sweep.jobs,
+            sweep.config_dirs,
+            command,
+            on_progress,
+            composer=sweep.composer,
+            reuse=reuse,
+            local=local,
+        )
     except OSError as error:
         if is_disk_full(error):
             raise
@@ -78,7 +88,7 @@ def plan_training(
 def launch_training(
     sweep: Sweep, planned_runs: Sequence[PlannedRun]
 ) -> tuple[dict[str, Status], dict[str, Status]]:
-    """Run what is not finished, and return the status of each run by name, before and after.
+    """Launch the unfinished runs; return the status of every run by name, before and after.
 
     Failed runs are left alone unless the sweep has retry=true.
     """

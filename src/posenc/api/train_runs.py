@@ -23,8 +23,8 @@ def train(
 
     `overrides` are those of `posenc train`, as a list or as one string that is split as in a
     shell; commas make a sweep. `config_dirs` are folders of YAML files, as with `--config-dir`. As
-    with the command, each run is a process of its own, finished runs are not repeated, and
-    interrupted ones resume. Nothing is printed unless `show_progress`.
+    with the command, each run is trained in its own process, finished runs are not repeated, and
+    interrupted ones resume. Nothing is printed unless `show_progress` is true.
 
     Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
     run failed. An interrupt saves a checkpoint of every run and raises KeyboardInterrupt.
@@ -46,7 +46,7 @@ def train(
 
 
 def _describe_unfinished(statuses: dict[str, Status]) -> str:
-    """Return one line for each run that is not finished, and what to do about it."""
+    """Return what to do about the unfinished runs, and a line with the state of each."""
     unfinished = {name: s for name, s in statuses.items() if s.state != "finished"}
     failed = any(status.state == "failed" for status in unfinished.values())
     retry = " with retry=true" if failed else ""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
-from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.extras import import_extra
 from posenc.config.search_space import EXAMPLE, Interval, split_intervals
@@ -64,9 +63,8 @@ def tune(
     if not intervals:
         raise ConfigError(f"posenc tune needs an interval to search, such as {EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
-    composer = Composer("train", config_dirs)
     for job in sweep.jobs:
-        config, _ = composer.compose(job)
+        config, _ = sweep.composer.compose(job)
         if config.validation.every_tokens is None:
             raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
     searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
@@ -90,24 +88,25 @@ def _run_round(
         [*search.job, *(f"{key}={value!r}" for key, value in trial.params.items())]
         for search, trial in zip(searches, suggested, strict=True)
     ]
-    planned = plan_training(replace(sweep, jobs=jobs), command, on_progress)
-    if len(planned) != len(jobs):
+    planned_runs = plan_training(replace(sweep, jobs=jobs), command, on_progress)
+    if len(planned_runs) != len(jobs):
         raise ConfigError("posenc tune: two of the jobs are the same run; remove one of them")
-    _, statuses = launch_training(sweep, planned)
+    _, statuses = launch_training(sweep, planned_runs)
     if any(status.state not in ("finished", "failed") for status in statuses.values()):
         return False
-    for search, trial, job in zip(searches, suggested, planned, strict=True):
-        loss = _validation_loss(job.run) if statuses[job.name].state == "finished" else None
+    for search, trial, planned in zip(searches, suggested, planned_runs, strict=True):
+        is_finished = statuses[planned.name].state == "finished"
+        loss = _validation_loss(planned.run) if is_finished else None
         if loss is None:
             search.study.tell(trial, state=import_module("optuna.trial").TrialState.FAIL)
         else:
             search.study.tell(trial, loss)
-        search.trials.append(Trial(dict(trial.params), job.run, loss))
+        search.trials.append(Trial(dict(trial.params), planned.run, loss))
     return True
 
 
 def _validation_loss(run: RunDirectory) -> float | None:
-    """Return the last validation loss of a run."""
+    """Return the last validation loss of a run, or None if it has none."""
     losses = [row["validation_loss"] for row in run.metrics() if "validation_loss" in row]
     return losses[-1] if losses else None
 

@@ -109,7 +109,10 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
 
 
 class BlockAttention(torch.autograd.Function):
-    """Attention of a block with a sink, or a bias [1|B, 1|H, R, K] of another dtype or learned."""
+    """Attention of a block with a sink, a learnable bias, or a bias of another dtype than q.
+
+    The bias is [1|B, 1|H, R, K].
+    """
 
     @staticmethod
     def forward(ctx, q, k, v, bias, sink, scale):  # type: ignore[no-untyped-def]

@@ -1,7 +1,7 @@
 """Plain causal attention with PyTorch's fused kernels (FlashAttention on a GPU).
 
-These kernels do not return the logsumexp of the scores, so a sink becomes a first key whose value
-is 0. Its scores come from additional columns of queries and keys.
+These kernels do not return the logsumexp of the scores, so a sink becomes an additional first key
+whose value is 0. The scores of this key come from additional columns of queries and keys.
 """
 
 import torch
@@ -16,7 +16,10 @@ from posenc.encodings.base import Encoding
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return why the kernel does not support the encoding, or None if it has no bias or window."""
+    """Return why the kernel does not support the encoding, or None if it does.
+
+    It supports encodings without a bias or a window.
+    """
     hooks = ("rotation_index", "bias", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
@@ -34,10 +37,10 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
 
 def attention_with_sink_key(q: Tensor, k: Tensor, v: Tensor, sink: Tensor, scale: float) -> Tensor:
-    """Return causal attention with a sink [H], as a key before the first token.
+    """Return causal attention with a sink [H] as an additional key before the first token.
 
-    The sink's logit is the sum of its rounded value and of the rest, in two columns, so that it is
-    as precise in bfloat16 as a score. Zero columns make the width a multiple of WIDTH_MULTIPLE.
+    The sink's logit is split into its rounded value and the remainder, in two columns, so that it
+    is as precise in bfloat16 as a score. Zero columns make the width a multiple of WIDTH_MULTIPLE.
     """
     logits = sink.to(score_dtype(q.dtype)) / scale
     high = logits.to(q.dtype)

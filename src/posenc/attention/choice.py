@@ -33,7 +33,7 @@ AUTO = {
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> the encodings that it supports; `auto` uses the first such kernel.
+"""Device -> kernel -> supported encodings; `auto` uses the first kernel that supports the encoding.
 
 On a GPU, `flex` is used only on request, because it has not been compared with the others.
 """
@@ -89,10 +89,10 @@ def choose(
 def check_support(
     name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> tuple[str | None, Tensor | None]:
-    """Return why a kernel does not support an encoding (or None), and its Toeplitz bias if needed.
+    """Return why a kernel does not support an encoding (or None) and the Toeplitz bias (or None).
 
     For kernels that read a Toeplitz bias, this also checks the values of the bias, in case
-    `limitations` does not declare that it depends on the position of the query.
+    `limitations` does not declare that the bias depends on the position of the query.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("toeplitz", "flex"):
@@ -127,7 +127,8 @@ def resolve_kernel(
 def get_kernel(name: str) -> Kernel:
     """Return the attention function for kernel=`name`.
 
-    It raises the same errors as `resolve_kernel`. Raises ValueError for an unknown name.
+    The returned function raises the same errors as `resolve_kernel`. Raises ValueError for an
+    unknown name.
     """
     if name not in ("auto", *KERNELS):
         raise ValueError(f"unknown kernel {name!r} (available: auto, {', '.join(KERNELS)})")

@@ -26,7 +26,8 @@ def unsupported_reason(
 ) -> str | None:
     """Return why this kernel does not support the encoding, or None if it does.
 
-    It supports encodings whose only effect on attention scores is a factored bias.
+    It supports encodings whose only effect on attention scores is a factored bias, apart from
+    changes to queries and keys.
     """
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
@@ -44,7 +45,7 @@ def unsupported_reason(
 
 
 def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return why the factors do not fit on this device, or None if they do.
+    """Return why the factors need too many columns on this device, or None if they do not.
 
     They may need at most as many columns as a head has channels.
     """

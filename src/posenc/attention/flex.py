@@ -7,7 +7,8 @@ not bit-reproducible.
 
 `fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
 back to eager mode, which materializes the full score matrix. Sequences are padded to whole blocks,
-so that few lengths are compiled; the mask hides the padding, which comes after all queries.
+so that few distinct lengths have to be compiled; the mask hides the padding, which comes after all
+queries.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,7 +67,7 @@ def needs_bias_by_distance(encoding: Encoding) -> bool:
 def formula_source(encoding: Encoding) -> FormulaBias | None:
     """Return the `FormulaBias` that defines the bias, possibly inside wrappers, or None.
 
-    It is None if a wrapper changes the bias of its inner encoding.
+    Returns None if a wrapper changes the bias of its inner encoding.
     """
     while isinstance(encoding, Wrapper) and type(encoding).bias is Wrapper.bias:
         encoding = encoding.active
@@ -85,8 +86,8 @@ def attend(
 ) -> Tensor:
     """Return the output of `reference.attend`.
 
-    `bias` is the `bias_by_distance` if the encoding `needs_bias_by_distance`; `options` are the
-    `kernel_options` of `flex_attention`.
+    `bias` is the result of `bias_by_distance` if the encoding `needs_bias_by_distance`; `options`
+    are the `kernel_options` of `flex_attention`.
     """
     length = q.shape[2]
     padding = -length % BLOCK_SIZE

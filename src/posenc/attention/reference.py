@@ -115,7 +115,7 @@ def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:
 def score_bias(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
 ) -> Tensor | None:
-    """Return the sum of the encoding's `bias` and `content_bias` [B|1, H, R, K], at least float32.
+    """Return the sum of `bias` and `content_bias` [B|1, H, R, K], in float32 or wider.
 
     Returns None if the encoding has neither.
     """
@@ -138,8 +138,9 @@ def bias_arguments(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the head [H, 1, 1], distance and query position that `Encoding.bias` is called with.
 
-    For positions [T], distance is [R, K] and query position [R, 1]; for coordinates [B, T, axes],
-    [B, 1, R, K] and [B, 1, R, 1], the distance of the query from the origin.
+    For positions [T], the distance is [R, K] and the query position [R, 1]. For coordinates
+    [B, T, axes], they are [B, 1, R, K] and [B, 1, R, 1], and the query position is the distance of
+    the query from the origin.
     """
     head = torch.arange(heads, device=pos.device)[:, None, None]
     row_pos = positions_at(pos, rows)
@@ -163,7 +164,7 @@ def pairwise_distances(pos_q: Tensor, pos_k: Tensor, dtype: torch.dtype) -> Tens
 
 
 def visible_keys(encoding: Encoding, rows: slice, keys: slice, device: torch.device) -> Tensor:
-    """Return a mask [R, K] of the keys that each row of one layer attends to."""
+    """Return a mask [R, K] of the keys that each query attends to."""
     row = torch.arange(rows.start, rows.stop, device=device)[:, None]
     key = torch.arange(keys.start, keys.stop, device=device)[None, :]
     visible, window, mask = key <= row, encoding.window(), encoding.mask(row, key)

@@ -3,7 +3,7 @@
 A Toeplitz bias depends only on distance: it is one vector per head, indexed by distance. With the
 queries of a block in reverse order, row u of the block's bias is this vector, starting at index u.
 The whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
-other mask; no mask is stored. It takes as little time and memory as plain attention, and a
+other mask; no mask is stored. Attention takes as little time and memory as without a bias, and a
 learnable bias gets its exact gradient.
 """
 

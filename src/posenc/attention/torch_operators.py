@@ -1,7 +1,7 @@
-"""PyTorch's private operators that posenc calls, None where a version of PyTorch lacks them.
+"""Private PyTorch operators that posenc calls, each None if the installed PyTorch lacks it.
 
 Tested with torch 2.13.0. Without an operator, its callers compute the same result with public
-functions, in more time and memory. Private operators may change without notice.
+functions, using more time and memory. Private operators may change without notice.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,7 @@ class BenchmarkedAttention:
         self.heads = list(heads.unbind())
 
     def pass_seconds(self, pass_: str) -> float:
-        """Return the seconds of "attention_forward", or with gradients of "attention_step"."""
+        """Return the seconds of "attention_forward" or of "attention_step" (with gradients)."""
         run_pass = self.step if pass_ == "attention_step" else self.forward
         return call_seconds(run_pass, self.device)
 
@@ -42,7 +42,7 @@ class BenchmarkedAttention:
         return self._attend(self.x, *self.heads)
 
     def step(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x, q, k, v and the parameters, None for those without effect."""
+        """Return the gradients of x, q, k, v and the parameters; None for those that are unused."""
         inputs = [tensor.requires_grad_() for tensor in (self.x, *self.heads)]
         out = self._attend(*inputs)
         leaves = [*inputs, *(p for p in self.layer.parameters() if p.requires_grad)]

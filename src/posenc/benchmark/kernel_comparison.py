@@ -8,9 +8,9 @@ from posenc.benchmark.bench_results import Row
 from posenc.report.table import Column, Table
 
 NOTE = (
-    "The fastest kernel has the lowest median time. The other columns are times divided by that of"
-    " the fastest, medians over the rounds. If auto is slower here, request the fastest kernel by"
-    " name; auto follows AUTO in posenc/attention/choice.py."
+    "The fastest kernel has the lowest median time. The other columns are ratios of a kernel's"
+    " time to that of the fastest, medians over the rounds. If auto is slower here, request the"
+    " fastest kernel by name; auto follows AUTO in posenc/attention/choice.py."
 )
 
 

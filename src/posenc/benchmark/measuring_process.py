@@ -1,4 +1,4 @@
-"""The process that times variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
+"""The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
 
 A request with the key `rounds` asks for times; any other request asks for peak memory. Responses
 are JSON Lines.
@@ -106,7 +106,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _subject_key(index: int, pass_: str) -> tuple[int, bool]:
-    """Return what the passes of one subject share: the configuration, and if it is attention."""
+    """Return the key of the subject to time: its configuration, and whether it is attention."""
     return index, pass_ in ATTENTION_PASSES
 
 

@@ -20,9 +20,9 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
 
     Raises ConfigError if it exceeds MAX_ROUND_SECONDS, or if a variant does not fit in main memory.
     """
-    config = variants[0].config
-    on_cpu = select_device(config).type == "cpu"
-    rate = MAX_CPU_FLOPS[config.precision] * threads if on_cpu else MAX_GPU_FLOPS
+    on_cpu = select_device(variants[0].config).type == "cpu"
+    thread_rate = max(MAX_CPU_FLOPS[variant.config.precision] for variant in variants)
+    rate = thread_rate * threads if on_cpu else MAX_GPU_FLOPS
     seconds = sum(variant.flops for variant in variants) / rate
     if seconds > MAX_ROUND_SECONDS:
         raise ConfigError(
@@ -41,11 +41,11 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
 
 
 def _min_bytes(variant: Variant) -> int:
-    """Return the size of the hidden states, or of one layer's scores if these are larger."""
+    """Return the bytes of a micro-batch's hidden states, or of a layer's scores if larger."""
     config, length = variant.config, variant.length
-    _, sequences = sequences_per_step(config)
+    _, micro_sequences = sequences_per_step(config)
     kept_layers = config.model.layers if variant.pass_ == "step" else 1
-    hidden_states = sequences * length * config.model.width * kept_layers
+    hidden_states = micro_sequences * length * config.model.width * kept_layers
     has_scores = "reference" in variant.kernels
-    scores = sequences * config.model.heads * length**2 if has_scores else 0
+    scores = micro_sequences * config.model.heads * length**2 if has_scores else 0
     return FLOAT_BYTES * max(hidden_states, scores)

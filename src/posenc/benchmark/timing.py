@@ -1,4 +1,4 @@
-"""Times calls, among them the matrix product that utilization is relative to."""
+"""Times calls, including the matrix product that utilization is relative to."""
 
 import time
 from collections.abc import Callable

@@ -115,8 +115,8 @@ def _num_shards(config: DictConfig) -> int:
 def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
     """Return the size in bytes of the optimizer state for the weights of a model.
 
-    They are counted after a step on a copy of the model whose weights have at most 8 rows and
-    columns; `model` may be on the meta device.
+    The state is that after a step on a copy of the model whose weights have at most 8 rows and
+    columns, scaled to the full size; `model` may be on the meta device.
     """
     small, sizes = copy.deepcopy(model), {}
     for parameter in small.parameters():

@@ -72,14 +72,16 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
                 continue
             errors.setdefault(str(error), []).append(label)
     if errors:
-        # A message that applies to some encodings only starts with their labels.
+        # A message that applies only to some encodings starts with their labels.
         lines = [
             message if len(names) == len(jobs) else f"{', '.join(dict.fromkeys(names))}: {message}"
             for message, names in errors.items()
         ]
         raise ConfigError("\n".join(lines))
     if not variants:
-        raise ConfigError("no kernel supports its encoding on this device; add kernel=auto")
+        raise ConfigError(
+            "no requested kernel supports the requested encodings on this device; add kernel=auto"
+        )
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 
 

@@ -59,7 +59,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
     """Yield the result of every property; only the first if the encoding cannot be built.
 
-    The message of an exception is in the first result only.
+    If several properties raise the same exception, only the first result has its message.
     """
     reported: set[str] = set()
     for prop in PROPERTIES:
@@ -74,7 +74,7 @@ def check_property(
 ) -> Result:
     """Return a property's result; any exception is a failure, with its message on one line.
 
-    `reported` holds the exceptions of earlier properties, to which this one is added.
+    `reported` holds the messages of exceptions that earlier properties raised; new ones are added.
     """
     reported = set() if reported is None else reported
     try:

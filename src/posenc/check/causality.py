@@ -41,7 +41,7 @@ def verify_causality(encoding: Encoding) -> None:
 
 
 def dependence_location(encoding: Encoding, name: str) -> str:
-    """Return the hook that `dependent_hook` finds, as ` through Shift.rotate (mine.py, line 7)`."""
+    """Return text such as ` through Shift.rotate (mine.py, line 7)`, or "" if no hook is found."""
     hook = dependent_hook(encoding, name)
     if hook is None:
         return ""

@@ -1,4 +1,4 @@
-"""Calls an encoding's hooks on random inputs, in the same way as the model."""
+"""Calls an encoding's hooks on random inputs, in the same way as the model does."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def convert(
 
 
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
-    """Yield the first layer, and every other layer whose encoding may differ."""
+    """Yield the index of the first layer and of all later layers whose encodings may differ."""
     for layer in range(encoding.geometry.layers):
         if layer == 0 or encoding.at_layer(layer) is not encoding:
             yield layer

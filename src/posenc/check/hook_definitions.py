@@ -1,4 +1,4 @@
-"""Mistakes that an encoding's class shows before any hook is called: names and signatures."""
+"""Finds mistakes in an encoding's class before any hook is called: names and signatures."""
 
 import inspect
 from difflib import get_close_matches
@@ -15,12 +15,12 @@ HOOKS = tuple(
     for name, value in vars(Encoding).items()
     if inspect.isfunction(value) and not name.startswith("_") and name != "overrides"
 )
-SIMILAR = 0.75
+MIN_SIMILARITY = 0.75
 """The lowest `difflib` ratio at which a method's name is taken for a misspelled hook."""
 
 
 def verify_definitions(encoding: Encoding) -> None:
-    """Raise ConfigError for a misspelled hook, a wrong signature or a class without any hook."""
+    """Raise ConfigError for a misspelled or hidden hook, a wrong signature or no hook at all."""
     for part in parts(encoding):
         definition = type(part)
         _verify_names(definition)
@@ -45,7 +45,7 @@ def parts(encoding: Encoding) -> list[Encoding]:
 
 
 def user_parts(encoding: Encoding) -> list[Encoding]:
-    """Return the user's encodings inside an encoding, from the inside out, and then itself."""
+    """Return the user's encodings inside an encoding, from the inside out, then this encoding."""
     inner = [part for part in parts(encoding) if part is not encoding]
     return [*(p for p in inner if not type(p).__module__.startswith("posenc.")), encoding]
 
@@ -79,7 +79,7 @@ def _verify_names(definition: type[Encoding]) -> None:
         for name, method in vars(owner).items():
             if not inspect.isfunction(method) or name.startswith("_") or hasattr(Encoding, name):
                 continue
-            if nearest := get_close_matches(name, not_overridden, n=1, cutoff=SIMILAR):
+            if nearest := get_close_matches(name, not_overridden, n=1, cutoff=MIN_SIMILARITY):
                 raise ConfigError(
                     f"{definition_location(method)}: {owner.__name__}.{name} is not a hook, so"
                     f" posenc never calls it; rename it to {nearest[0]}, or to _{name} if it is a"

@@ -123,7 +123,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
 
 
 def _kernels_to_compare(encoding: Encoding) -> list[str]:
-    """Return auto, and every other kernel but the reference unless auto uses it in all layers."""
+    """Return auto and all kernels except the reference and any that auto uses in all layers."""
     auto = {
         choice.name
         for dtype in (torch.float64, torch.float32)

@@ -30,7 +30,7 @@ CONDITIONS: list[tuple[bool, float, int | None]] = [
     *((False, 0.0, axes) for axes in (2, 3)),
     *((False, step / PROGRESS_STEPS, None) for step in range(1, PROGRESS_STEPS + 1)),
 ]
-"""Training mode, fraction of training done, and axes of coordinates, under which models differ."""
+"""Training mode, fraction of training completed and number of coordinate axes (None: positions)."""
 
 
 class LogitsByCondition:
@@ -102,17 +102,18 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
     return passed("; ".join(evidence) or "no numeric parameters")
 
 
-def _references(under_test: EncodingUnderTest, model: Changes) -> References:
-    """Return reference logits at a longer training length, and beyond the configured one.
+def _references(under_test: EncodingUnderTest, model_changes: Changes) -> References:
+    """Return reference logits with a longer training length, and with the configured one.
 
-    `model` has changes of the model's size.
+    With the latter, the tokens extend beyond the training length. `model_changes` are changes to
+    the size of the model.
     """
     references: References = []
     for length, required in [
         under_test.supported_train_length(TEST_LENGTH),
         under_test.supported_length(TEST_LENGTH),
     ]:
-        changes = {**required, **model}
+        changes = {**required, **model_changes}
         if changes not in [other for _, other in references]:
             references.append((LogitsByCondition(under_test.model(changes), length), changes))
     return references
@@ -179,7 +180,7 @@ def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tup
 
 
 def alternative_values(value: float) -> list[float]:
-    """Return other values to test, in this order: twice the value, then smaller ones."""
+    """Return other values to test: twice the value, then smaller ones; for 0, 1, 0.5 and -1."""
     if value == 0:
         return [1, 0.5, -1]
     smaller = [value / 2, value // 2, value / 16, value // 16]

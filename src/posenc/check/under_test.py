@@ -26,7 +26,7 @@ SMALL_MODEL = (
 """Overrides of the training config with which the whole suite takes a second or two.
 
 There are four layers, because an encoding may differ in every fourth layer, and no layer norm,
-because that cancels a value that is the same in every channel.
+because it would cancel a value that is the same in every channel.
 """
 
 MODEL_KEYS = ["model", "encoding", "train_length", "kernel", "seed", "modules"]
@@ -97,7 +97,7 @@ class EncodingUnderTest:
         return self.model({})
 
     def check_model(self) -> None:
-        """Raise ConfigError if the model cannot be built or tested with any encoding."""
+        """Raise ConfigError if the model cannot be built or tested, whatever its encoding."""
         if not MIN_TRAIN_LENGTH <= self.train_length <= MAX_TRAIN_LENGTH:
             raise ConfigError(
                 f"train_length={self.train_length} must be from {MIN_TRAIN_LENGTH} to"
@@ -137,7 +137,7 @@ class EncodingUnderTest:
         return self._with_train_length(length) or self.supported_length(length)
 
     def _with_train_length(self, length: int) -> tuple[int, Changes] | None:
-        """Return `length` and the changes that train at it; None if it is not supported."""
+        """Return `length` and the change that sets train_length to it, or None if unsupported."""
         changes = {"train_length": length}
         try:
             limit = self.encoding(changes).max_length()
@@ -147,7 +147,7 @@ class EncodingUnderTest:
 
     @cached_property
     def _model_config(self) -> DictConfig:
-        """The settings that models depend on, because copying all of them takes long."""
+        """The settings that models depend on; copying the whole configuration would take long."""
         return OmegaConf.masked_copy(self.config, MODEL_KEYS)
 
     def _changed(self, changes: Changes) -> DictConfig:

@@ -1,4 +1,4 @@
-"""`posenc completion`: print a script with which a shell completes posenc's command lines.
+"""`posenc completion`: print a completion script for a shell.
 
 The script calls `posenc completion line=TEXT`, which prints the possible completions of its last
 word.

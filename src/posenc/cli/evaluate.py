@@ -44,11 +44,11 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
-    set_keys = [{override_key(override) for override in job} for job in jobs]
-    trusting = with_modules(arguments)
+    user_keys = [{override_key(override) for override in job} for job in jobs]
+    trust_hint = with_modules(arguments)
     evaluations = [
-        build_evaluation(run, run_config(run, list(request.modules), trusting), request, keys)
-        for run, request, keys in zip(runs, requests, set_keys, strict=True)
+        build_evaluation(run, run_config(run, list(request.modules), trust_hint), request, keys)
+        for run, request, keys in zip(runs, requests, user_keys, strict=True)
     ]
     console = Console(stderr=True)
     for evaluation in evaluations:

@@ -13,7 +13,7 @@ COMMANDS = {
     "sync": "upload an experiment's runs to W&B, or rewrite their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",
     "tune": "search settings, such as the learning rate, for the lowest validation loss",
-    "search-factors": "search the factors of LongRoPE for a trained run and a longer length",
+    "search-factors": "search for LongRoPE factors for a trained run at a longer length",
     "wandb-sweep": "write an experiment's grids as W&B sweeps",
     "check": "run the property tests on encodings",
     "bench": "measure the time and memory that encodings take",

@@ -24,8 +24,8 @@ HELP = {
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
         in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
-        repeating the command uploads nothing twice. With --offline, instead writes missing or
-        incomplete offline W&B files again, which needs no API key.
+        repeating the command uploads nothing twice. With --offline, rewrites missing or incomplete
+        offline W&B files instead, which needs no API key.
 
           posenc sync quickstart
     """,
@@ -44,8 +44,8 @@ HELP = {
         usage: posenc tune key=interval(LOW,HIGH) [key=value ...] [trials=10] [--config-dir DIR]
 
         Searches intervals for the lowest validation loss, with Optuna (extra optuna). Each job,
-        such as each encoding, has a search of its own. Takes the keys of posenc train. The same
-        command resumes an interrupted search, and with more trials, continues a finished one.
+        such as each encoding, has its own search. Takes the keys of posenc train. The same command
+        resumes an interrupted search or, with more trials, continues a finished one.
 
           posenc tune encoding=alibi,rope trials=12 \\
               optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
@@ -56,9 +56,9 @@ HELP = {
     "search-factors": """
         usage: posenc search-factors run=PATH length=TOKENS [key=value ...]
 
-        Searches a factor for each frequency of a trained rotary encoding, for the lowest loss in
-        windows of TOKENS tokens (LongRoPE), and writes them as a swap to PATH/longrope. The same
-        command resumes an interrupted search, and with more generations, continues a finished one.
+        Searches for LongRoPE factors, one per frequency of a trained rotary encoding, with the
+        lowest loss in windows of TOKENS tokens, and writes them as a swap to PATH/longrope. The
+        same command resumes an interrupted search; more generations continue a finished one.
 
           posenc search-factors run=outputs/scratch/rope-L256-s1 length=1024 generations=10
 
@@ -78,24 +78,24 @@ HELP = {
 
           posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
 
-        With an interval, it writes a search for each job instead, such as one learning rate for
-        each encoding. The metric is the validation loss.
+        With an interval, writes a search for each job instead, such as a search over learning rates
+        for each encoding. The metric is the validation loss.
 
           posenc wandb-sweep encoding=alibi,rope method=bayes min_iter=3 \\
               optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
 
         keys
           method                                 bayes (default) or random
-          min_iter                               hyperband: stop poor trials from this number of
-                                                 validations on; default: do not stop trials
+          min_iter                               Hyperband may stop poor trials after this many
+                                                 validations; default: do not stop trials
     """,
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
         Runs the tests that every encoding must pass, on very small models: causality, shift
         invariance, precision at position 16,000, whether every parameter has an effect, and others.
-        Each result is pass, known limitation or fail (exit code 1). Without encoding=NAME, checks
-        all encodings.
+        Each result is pass, known limitation, hint or fail (exit code 1). Without encoding=NAME,
+        checks all encodings.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf

@@ -93,7 +93,10 @@ def _load_run(
 
 
 def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None) -> list[int]:
-    """Return L and the requested lengths, or the default lengths that the encoding supports."""
+    """Return L and the requested lengths, or the default lengths that the encoding supports.
+
+    Raises ConfigError if the encoding does not support a requested length.
+    """
     limit = encoding.max_length()
     if requested is None:
         defaults = [train_length * factor for factor in DEFAULT_FACTORS]

@@ -23,7 +23,10 @@ KEYBOARD_INTERRUPT = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return 0 for success, 1 for a failed run or 2 for an invalid request."""
+    """Run a command and return its exit code.
+
+    0 means success, 1 a failed run, 2 an invalid request, and 130 an interrupt by Ctrl-C.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -47,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
             return 0
-        # Otherwise, the command would end with the exit code of that code.
+        # Otherwise, the command would end with the exit code passed to sys.exit.
         message = f"code outside posenc called sys.exit({error.code!r})"
         return _report(words[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:

@@ -65,7 +65,7 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
     """Return a folder of runs, and a function that selects some of them, or None for all.
 
     With `run=` (a path or a unique prefix of a name), the function selects that run, and the folder
-    is the one it is in. Otherwise it selects the runs that match the filters.
+    is the run's parent folder. Otherwise, the function selects the runs that match the filters.
     """
     filters, others = split_filters(arguments.overrides)
     if any(override_key(override) == "run" for override in others):
@@ -90,7 +90,7 @@ def split_filters(overrides: Sequence[str]) -> tuple[Filters, list[str]]:
 
 
 def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirectory]:
-    """Return the runs that have the values of all filters. Raises ConfigError if none has."""
+    """Return the runs that match all filters. Raises ConfigError if there are none."""
     if not filters:
         return list(runs)
     values = {run.path: _values(run) for run in runs}

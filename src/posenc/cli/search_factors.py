@@ -1,4 +1,4 @@
-"""`posenc search-factors`: search the factors of LongRoPE for a trained run."""
+"""`posenc search-factors`: search for LongRoPE factors for a trained run."""
 
 import shlex
 
@@ -29,7 +29,7 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs([request])
     if request.length is None:
-        raise ConfigError("set length to that of the windows in tokens, such as length=1024")
+        raise ConfigError("set length to the length of the windows in tokens, such as length=1024")
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
     config = run_config(directory, list(request.modules), with_modules(arguments))

@@ -1,4 +1,4 @@
-"""Selection of an experiment's folder, and the command that trusts more modules."""
+"""Helpers that commands share: experiment folders, requests, `--cfg` and trusted modules."""
 
 import shlex
 from collections.abc import Callable, Iterable

@@ -52,14 +52,12 @@ def run(arguments: Arguments) -> int:
     settings = [
         dict(_parameter(o) for o in job if override_key(o) not in SWEEP_KEYS) for job in jobs
     ]
-    arguments_of_trials = [*flags, *shared, "logger.mode=online"]
+    trial_arguments = [*flags, *shared, "logger.mode=online"]
     if intervals:
         fields = {**destination, **_search_fields(options)}
-        definitions = search_definitions(
-            settings, intervals, arguments_of_trials, config.name, fields
-        )
+        definitions = search_definitions(settings, intervals, trial_arguments, config.name, fields)
     else:
-        definitions = sweep_definitions(settings, arguments_of_trials, config.name, destination)
+        definitions = sweep_definitions(settings, trial_arguments, config.name, destination)
     console = Console(highlight=False, soft_wrap=True)
     for i, definition in enumerate(definitions, 1):
         file = Path(config.outputs_dir) / config.name / f"wandb-sweep-{i}.yaml"
@@ -71,16 +69,16 @@ def run(arguments: Arguments) -> int:
 
 def _search_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the values of `method` and `min_iter`, and the other words."""
-    options = {key: word.partition("=")[2] for word in words for key in _key_of_option(word)}
-    return options, [word for word in words if not _key_of_option(word)]
+    options = {key: word.partition("=")[2] for word in words for key in _search_keys(word)}
+    return options, [word for word in words if not _search_keys(word)]
 
 
-def _key_of_option(word: str) -> list[str]:
+def _search_keys(word: str) -> list[str]:
     return [key for key in SEARCH_KEYS if override_key(word) == key]
 
 
 def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a sweep that say how to search. Raises ConfigError for other values."""
+    """Return the search fields of a sweep. Raises ConfigError for invalid options."""
     method, min_iter = options.get("method", METHODS[0]), options.get("min_iter")
     if method not in METHODS:
         raise ConfigError(f"method={method} must be one of {', '.join(METHODS)}")

@@ -35,9 +35,10 @@ GROUP_TYPES = {
     "machine": "posenc.benchmark.throughput.Machine",
     "hydra.launcher": "posenc.sweeps.launcher.Launcher",
 }
-"""Config group -> the type of its components, by name because this package imports no other.
+"""Config group -> the type of its components.
 
-The type of a component that takes positional arguments is a Callable.
+The types are given by name because this package imports no other package of posenc. The type of a
+component that takes positional arguments is a Callable.
 """
 
 LIBRARY_TYPES = {
@@ -61,7 +62,7 @@ def group_type(group: str) -> Any:
 
 
 def in_library(path: str, group: str) -> bool:
-    """Whether a target is in the package of `LIBRARY_TYPES` for a config group."""
+    """Whether a target is in the library package that a config group accepts (`LIBRARY_TYPES`)."""
     package = LIBRARY_TYPES.get(group, "").rpartition(".")[0]
     return bool(package) and path.startswith(f"{package}.")
 
@@ -111,7 +112,7 @@ def import_target(
 
     `name` is the node's key in error messages. Raises ConfigError if there is no `_target_`, if
     the target is neither in posenc, nor in `modules`, nor in the library of the config group
-    `group` (then nothing is imported), or if the import fails.
+    `group` (then nothing is imported), if the import fails, or if the target is not callable.
     """
     if node.get("_target_") is None:
         raise ConfigError(f"{name} has no _target_; choose one of the group's options")
@@ -152,8 +153,8 @@ def check_trusted(values: Any, name: str, modules: Sequence[str], group: str = "
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
     """Return the modules listed in a configuration and the top-level modules of its targets.
 
-    Raises ConfigError if a listed module does not exist. No module is imported. Library classes
-    that a config group takes (`LIBRARY_TYPES`) need no trusted module.
+    Raises ConfigError if a listed module does not exist. No module is imported. The modules of
+    library classes that a config group accepts (`LIBRARY_TYPES`) are left out.
     """
     for module in values["modules"]:
         root = module.split(".")[0]
@@ -203,7 +204,7 @@ def _accepts(target: Callable[..., Any], argument_types: Sequence[Any]) -> bool:
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the resolved annotations of a function; none if one cannot be resolved."""
+    """Return the resolved annotations of a function, or {} if one cannot be resolved."""
     try:
         return get_type_hints(function)
     except NameError:  # an annotation that is imported for type checkers only

@@ -26,7 +26,7 @@ from posenc.config.paths import conf_dir, groups, options
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
 MAX_OPTION_LENGTH = 250
-"""The most characters of an option, the name of a file without `.yaml`; systems allow 255 bytes."""
+"""The maximum length of an option, a file name without `.yaml`; file systems allow 255 bytes."""
 
 
 def compose(
@@ -66,9 +66,9 @@ def compose(
 
 
 class Composer:
-    """Composes the jobs of a sweep, calling Hydra once for each distinct choice of config groups.
+    """Composes the jobs of a sweep, calling Hydra once per distinct set of config group choices.
 
-    The other overrides are applied to a copy of that composition in the way that Hydra does.
+    The other overrides are applied to a copy of that composition, as Hydra would apply them.
     """
 
     def __init__(self, command: str, config_dirs: Sequence[Path] = ()) -> None:
@@ -129,7 +129,10 @@ def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> Non
 
 
 def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
-    """Add overrides that reset the other length keys if the user sets one of them."""
+    """Return `overrides` with the other length keys reset if the user sets one of `LENGTH_KEYS`.
+
+    Raises ConfigError if the user sets more than one.
+    """
     set_keys = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
     if len(set_keys) > 1:
         raise ConfigError(f"{' and '.join(set_keys)} are mutually exclusive; set only one")
@@ -138,7 +141,7 @@ def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
 
 
 def _check_packages(config: DictConfig) -> None:
-    """Raise ConfigError if an option of a group that sets top-level keys has set its own key."""
+    """Raise ConfigError if an option of `experiment` or `size` lacks `@package _global_`."""
     for group in ("experiment", "size"):
         if OmegaConf.is_dict(config.get(group)):
             raise ConfigError(
@@ -169,7 +172,7 @@ def _unknown_key(
     match = re.search(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
-    if match is None or str(error).startswith("In '"):  # a wrong override in a YAML's defaults list
+    if match is None or str(error).startswith("In '"):  # in the defaults list of a YAML file
         return ConfigError(first_line(error))
     key = match.group(1)
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
@@ -177,7 +180,8 @@ def _unknown_key(
     hint = did_you_mean(key, [known for known in known_keys if known != key])
     parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
     parent = parents[0] if parents else ""
-    listed = "train --cfg` prints" if command == "train" else f"{command} --help` lists"
+    name = command.replace("_", "-")  # as in `posenc search-factors`
+    listed = "train --cfg` prints" if command == "train" else f"{name} --help` lists"
     return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} all keys")
 
 

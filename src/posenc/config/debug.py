@@ -1,4 +1,4 @@
-"""Shortened runs to find mistakes with (config group `debug`), kept apart from real results."""
+"""Shortened runs for debugging (config group `debug`), kept apart from real results."""
 
 from typing import Any
 
@@ -13,14 +13,15 @@ DEBUG_TYPES: dict[str, Any] = {
     "overrides": list[str],
 }
 SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
-"""Settings of which a run with `debug.fraction` uses a fraction."""
+"""Settings that `debug.fraction` scales, as paths of keys."""
 
 
 def apply_debug(values: dict[str, Any]) -> None:
-    """Shorten a job as its `debug` settings say, and drop the claims of its experiment.
+    """Shorten a job according to its `debug` settings.
 
+    The description (`about`), premises, claims and published curves of its experiment are dropped.
     `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for settings that
-    are missing or have the wrong type.
+    are missing or invalid.
     """
     debug = values.get("debug")
     if debug is None:

@@ -103,9 +103,9 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
 
 def _abbreviates(name: str, option: str) -> bool:
-    """Whether the last part of a dotted name abbreviates that of `option`, if their parents match.
+    """Whether `name` is `option` with its last part replaced by initials.
 
-    `lr` abbreviates `learning_rate` under any parent.
+    The parents may be omitted: `optimizer.lr` and `lr` both abbreviate `optimizer.learning_rate`.
     """
     *parents, last = name.split(".")
     *option_parents, option_last = option.split(".")

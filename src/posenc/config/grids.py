@@ -102,10 +102,9 @@ def expand(
     - If some grids contain the value, only their jobs with it are kept: `encoding=alibi` drops
       every grid without alibi.
     - A value that no grid contains is added to every grid with that key: `train_length=128` runs
-    the
-      whole experiment at length 128. A new component is added only to the grids that do not vary
-      the component's parameters, if there are any: `encoding=t5` runs once alongside the baselines,
-      not once per base of RoPE.
+      the whole experiment at length 128. A new component is added only to the grids that do not
+      vary the component's parameters, if there are any: `encoding=t5` runs once alongside the
+      baselines, not once per base of RoPE.
     - Several choices of `evaluation/swap` are swaps of the same jobs, not jobs of their own.
     - If the key is a parameter that some grids vary, the grids that select its component but do not
       vary the parameter are dropped: `encoding.spectrum.base=1e4` keeps only the jobs that set a

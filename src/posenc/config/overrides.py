@@ -37,7 +37,7 @@ class Axis(NamedTuple):
 
 
 MAX_KEY = 200
-"""The largest number of characters of a key; Hydra looks for a file with that name."""
+"""The maximum length of a key in characters; Hydra looks for a file with that name."""
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:

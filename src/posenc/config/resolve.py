@@ -63,7 +63,7 @@ def resolve(config: DictConfig) -> Any:
 def _unknown_keys(
     values: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """Yield the keys that `+key=` added, except inside components, which `check` validates."""
+    """Yield the keys that `+key=` added, except in components, which `components.check` covers."""
     for key, value in values.items():
         if key not in defaults:
             yield f"{prefix}{key}"

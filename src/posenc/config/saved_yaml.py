@@ -1,4 +1,4 @@
-"""Saved configurations as YAML, in OmegaConf's dialect but ten times as fast, with libyaml."""
+"""Reads and writes saved configurations ten times as fast as OmegaConf, in its YAML dialect."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ FLOAT = re.compile(
     |\.(?:nan|NaN|NAN))$""",
     re.VERBOSE,
 )
-"""The numbers that OmegaConf reads as floats; YAML 1.1 requires a point and a sign: `1.0e+5`."""
+"""Numbers that OmegaConf reads as floats; YAML 1.1 needs a decimal point and a sign: `1.0e+5`."""
 TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
 
@@ -40,12 +40,12 @@ def load_yaml(text: str) -> Any:
 
 
 def dump_yaml(values: Any) -> str:
-    """Return plain values as YAML, in their own order."""
+    """Return plain values as YAML, with keys in their original order."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads `1e-4` as a number, `2026-01-01` as a string, and rejects a key that is set twice."""
+    """Reads `1e-4` as a number and `2026-01-01` as a string, and rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]

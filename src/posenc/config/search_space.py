@@ -1,4 +1,4 @@
-"""Search spaces: overrides with an interval in Hydra's grammar, such as EXAMPLE."""
+"""Search spaces: overrides with an interval in Hydra's grammar, such as `EXAMPLE`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
 class Interval(NamedTuple):
-    """The values of a key from `low` to `high`, both included; `log` searches their logarithms."""
+    """The values of a key from `low` to `high`, both included; `log` means a logarithmic scale."""
 
     key: str
     low: float
@@ -32,7 +32,7 @@ class Interval(NamedTuple):
 def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
     """Return the intervals among the overrides, and the other overrides.
 
-    Raises ConfigError for an empty interval, or one whose logarithms do not exist.
+    Raises ConfigError for an empty interval, or a logarithmic one that is not positive.
     """
     intervals, others = [], []
     for override in parse(overrides):
@@ -49,6 +49,6 @@ def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]
 
 def _check(interval: Interval, line: str) -> None:
     if not interval.low < interval.high:
-        raise ConfigError(f"{line}: the interval is empty; its first end must be the lower one")
+        raise ConfigError(f"{line}: an interval's first bound must be less than its second")
     if interval.log and interval.low <= 0:
         raise ConfigError(f"{line}: tag log needs an interval of positive numbers")

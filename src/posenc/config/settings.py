@@ -82,7 +82,7 @@ LIMITS = {
 def check_settings(
     config: DictConfig | Mapping[str, Any], types: Mapping[str, Any] = TYPES
 ) -> None:
-    """Check that settings are present and have valid types and limits.
+    """Check that settings are present, have valid types and are within their limits.
 
     `config` may be plain values without interpolations. `types` maps each setting to its type or to
     a tuple of its choices. Raises a single ConfigError that lists every problem.

@@ -1,4 +1,4 @@
-"""How a token budget is divided into optimizer steps, micro-batches and devices."""
+"""Division of a token budget into optimizer steps and micro-batches, across devices."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -87,7 +87,7 @@ def _num_steps(tokens: int, config: DictConfig) -> int:
 def sequences_per_step(
     config: DictConfig, micro_batch_tokens: int | None = None
 ) -> tuple[int, int]:
-    """Return the sequences per optimizer step and per forward pass.
+    """Return the numbers of sequences per optimizer step and per forward pass.
 
     Raises ConfigError unless batch_tokens is a multiple of micro_batch_tokens, and both are
     multiples of train_length.

@@ -19,12 +19,12 @@ BOTH_KEYS = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one"
 
 
 def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
-    """Return `overrides` with several choices of `evaluation/swap` as one list of swaps.
+    """Return `overrides` with several choices of `evaluation/swap` merged into one list of swaps.
 
     The swaps are then measured in one evaluation of the run instead of one for each. `none` is the
     unchanged encoding, and a value of `evaluation.swap.KEY` applies to each swap with this
     parameter: `evaluation/swap=none,pi evaluation.swap.factor=2,4` has three swaps. Raises
-    ConfigError if no swap has a parameter.
+    ConfigError for a parameter that no swap has, or if `evaluation.swaps` is also set.
     """
     axes = command_line_axes(overrides, config_dirs)
     chosen = [s.override.partition("=")[2] for a in axes if a.key == SWAP_GROUP for s in a.settings]
@@ -37,9 +37,9 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
     entries, used = [], set()
     for option in chosen:
         node = {} if option == NO_SWAP else _swap_node(option, [], config_dirs)
-        own = [axis for axis in parameters if axis.key.removeprefix(SWAP_PREFIX) in node]
-        used |= {axis.key for axis in own}
-        for settings in product(*(axis.settings for axis in own)):
+        accepted = [axis for axis in parameters if axis.key.removeprefix(SWAP_PREFIX) in node]
+        used |= {axis.key for axis in accepted}
+        for settings in product(*(axis.settings for axis in accepted)):
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:

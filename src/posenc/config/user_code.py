@@ -9,11 +9,11 @@ from typing import Any
 
 
 def definition_location(definition: Callable[..., Any]) -> str:
-    """Return where a class or function is defined, as `mine.py, line 7`."""
+    """Return where a class or function is defined: `mine.py, line 7`, or its module's name."""
     definition = inspect.unwrap(definition)
     try:
         file, (_, line) = inspect.getfile(definition), inspect.getsourcelines(definition)
-    except (OSError, TypeError):  # it was not read from a file
+    except (OSError, TypeError):  # not defined in a file
         return f"{definition.__module__}"
     return _format(file, max(line, 1))
 
@@ -25,7 +25,7 @@ def error_location(error: BaseException, definitions: Iterable[Callable[..., Any
     """
     files = set()
     for definition in definitions:
-        with suppress(OSError, TypeError):  # it was not read from a file
+        with suppress(OSError, TypeError):  # not defined in a file
             files.add(inspect.getfile(definition))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in files:

@@ -7,7 +7,7 @@ from typing import Any
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 MAX_NESTING = 50
-"""The most nested levels of a value: neither the parsers nor OmegaConf survive many more."""
+"""The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper ones."""
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
@@ -19,7 +19,7 @@ def matches_type(value: Any, annotation: Any) -> bool:
         if is_nonfinite(value) or any(is_nonfinite(item) for _, item in walk(value)):
             return False
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
-    except (TypeCheckError, RecursionError):  # a recursion error means that it is nested too deeply
+    except (TypeCheckError, RecursionError):  # RecursionError: the value is nested too deeply
         return False
     return True
 

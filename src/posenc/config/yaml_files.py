@@ -9,7 +9,7 @@ from posenc.config.errors import ConfigError, one_line
 from posenc.config.paths import groups
 
 MAX_VALUES = 100_000
-"""The largest number of values in a file; a few lines of aliases can stand for billions."""
+"""The maximum number of values in a file; a few lines of aliases can stand for billions."""
 
 
 def check_yaml_files(folder: Path) -> None:
@@ -40,9 +40,9 @@ def _problem(file: Path) -> str | None:
 
 
 def _expanded_size(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Return the number of values in a node, infinity if it contains itself.
+    """Return the number of values in a node, or infinity if the node contains itself.
 
-    `sizes` has the sizes of the nodes that were counted before, by id.
+    `sizes` has the sizes of the nodes counted so far, by id.
     """
     if id(node) not in sizes:
         sizes[id(node)] = math.inf

@@ -45,7 +45,8 @@ class Corpus(ABC):
 class SplitFractions:
     """The fractions of a corpus or document that are held out for validation and test.
 
-    The rest is the train split. Raises ConfigError if nothing is left for it.
+    The rest is the train split. Raises ConfigError if a fraction is negative or nothing is left for
+    training.
     """
 
     validation: float

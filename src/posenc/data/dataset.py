@@ -79,7 +79,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def training_batches(self, length: int, seed: int) -> Batches:
-        """Return the train split in windows of `length` tokens.
+        """Return the training batches for a seed, with `length` tokens per sequence.
 
         Raises ConfigError if there is no train split or if it is shorter than one window.
         """

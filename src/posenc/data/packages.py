@@ -68,7 +68,7 @@ class PackagesCorpus(Corpus):
 
     @cached_property
     def _sources(self) -> dict[str, list[tuple[Distribution, PackagePath]]]:
-        """Return the source files of each split with their packages, the test split first."""
+        """The source files of each split with their packages, the test split first."""
         packages = required_packages("posenc")
         for split, names in self._named.items():
             if missing := [name for name in names if name not in packages]:

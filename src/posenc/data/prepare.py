@@ -1,4 +1,4 @@
-"""Tokenizes a corpus into a cached folder named by a hash of its corpus and tokenizer."""
+"""Tokenizes a corpus into a cached folder that is named by a hash of corpus and tokenizer."""
 
 import os
 import shutil
@@ -90,7 +90,10 @@ def _write_folder(
 
 
 def _remove_partial_folders(cache_dir: Path, current: str) -> None:
-    """Remove the partial folders of killed processes: `current`, and all whose lock is free."""
+    """Remove the partial folders of killed processes: those whose lock is free, and `current`.
+
+    The caller holds the lock of `current`.
+    """
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
         with lock(cache_dir / f".{name}.lock", timeout=0) as acquired:

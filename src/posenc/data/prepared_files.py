@@ -56,7 +56,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """Return the `meta.json` of a prepared corpus.
 
     Raises RunError if that file or one that it describes is missing or damaged. A corpus prepared
-    by posenc 0.1 has no digests: the sizes of its files and the range of its tokens are checked.
+    by posenc 0.1 has no digests: only the sizes of its files and the range of its tokens are
+    checked.
     """
     meta: dict[str, Any] = {}
     try:

@@ -23,9 +23,9 @@ class TextCorpus(Corpus):
     """Files for each split, or `paths` that are split automatically.
 
     With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
-    each document is cut into three parts: its beginning is for training, the middle for validation
-    and its end for testing. Files are read in the order of the digests of their contents, so that
-    the data does not depend on paths.
+    each document is cut into three parts: the beginning for training, the middle for validation and
+    the end for testing. Files are read in the order of the digests of their contents, so that the
+    data does not depend on paths.
     """
 
     name = "text"
@@ -141,7 +141,7 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
 
 
 def _check_search(key: str, pattern: str) -> None:
-    """Raise ConfigError if a pattern, whose `**` follows symlinks, searches too many folders."""
+    """Raise ConfigError if a pattern searches too many folders; its `**` follows symlinks."""
     folders = Path()
     for part in Path(pattern).expanduser().parts[:-1]:
         top, folders = folders, folders / part

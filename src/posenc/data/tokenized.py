@@ -67,8 +67,8 @@ class TokenizedData(Dataset):
 class TrainingWindows:
     """Consecutive windows of `length` tokens, reshuffled from `seed` in each epoch.
 
-    The tokens of a batch depend only on the seed and the step. The tokens after the last complete
-    window are not used.
+    The tokens of a batch depend only on the seed, the step and the batch size. The tokens after the
+    last complete window are not used.
     """
 
     def __init__(self, tokens: TokenArray, length: int, seed: int) -> None:
@@ -89,7 +89,7 @@ class TrainingWindows:
         return self._tokens.windows(np.array(windows) * self._length, self._length)
 
     def starts(self, num_windows: int) -> NDArray[np.int64]:
-        """Return the start positions, sorted, of the `num_windows` windows trained on first."""
+        """Return the sorted start positions of the first `num_windows` training windows."""
         indices = _permutation(self._seed, 0, self.num_windows)[:num_windows]
         return np.sort(indices).astype(np.int64) * self._length
 

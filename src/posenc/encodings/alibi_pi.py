@@ -4,8 +4,8 @@
 
 The slopes m of ALiBi are divided by s, so that a sequence of T tokens has no larger biases than one
 of the training length L. As in Cerebras's code (alibi_scaling in modeling_jais.py), s is computed
-for each sequence unless it is given. It is then in the positions, so that positions which the data
-provides are not interpolated. A trained ALiBi model needs no training for it.
+for each sequence unless it is given. The positions that the encoding generates are then divided by
+s; positions that the data provides are not. A trained ALiBi model needs no fine-tuning for it.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Factors, Geometry, layer_encodings
-from posenc.encodings.drope import LENGTH_DEPENDENT_REASON
+from posenc.encodings.drope import LENGTH_TEMPERATURE_REASON
 from posenc.encodings.spectra.context_extension import scaling_factor
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encoding
 
@@ -34,7 +34,7 @@ class AlibiPi(Wrapper):
         self.factor = factor
         self.fixed_factor = scaling_factor(factor, geometry.train_length, geometry.train_length)
         if factor is None:
-            self.limitations = {**self.limitations, "prefix": LENGTH_DEPENDENT_REASON}
+            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
 
     def positions(self, length: int, device: torch.device) -> Tensor:
         pos, train_length = self.inner.positions(length, device), self.geometry.train_length

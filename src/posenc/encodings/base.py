@@ -1,7 +1,7 @@
 """The hooks through which an encoding acts on a Transformer; by default they change nothing.
 
 Shapes: B batch, T tokens, K keys (consecutive tokens), R queries (the last R of those K tokens),
-H heads, d head width, D model width.
+H heads, d head width, D model width. `pos` holds positions [T] or coordinates [B, T, axes].
 """
 
 import copy
@@ -54,7 +54,7 @@ class Encoding(nn.Module):
     """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
-    maps each of these properties that the encoding lacks to the reason:
+    maps each of these properties that does not hold to the reason:
 
         causal        no token attends to a later one
         prefix        a token's output does not depend on how many tokens follow
@@ -71,7 +71,10 @@ class Encoding(nn.Module):
         self.geometry = geometry
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the positions [T] of `length` tokens, for data that does not provide them."""
+        """Return the positions of `length` tokens, for data that does not provide them.
+
+        They are [T], or coordinates [1, T, axes].
+        """
         return torch.arange(length, device=device)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
@@ -88,18 +91,19 @@ class Encoding(nn.Module):
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
         """Return which of several rotations [R, K] gives the score of each query and key.
 
-        `rotate` then returns n rotations side by side, with d' = n d, and indices are 0 to n-1;
-        None means one rotation. pos_q [R, 1] and pos_k [1, K] count from the first position.
+        `rotate` then returns n rotations side by side, with d' = n d. Indices are int64, from 0 to
+        n-1; None means one rotation. pos_q [R, 1] and pos_k [1, K] count from the first position.
         """
         return None
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         """Return the bias that is added to the scores at each `distance` (query minus key).
 
-        Keys after the query have negative distances; their scores are masked, but must be finite.
-        Head indices, distances and query positions broadcast against each other, as [H, 1, 1],
-        [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of them. It has
-        the floating-point dtype of `distance`.
+        Keys after the query have negative distances; their scores are masked, but their biases must
+        be finite. Head indices, distances and query positions broadcast against each other, as
+        [H, 1, 1], [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of
+        them, with the floating-point dtype of `distance`. For coordinates, distances are Euclidean,
+        [B, 1, R, K], and query positions are distances from the origin, [B, 1, R, 1].
         """
         return None
 
@@ -110,14 +114,14 @@ class Encoding(nn.Module):
 
         x [B, K, D] enters the layer; q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`.
         `distance` [R, K] and `pos_q` [R, 1] are as in `bias`; keys after the query have negative
-        distances.
+        distances. The bias has the dtype of `distance`.
         """
         return None
 
     def content_lookback(self) -> int:
-        """Return how many tokens before a key its `content_bias` depends on.
+        """Return how many tokens before a key affect the `content_bias` of that key.
 
-        With a window, kernels pass these tokens to it in addition to those in the window.
+        With a window, kernels pass `content_bias` these tokens in addition to those in the window.
         """
         return 0
 
@@ -133,9 +137,9 @@ class Encoding(nn.Module):
         return scores.softmax(dim=-1)
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Return a term [B, H, R, d] that is added to attention's output, given its weights.
+        """Return a term [B, H, R, d] that is added to the attention output, or None.
 
-        The weights are [B, H, R, K].
+        `weights` are the attention weights [B, H, R, K]; the term has their dtype.
         """
         return None
 
@@ -144,7 +148,7 @@ class Encoding(nn.Module):
         return None
 
     def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
-        """Return which keys [R, K] queries attend to; None means all that `window` allows.
+        """Return a mask [R, K], True where a query may attend to a key; None means no mask.
 
         query [R, 1] and key [1, K] are indices of tokens. Later keys are masked in any case; a
         query must attend to its own key.
@@ -152,7 +156,7 @@ class Encoding(nn.Module):
         return None
 
     def sink(self) -> Tensor | None:
-        """Return a logit per head [H] in the softmax's denominator; None means that it has none."""
+        """Return a logit per head [H] in the softmax's denominator; None means no sink."""
         return None
 
     def max_length(self) -> int | None:

@@ -4,7 +4,7 @@
     g_h(i) = softplus(s_h . x_i), or 1 in the paper's CABLE_NW (`weighted: false`)
 
 c and s [layers, H, D] ~ N(0, 0.02^2), without biases. The paper calls the bias a penalty and does
-not write its sign. The authors' repository has neither the ReLU nor g; that form, a variant of FoX,
+not state its sign. The authors' repository has neither the ReLU nor g; that form, a variant of FoX,
 is `encoding=cable`. It is not known which of the two produced the paper's tables.
 """
 

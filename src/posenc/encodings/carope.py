@@ -5,9 +5,9 @@
 
 With f = base^(-2/d), this is RoPE, with which the paper starts training. The formula in the paper
 has no b, without which f is 1/(ln 2 + 1) for w = 0, whatever the base. Here, w [layers, H, D]
-starts at 0 and b at the value for which f is RoPE's; its change since then is learned [layers, H].
-The paper's x is the token's embedding; here, it is the hidden state that enters the layer. No code
-of the authors is known. q, k [B, H, T, d], in token order.
+starts at 0 and b at the value for which f is RoPE's; the parameter [layers, H] is the difference
+from this value. The paper's x is the token's embedding; here, it is the hidden state that enters
+the layer. No code by the authors is known. q, k [B, H, T, d], in token order.
 """
 
 import math

@@ -9,7 +9,7 @@ The matrices of different axes commute, so scores depend only on p_i - p_j. P is
 head and block of b channels, theta per layer, axis and block. Initially, P ~ N(0, init_std^2) and
 theta ~ N(0, 1). The authors scale coordinates to [0, 1]; here, they are divided by the `extent` E.
 The authors' random shifts of positions in training are not included. q, k [B, H, T, d]; pos [B, T,
-axes], or [T], which counts on every axis.
+axes], or [T], which is used on every axis.
 """
 
 from typing import Literal

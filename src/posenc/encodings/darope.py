@@ -6,7 +6,7 @@
 
 w [layers, H, D] ~ N(0, 0.01); a [layers, H] starts at 0.5. c is between 0 and L, so pairs that do
 not complete a rotation within L never do. The logit is defined for positions from 0 to L - 1; here,
-it keeps its last value beyond them (not from the paper). No code of the authors is known. q, k
+it keeps its last value beyond them (not from the paper). No code by the authors is known. q, k
 [B, H, T, d]; pos [T].
 """
 

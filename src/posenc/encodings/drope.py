@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, equals_nope
 
-LENGTH_DEPENDENT_REASON = (
+LENGTH_TEMPERATURE_REASON = (
     "beyond the training length the scores depend on the length of the sequence"
 )
 
@@ -66,7 +66,7 @@ class Drope(Wrapper):
         self.dropped = dropped
         self.limitations = self._limitations_before
         if dropped and self.scale:
-            self.limitations = {**self.limitations, "prefix": LENGTH_DEPENDENT_REASON}
+            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)

@@ -6,9 +6,9 @@
         min(2c - 1, chunk)           in older chunks
     mu = 1 + s ln(T / L)             1 up to the training length L, or with s = 0
 
-No distance is larger than the chunk. As in HKUNLP/ChunkLlama (chunkllama_attn_replace.py), chunk
-is 3L/4, local is L/8 and s is 0.05; the results of the paper are without mu, with s = 0. i and j
-count from the first position of the sequence. A trained RoPE model needs no training for it.
+No distance is larger than the chunk. As in HKUNLP/ChunkLlama (chunkllama_attn_replace.py), chunk is
+3L/4, local is L/8 and s is 0.05; the results of the paper are without mu, with s = 0. i and j count
+from the first position of the sequence. A trained RoPE model needs no fine-tuning for it.
 q, k [B, H, T, d]; pos [T].
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.drope import LENGTH_DEPENDENT_REASON, length_temperature
+from posenc.encodings.drope import LENGTH_TEMPERATURE_REASON, length_temperature
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
@@ -49,7 +49,7 @@ class DualChunk(Wrapper):
             raise ValueError(f"scale={scale} must be non-negative and finite")
         self.scale = scale
         if scale:
-            self.limitations = {**self.limitations, "prefix": LENGTH_DEPENDENT_REASON}
+            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         chunk, size = self.chunk_size, self.chunk_size - self.local_size

@@ -20,7 +20,7 @@ MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
 
 
 class Fire(Encoding):
-    """An MLP of psi(distance) / psi(query position), where positions are at least a threshold."""
+    """An MLP of psi(distance) / psi(max(query position, threshold))."""
 
     limitations: Mapping[str, str] = {
         "shift": "distance is divided by a function of the query's position"

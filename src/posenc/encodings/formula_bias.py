@@ -1,4 +1,4 @@
-"""Base class of biases that are a formula of the distance with a few coefficients per head."""
+"""Base class for biases given by a formula of the distance with a few coefficients per head."""
 
 from abc import ABC, abstractmethod
 

@@ -78,7 +78,7 @@ class SectionedFrequencies(SinusoidalFrequencies):
     """One spectrum whose width/2 frequencies are divided among the axes (M-RoPE).
 
     This is the rotary embedding of Qwen2-VL (Wang et al. 2024, 2409.12191) and, with `interleave`,
-    of Qwen3-VL. Positions of text count on every axis.
+    of Qwen3-VL. Positions of text are used on every axis.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SectionedFrequencies(SinusoidalFrequencies):
         self.axis_of_pair = axes_of_pairs(width // 2, sections, interleave=interleave)
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
-        """Return angles as `SinusoidalFrequencies`, but [B, T, 1, width/2] for coordinates."""
+        """Return angles as in `SinusoidalFrequencies`, but [B, T, 1, width/2] for coordinates."""
         if pos.ndim == 1 or pos.shape[-1] == 1:
             return super().angles(pos)
         points = coordinates_on(self.num_axes, pos, "m_rope")

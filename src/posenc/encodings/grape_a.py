@@ -2,9 +2,9 @@
 
     score_h(i, j) += -(i - j) m_h omega_h (g(v_h . q_i / sqrt(d)) + g(u_h . k_j / sqrt(d)))
 
-with g = softplus, ALiBi's slopes m and omega = softplus(w) of learnable w [layers, H]. From
+with g = softplus, ALiBi's slopes m and omega = softplus(w) for learnable w [layers, H]. From
 model-architectures/GRAPE (llama-mha-grape-a-{keygated,querygated,querykeygated}.py): u and v
-[layers, H, d] are learnable and divided by their lengths, omega is initially `initial_rate`, and
+[layers, H, d] are learnable and divided by their norms, omega is initially `initial_rate`, and
 `key` and `query` omit the other gate. The paper's formula has neither the slopes nor the division.
 The repository normalizes q and k first; that is a property of the model and not included.
 """

@@ -3,10 +3,10 @@
     q_i -> R(Phi_i) q_i,  k_j -> R(Phi_j) k_j,   Phi_t = sum_{l < t} g(w . x_l + b)
 
 R(Phi) rotates pair c by Phi f_c. w [layers, D] ~ N(0, 0.25/D), b [layers] and ln f [layers, d/2]
-are learnable; f starts as RoPE's frequencies. Versions of the repository have g(z) = softplus(z) or
-g(z) = sigmoid(z / 16). In both, b = ln(e^rate - 1), so that softplus starts near `initial_rate` and
-sigmoid near 0.39 for a rate of 0.001. The repository rotates in the opposite direction, which
-is equivalent to permuting the channels. q, k [B, H, T, d], in token order.
+are learnable; f starts as RoPE's frequencies. g(z) is softplus(z) in some versions of the
+repository and sigmoid(z / 16) in others. In both, b = ln(e^rate - 1), so that softplus starts near
+`initial_rate` and sigmoid near 0.39 for a rate of 0.001. The repository rotates in the opposite
+direction, which is equivalent to permuting the channels. q, k [B, H, T, d], in token order.
 """
 
 import math
@@ -22,7 +22,7 @@ from posenc.encodings.spectra import geometric
 
 
 class GrapeM(PerLayer):
-    """Rotates by a phase that grows by a positive step per token, computed from its content."""
+    """Rotates by a phase that grows by a positive, content-dependent step per token."""
 
     def __init__(
         self,

@@ -3,10 +3,10 @@
     score_h(i, j) = tau_i (q_i . k_j / sqrt(d) + r_hi . P[:, i - j]),   0 outside 0 <= i - j < E
     r_hi = W_h x_i,   tau_i = 1 + alpha ln max(1, (i + 1) / n0)
 
-W [H, r, D] and P [r, E], both initialized to N(0, 0.02^2), belong to one layer; P is shared by the
-heads. Every `every`-th layer, and the last one, is global: E is `extent`, and tau is as above. The
-other layers have a window, which is their E, and tau = 1. Nothing is rotated, so beyond E,
-tau is a global layer's only positional signal. i is the position of the query.
+Every layer has its own W [H, r, D] and P [r, E], both initialized from N(0, 0.02^2); the heads
+share P. Every `every`-th layer, and the last one, is global: E is `extent`, and tau is as above.
+The other layers have a window, which is their E, and tau = 1. Nothing is rotated, so beyond E, tau
+is a global layer's only positional signal. i is the position of the query.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
 keys and values; both are properties of the model and not included. Without n0, it has no tau.
@@ -21,7 +21,7 @@ from posenc.encodings.temperature import log_temperature
 
 
 class Inkling(PerLayer):
-    """Curves over distance, mixed by each query; long-range layers have a temperature."""
+    """Curves over distance, mixed by each query; global layers have a temperature."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
 
 
 def _pattern_of_every(every: int, layers: int) -> str:
-    """Return n - 1 times S and one L; raises ValueError unless both have a layer."""
+    """Return `every` - 1 times S and one L; raises ValueError unless both have a layer."""
     if not 2 <= every <= layers:
         remedy = f"choose 2 to {layers}, or use more layers" if layers >= 2 else "use more layers"
         raise ValueError(

@@ -2,8 +2,8 @@
 
     score_h(i, j) += -ln(1 + b_h(i, j)^2),   b_h(i, j) = g_h(i) (S_h(i) - S_h(j)) as in cable.py
 
-It grows with the logarithm of the distance, as in KERPLE. The authors' repository does not have it.
-The bias [B, H, R, K] does not factorize.
+The penalty grows with the logarithm of the distance, as in KERPLE. The authors' repository does not
+have it. The bias [B, H, R, K] does not factorize.
 """
 
 from torch import Tensor
@@ -13,7 +13,7 @@ from posenc.encodings.cable import Cable
 
 
 class KCable(PerLayer):
-    """The logarithm of CABLE's squared penalty; `weighted` is as in CABLE."""
+    """-ln(1 + b^2) for CABLE's penalty b; `weighted` is as in CABLE."""
 
     def __init__(self, geometry: Geometry, *, weighted: bool = True) -> None:
         super().__init__(geometry)

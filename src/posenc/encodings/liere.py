@@ -6,7 +6,7 @@ R rotates each block of b channels by a matrix exponential. U is strictly upper 
 learned per layer, head and block, and starts uniformly distributed over [0, 2 pi]. The authors
 scale coordinates so that those of a training image end at 1; here, they are divided by the
 `extent` E. Scores depend only on p_i - p_j if there is one axis; otherwise, the matrices of the
-axes do not commute. q, k [B, H, T, d]; pos [B, T, axes], or [T], which counts on every axis.
+axes do not commute. q, k [B, H, T, d]; pos [B, T, axes], or [T], which is used on every axis.
 """
 
 import math

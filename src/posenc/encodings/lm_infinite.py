@@ -2,10 +2,10 @@
 
     score(i, j) = s(min(i - j, size))    for i - j < size or j < kept, else -inf
 
-s is the score of the inner encoding at a distance: of RoPE, (R(size) q_i) . k_j / sqrt(d) for kept
-tokens outside the window, or with its bias at distance `size`. As in the authors' code
-(Glaciohound/LM-Infinite, models/llama.py), size is the training length and kept is 10 to 100. A
-trained model needs no training for it. q, k [B, H, T, d]; pos [T].
+s is the score of the inner encoding at a distance. For kept tokens outside the window, this is
+(R(size) q_i) . k_j / sqrt(d) with RoPE, or the score with the bias of distance `size`. As in the
+authors' code (Glaciohound/LM-Infinite, models/llama.py), size is the training length and kept is 10
+to 100. A trained model needs no fine-tuning for it. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor
@@ -57,7 +57,7 @@ class LmInfinite(Window):
 
 
 def _require_distances(encoding: Encoding) -> None:
-    """Raise ValueError unless the encoding reads distances, in RoPE or in a bias, and no more."""
+    """Raise ValueError unless the encoding uses only distances, in RoPE or in a bias."""
     layers = layer_encodings(encoding)
     used = {
         hook
@@ -66,7 +66,7 @@ def _require_distances(encoding: Encoding) -> None:
     }
     if not used or not used <= {"rotate", "bias"}:
         raise ValueError(
-            f"inner={type(encoding).__name__} must use distances in rotations or in a bias alone;"
+            f"inner={type(encoding).__name__} must use distances only, in rotations or in a bias;"
             f" choose rope or alibi, or streaming_llm, which does not limit distances"
         )
     if "rotate" in used:

@@ -1,7 +1,7 @@
-"""No positional encoding; the causal mask alone shows order (Haviv et al. 2022, 2203.16634)."""
+"""No positional encoding; the causal mask alone conveys order (Haviv et al. 2022, 2203.16634)."""
 
 from posenc.encodings.base import Encoding
 
 
 class NoPE(Encoding):
-    """The base class unchanged: every hook is the identity."""
+    """The base class unchanged: no hook has an effect."""

@@ -1,8 +1,8 @@
 """Partial key offset (KellerJordan/modded-nanogpt, pull request 169, 2026).
 
-k_j -> k_{j-1} in the channels that RoPE leaves unrotated; the first key keeps its own. There, a
-query is compared with the token before the one whose value it reads, so that one layer is enough
-for induction. The repository applies it in the layers with a long window; here it applies
+k_j -> k_{j-1} in the channels that RoPE leaves unrotated; the first key keeps its own. In these
+channels, a query is compared with the token before the one whose value it reads, so that one layer
+is enough for induction. The repository applies it in the layers with a long window; here it applies
 in every layer, unless it is one of the two encodings of Interleave. q, k [B, H, T, d], in token
 order.
 """

@@ -77,8 +77,8 @@ def path_products(q: Tensor, k: Tensor, w: Tensor, w_beta: Tensor) -> Tensor:
     """Return q_i^T H_i .. H_(j+1) k_j [B, H, R, K] for H_t = I - w_t w_beta_t^T; 0 for later keys.
 
     q [B, H, R, d] are the queries of the last R of K tokens. Chunks of keys are processed from the
-    last to the first, with the product of all later transformations in q (appendix A of the paper:
-    the product within a chunk is I - W^T (I + tril(W_beta W^T, -1))^-1 W_beta).
+    last to the first, and q is multiplied by the transformations of every chunk (appendix A of the
+    paper: their product within a chunk is I - W^T (I + tril(W_beta W^T, -1))^-1 W_beta).
     """
     rows, keys = q.shape[2], k.shape[2]
     query = torch.arange(keys - rows, keys, device=q.device)[:, None]

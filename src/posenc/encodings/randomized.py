@@ -1,4 +1,4 @@
-"""Randomized positions (Ruoss et al. 2023, 2305.16843): sorted random samples of a longer range.
+"""Randomized positions (Ruoss et al. 2023, 2305.16843): sorted random samples from a longer range.
 
 The positions [T] of a sequence are T distinct elements of {0 .. N-1}, drawn uniformly and sorted;
 the whole batch shares them, and N is `max_length`. As in the authors' code

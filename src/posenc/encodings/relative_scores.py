@@ -1,4 +1,4 @@
-"""Scores of queries against one vector per distance, without storing one per pair of tokens."""
+"""Scores of queries against a vector per distance, without storing a vector per pair of tokens."""
 
 from collections.abc import Callable
 

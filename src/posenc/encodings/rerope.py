@@ -6,7 +6,7 @@
 
 L is the training length; the formula and tau are those of bojone/rerope (rerope_patch.py), whose
 results have w = 1024 for L = 4096. i and j count from the first position of the sequence. A trained
-RoPE model needs no training for it. q, k [B, H, T, d]; pos [T].
+RoPE model needs no fine-tuning for it. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor

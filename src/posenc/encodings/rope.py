@@ -46,10 +46,10 @@ class Rope(Encoding):
         super().__init__(geometry)
         self.layout = layout
         self.rotary_dim = _rotary_dim(geometry, rotary_fraction)
-        sinusoids = SinusoidalFrequencies
+        factory = SinusoidalFrequencies
         if sections is not None:
-            sinusoids = partial(SectionedFrequencies, sections=sections, interleave=interleave)
-        self.sinusoids = sinusoids(
+            factory = partial(SectionedFrequencies, sections=sections, interleave=interleave)
+        self.sinusoids = factory(
             spectrum, self.rotary_dim, geometry.train_length, trainable=trainable
         )
         self.limitations = {**self.limitations, **self.sinusoids.limitations}

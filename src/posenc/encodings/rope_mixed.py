@@ -5,7 +5,7 @@
 with frequencies f [layers, axes, H, d/2] that are learned per layer and head. The pairs are divided
 evenly into as many parts as there are axes. In each part, the initial frequencies are base^(-2 axes
 c/d) times a direction, and the directions of a head's parts are the rows of a random rotation; with
-one axis, this is RoPE. q, k [B, H, T, d]; pos [B, T, axes], or [T], which counts on every axis.
+one axis, this is RoPE. q, k [B, H, T, d]; pos [B, T, axes], or [T], which is used on every axis.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""RoPE with other positions for distant keys, which extends the context of a trained model.
+"""RoPE with different positions for distant keys, which extends the context of a trained model.
 
 The `rotate` of these encodings returns queries and keys that are rotated to several positions,
 side by side, and their `rotation_index` selects one of these rotations for each query and key.

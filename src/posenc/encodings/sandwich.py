@@ -3,8 +3,8 @@
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
 The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. The constants
-follow NVIDIA NeMo's implementation; w = 128 is `bias_width`. The bias is [H, R, K] for distances
-[R, K].
+follow NVIDIA NeMo's implementation; w is `bias_width`, 128 by default. The bias is [H, R, K] for
+distances [R, K].
 """
 
 import torch

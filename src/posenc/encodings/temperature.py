@@ -1,4 +1,4 @@
-"""Attention temperatures: query i is scaled by tau, a function of n = i + 1, the keys it can see.
+"""Attention temperatures: query i is scaled by tau, a function of n = i + 1, its number of keys.
 
     log_n       tau = max(1, ln n / ln n0)                (Su 2021, kexue.fm/archives/8823)
     ssmax       tau = s ln n                              (Nakanishi 2025, 2501.19399)
@@ -6,14 +6,15 @@
     inkling     tau = 1 + s ln max(1, n / n0)             (Hugging Face's modeling_inkling.py)
     head_scale  tau = s                                   (Wang et al. 2024, 2404.12224)
 
-n0 is the training length unless `start` is given. The defaults of s are 0.43 (ssmax, as in the
-paper's figure 1), 0.1 (llama4 and inkling) and 1. Learnable s [layers, H] are initialized to it.
+n0 is the training length unless `start` is given. s is 0.43 (ssmax, as in the paper's figure 1),
+0.1 (llama4 and inkling) or 1 (head_scale) by default. With `trainable`, s [layers, H] is learned,
+starting from this value.
 
 n counts all tokens up to the query, including tokens outside a window. Only q . k is scaled: a bias
-of the inner encoding is scaled if it is computed from the rotated query, as Shaw's is. With ssmax,
-tau of the first query is 0, which changes nothing, because it has only one key. Llama 4 and Inkling
-scale the queries of some layers only; in Interleave, this wraps one of the two encodings.
-q, k [B, H, T, d], in token order.
+of the inner encoding is scaled only if it is computed from the rotated query, as Shaw's is. With
+ssmax, tau of the first query is 0, which changes nothing, because it has only one key. Llama 4 and
+Inkling scale the queries of some layers only; to do so, wrap only one of the two encodings of
+Interleave. q, k [B, H, T, d], in token order.
 """
 
 import math

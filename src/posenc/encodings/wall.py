@@ -49,7 +49,7 @@ class Wall(PerLayer):
 
 
 def chunk_scores(q: Tensor, k: Tensor, sums: Tensor, start: int) -> Tensor:
-    """Return scores [B, H, R, K], before scaling, of the queries of keys start to start + R - 1.
+    """Return scores [B, H, R, K], before scaling, of the queries of tokens start to start + R - 1.
 
     The scores of keys after the last query are 0.
     """

@@ -5,7 +5,7 @@ tokens before it and to the first `kept` tokens. i and j count tokens, regardles
 
 StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens. It also limits the distance between
 query and kept tokens, because it counts positions within the window. Here that distance is not
-limited; it is in LmInfinite.
+limited; LmInfinite limits it.
 """
 
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Base class of encodings that modify another encoding."""
+"""Base class for encodings that modify another encoding."""
 
 from collections.abc import Callable
 
@@ -88,7 +88,7 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether no layer overrides any hook, which makes the encoding equivalent to NoPE."""
+    """Return whether the encoding is equivalent to NoPE: no layer overrides a hook in EFFECTS."""
     layers = layer_encodings(encoding)
     return not any(layer.overrides(hook) for layer in layers for hook in EFFECTS)
 

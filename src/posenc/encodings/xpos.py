@@ -4,8 +4,8 @@ q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),
 
 for the i-th pair, so that the score decays as z_i^((m-n)/B). In the exponents m and n are counted
 from the middle of the sequence, as in torchscale (ceil(T/2)). This offset cancels in the score and
-keeps the scale of the keys within float32 up to a maximum length; longer sequences are rejected.
-q, k [B, H, T, d]; pos [T]; z [d/2].
+keeps the scale of the keys within the range of float32 up to a maximum length; longer sequences are
+rejected. q, k [B, H, T, d]; pos [T]; z [d/2].
 """
 
 import math

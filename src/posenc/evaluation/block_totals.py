@@ -10,7 +10,7 @@ from posenc.training.distributed import all_reduce_sum
 
 
 class BlockTotals:
-    """Running sums in float64, one for each block of a text; nothing for a task (None)."""
+    """Running sums in float64, one per block of a text; empty for a task (`text` is None)."""
 
     def __init__(self, text: TokenArray | None) -> None:
         num_blocks = 0 if text is None else -(-len(text.tokens) // BLOCK_TOKENS)

@@ -54,7 +54,7 @@ def evaluate(
 
     `on_progress` is called with the fraction of the work that is done and the speed in tokens per
     second. If it returns False, the evaluation stops and the rows completed so far are returned.
-    Raises RunError if weights are missing, before anything is measured.
+    Raises RunError if weights are missing (before anything is measured) or a loss is not finite.
     """
     requests = measurement_requests(config, data, keys)
     # Ordered, so that all ranks agree.
@@ -111,9 +111,9 @@ def load_model(
 
 
 def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:
-    """Return the weights after `at_tokens` training tokens, by default the final ones.
+    """Return the checkpoint after `at_tokens` training tokens; None means the final one.
 
-    Raises RunError if there are none that are intact.
+    Raises RunError if there is no intact one.
     """
     if at_tokens is not None:
         step = evaluated_steps(config)[at_tokens]
@@ -169,8 +169,8 @@ def evaluation_row(
     """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
 
     `full_count` is the number of targets that the protocol scores without a budget, and `coverage`
-    the fraction of the split's tokens that were scored. Perplexities per word and per byte are None
-    unless every token of the split was scored.
+    the fraction of the split's tokens (of a task's answer tokens) that were scored. Perplexities
+    per word and per byte are None unless every token of the split was scored.
     """
     total, count = float(result.sums.sum()), int(result.counts.sum())
     text, full_count = windows.text, int(windows.num_scored.sum())
@@ -219,7 +219,7 @@ def _save_rows(
     others = [row for row in saved_rows if row_key(row) not in new_rows]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
-    for row in [row for row in rows if row in largest]:  # never those of a smaller budget
+    for row in [row for row in rows if row in largest]:  # none with a smaller budget
         if PROTOCOLS[row["protocol"]].positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
@@ -240,5 +240,5 @@ def _accuracies(result: Measurement, count: int) -> dict[str, float]:
 
 
 def _exp(loss: float) -> float | None:
-    """Return exp(loss), or None on overflow, as for a text with hardly any whitespace."""
+    """Return exp(loss), or None on overflow, e.g. per word of a text with few spaces."""
     return math.exp(loss) if loss < 700 else None

@@ -115,7 +115,7 @@ def mutate(
 def cross(
     first: Factors, second: Factors, known: Collection[Factors], rng: np.random.Generator
 ) -> Factors | None:
-    """Return `first` with random factors of `second`, or None if no try is valid and new."""
+    """Return `first` with random factors taken from `second`; None if no try is valid and new."""
     for _ in range(MAX_TRIES):
         chosen = rng.random(len(first)) < PROBABILITY
         child = tuple(np.where(chosen, second, first).tolist())

@@ -1,14 +1,14 @@
-"""Interpolated Kneser-Ney n-gram models, the baseline for a language model of the same tokens.
+"""Interpolated Kneser-Ney n-gram models, a baseline for a language model of the same tokens.
 
 Kneser & Ney 1995 in the interpolated form of Chen & Goodman 1999 (Computer Speech & Language 13,
 section 4), with one discount per order. For a context h of n-1 tokens and h' without its first:
 
     p_n(w | h) = max(c(h w) - D_n, 0) / c(h) + D_n t(h) / c(h) * p_{n-1}(w | h')
 
-c(h) is the sum of c(h w) over w and t(h) the number of w with c(h w) > 0. c counts occurrences in
-the highest order; in the lower ones it counts the distinct tokens that precede. D_n = n1 / (n1 + 2
-n2), where n1 and n2 n-grams have a count of 1 and 2, or 1/2 if n1 is 0. p_0 is 1 / vocabulary;
-after a context that does not occur in training, p_n is p_{n-1}.
+c(h) is the sum of c(h w) over w and t(h) the number of w with c(h w) > 0. In the highest order,
+c(h w) is the number of occurrences of h w; in the lower ones, it is the number of distinct tokens
+that precede h w. D_n = n1 / (n1 + 2 n2), where n1 and n2 n-grams have a count of 1 and 2, or 1/2 if
+n1 is 0. p_0 is 1 / vocabulary; after a context that does not occur in training, p_n is p_{n-1}.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class _Order:
 class KneserNey:
     """Models of orders 1 to `max_order` trained on windows of tokens [n, T].
 
-    n-grams do not reach over the end of a window.
+    n-grams do not cross the boundaries of windows.
     """
 
     def __init__(self, windows: Ints, vocab_size: int, max_order: int) -> None:
@@ -56,7 +56,7 @@ class KneserNey:
         return len(self._orders)
 
     def losses(self, tokens: Ints, order: int) -> Floats:
-        """Return the negative log-likelihood [N] in nats of each token after those before it.
+        """Return the negative log-likelihood [N] in nats of each token, given those before it.
 
         The first `order` - 1 tokens are predicted by the lower orders that their context allows.
         """
@@ -67,9 +67,9 @@ class KneserNey:
             ngrams = _ngram_numbers(level, contexts, tokens, self.vocab_size)
             seen = np.flatnonzero(contexts >= 0)
             seen = seen[totals[contexts[seen]] > 0]
-            of = contexts[seen]
+            seen_contexts = contexts[seen]
             discounted = np.where(ngrams[seen] >= 0, numerators[ngrams[seen]], 0.0)
-            p[seen] = (discounted + backoff[of] * p[seen]) / totals[of]
+            p[seen] = (discounted + backoff[seen_contexts] * p[seen]) / totals[seen_contexts]
             contexts = np.concatenate(([-1], ngrams[:-1]))
         return -np.log(p)
 

@@ -27,7 +27,7 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
     predict every token of the evaluation split from those before it in the text. A row has the sum
     of the losses in nats and the number of tokens. Runs that differ only in the model share the
     rows, which are kept in the cache directory. Orders that do not fit into a window are left out.
-    Returns no rows if there is no order, or if these windows have more than 64 million tokens.
+    Returns no rows if `ngram_order` is null or the windows have more than 64 million tokens.
     """
     if config.ngram_order is None:
         return []

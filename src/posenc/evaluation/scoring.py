@@ -69,7 +69,7 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
-    correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with no other targets
+    correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with all correct
     tokens = completed = 0
     stopped, start_time = False, time.perf_counter()
     model.eval()
@@ -148,8 +148,8 @@ def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | Non
 def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
     """Return the losses of the scored targets and, with `accuracy`, which of them are ranked first.
 
-    Only scored targets go through the last feed-forward layer and the head. Among equal logits, the
-    token with the lowest id ranks first.
+    Only scored positions go through the last feed-forward layer and the head. Among equal logits,
+    the token with the lowest id ranks first.
     """
     if batch.scored.all() and not accuracy:
         return model.losses(batch.inputs, batch.targets).flatten(), None

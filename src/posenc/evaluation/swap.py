@@ -18,9 +18,9 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
 
     A swap that is a class wraps the run's encoding. A swap that is a spectrum replaces every
     spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
-    the training length, or 1 if that is larger; if `size` is null, it becomes the training length.
-    Raises ConfigError if the encoding has no spectrum, has a spectrum other than `geometric`, or
-    has trainable frequencies.
+    the training length, but at least 1; if `size` is null, it becomes the training length. Raises
+    ConfigError if a spectrum is to be replaced, but the encoding has no spectrum, has a spectrum
+    other than `geometric`, or has trainable frequencies.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}

@@ -53,7 +53,7 @@ def main(
             return BUSY
         if stop.requested():
             return INTERRUPTED
-        # Importing torch takes seconds, during which `stop` already watches the launcher.
+        # Imported here, because importing torch takes seconds and the cases above do not need it.
         from posenc.jobs.run_job import run_job
 
         return run_job(run, arguments.threads, arguments.module, stop)

@@ -19,32 +19,33 @@ from posenc.report.claim_parser import check_claims
 from posenc.report.published_curves import parse_published
 
 COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
-"""The config groups that every run has one component of."""
+"""The config groups from which every run needs one component."""
 
-SEED = re.compile(r"seed=(0|[1-9]\d{0,17})")
+SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
 
 
 def compose_sweep_jobs(
-    jobs: Iterable[Sequence[str]], config_dirs: Sequence[Path]
+    jobs: Iterable[Sequence[str]], config_dirs: Sequence[Path], composer: Composer | None = None
 ) -> list[DictConfig]:
     """Return the configurations of the jobs of a sweep; see `compose_job`.
 
-    Of the jobs that differ only in their seed, two are composed. If these have the same
-    configuration but for the seed, no other setting refers to it, and the remaining jobs are copies
-    with other seeds.
+    Of the jobs that differ only in their seed, two are composed. If their configurations are the
+    same except for the seed, no other setting depends on the seed, and the remaining jobs are
+    copies with other seeds.
     """
-    composer = Composer("train", config_dirs)
+    composer = composer or Composer("train", config_dirs)
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
     templates: dict[tuple[str, ...], bytes | None] = {}
     configs = []
     for overrides in jobs:
-        others = tuple(override for override in overrides if not SEED.fullmatch(override))
+        others = tuple(override for override in overrides if not SEED_OVERRIDE.fullmatch(override))
         if (template := templates.get(others)) and len(others) == len(overrides) - 1:
             config = pickle.loads(template)  # ten times as fast as copy.deepcopy
-            config.seed = next(int(seed[1]) for seed in map(SEED.fullmatch, overrides) if seed)
+            matches = map(SEED_OVERRIDE.fullmatch, overrides)
+            config.seed = next(int(match[1]) for match in matches if match)
             configs.append(config)
             continue
         config = compose_job(overrides, config_dirs, composer)

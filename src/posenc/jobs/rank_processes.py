@@ -1,8 +1,8 @@
 """The processes of a run on several devices of this machine, one per device.
 
 Each one runs the job with the environment variables that torchrun sets, so torchrun or srun can
-start them instead. torchrun does not detect that the launcher has died or forward its signals early
-enough to save a checkpoint, so here the parent process watches the ranks itself.
+start them instead. torchrun does not detect that the launcher has died, and it forwards signals too
+late for a checkpoint to be saved, so here the parent process watches the ranks itself.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Run one job: train to the token budget, evaluate missing results, and record the outcome."""
+"""Run one job: train it, compute its missing evaluation rows, and record the outcome."""
 
 import logging
 import time
@@ -138,7 +138,7 @@ def _run(
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve settings when a run first starts; a resumed run keeps all but its code and kernel."""
+    """Resolve settings when a run first starts; a resumed run keeps all of them but `kernel`."""
     device, dtype = select_device(config), attention_dtype(config.precision)
     resolved = ResolvedSettings(
         code=code_digest(),
@@ -165,7 +165,7 @@ def _resolve_settings(
 
 
 def _train_and_evaluate(session: Session) -> bool:
-    """Train, then evaluate missing rows. Returns False if a stop was requested."""
+    """Train, then compute missing rows. Returns False if a stop was requested before the end."""
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)

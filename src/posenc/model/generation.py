@@ -35,8 +35,8 @@ class LayerCache(NamedTuple):
 class GrowingSequence:
     """A sequence [B, T] of tokens that grows, and the model's prediction of the next token.
 
-    Keys and values are cached unless `recomputation_reason` has a reason against it; then every
-    prediction processes the whole sequence. The model should be in evaluation mode.
+    Keys and values are cached unless `recomputation_reason` returns a reason; then every prediction
+    processes the whole sequence. The model should be in evaluation mode.
     """
 
     def __init__(self, model: Decoder) -> None:
@@ -77,7 +77,7 @@ class GrowingSequence:
 def _attend_last(
     block: Block, encoding: Encoding, layer: LayerCache, pos: Tensor, start: int
 ) -> Tensor:
-    """Return attention's output [B, H, n, d] for the tokens from `start` on."""
+    """Return the attention output [B, H, n, d] for the tokens from `start` on."""
     x, q, k, v = layer
     q, k = encoding.rotate(x, q, k, pos)
     with torch.autocast(x.device.type, enabled=False):
@@ -91,9 +91,9 @@ def _attend_last(
 def recomputation_reason(encoding: Encoding) -> str | None:
     """Return why keys and values cannot be reused when the sequence grows, or None if they can.
 
-    They can be reused for the encodings of posenc whose tokens do not depend on later tokens or on
-    their number, which its tests verify. An encoding outside posenc has not been tested beyond the
-    training length.
+    They can be reused with posenc's own encodings if no token depends on later tokens or on their
+    number, which posenc's tests verify. Other encodings have not been tested beyond the training
+    length.
     """
     for module in encoding.modules():
         if isinstance(module, SinusoidalFrequencies):

@@ -123,7 +123,7 @@ class LinearHead(Linear):
 class Transformer(Decoder):
     """A decoder with an embedding matrix and an output matrix, which are the same if `tied`.
 
-    `attend` computes the attention of every layer. `feed_forward` is the width of the hidden layer.
+    `attend` computes attention; `feed_forward` is the hidden width of the feed-forward layers.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Transformer(Decoder):
 
 
 def initialize(model: Decoder, seed: int) -> None:
-    """Initialize every weight outside the encoding, seeded by the seed and the parameter's name.
+    """Initialize every weight outside the encoding, seeded by `seed` and the parameter's name.
 
     Models that differ only in their encoding therefore start from the same weights. Biases are 0.
     Matrices are drawn from N(0, 1/fan_in); the output projections of attention and feed-forward

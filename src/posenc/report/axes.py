@@ -31,7 +31,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def linear_ticks(low: float, high: float) -> list[float]:
-    """Return four to nine ticks in a range: multiples of 1, 2 or 5 times a power of ten."""
+    """Return four to ten ticks in a range: multiples of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** floor(log10((high - low) / 4))
     step = next(m * power for m in (5, 2, 1) if m * power <= (high - low) / 4)
     digits = max(0, -floor(log10(step)))

@@ -35,9 +35,9 @@ class TrainLengths:
 
 @dataclass(frozen=True)
 class Clause:
-    """One comparison; `right` is a side, an n-gram model, a length, or a number in the left's unit.
+    """One comparison of `left` with a side, an n-gram model, a length or a number.
 
-    A right side is multiplied by `times`.
+    A number is in the unit of `left`. If `right` is a side, it is multiplied by `times`.
     """
 
     left: Side

@@ -64,7 +64,7 @@ class Value:
     length: Length | Literal["longest"] | None
 
     def __str__(self) -> str:
-        """Such as `perplexity of rope base=10000 at 2L, sliding`; defaults are omitted."""
+        """Return text such as `perplexity of rope base=10000 at 2L, sliding`, without defaults."""
         settings = dict(self.selector)
         encoding = settings.pop("encoding", "the runs")
         options = (f" {_last_part(key)}={value}" for key, value in settings.items())
@@ -95,7 +95,7 @@ class Value:
 class Change:
     """The change of a value from a baseline: a log ratio or a difference.
 
-    With `published`, the published pair of the value and the baseline, it is the measured change
+    If the pair `published` (the published value and baseline) is given, the measured change is
     divided by the published one.
     """
 
@@ -137,8 +137,8 @@ class Change:
 class Trend:
     """The least-squares slope of values or changes over log2 of the length or log10 of a parameter.
 
-    `key` is "length" or the key of the parameter, whose value for each of `points` is in
-    `parameters`. For ratios, it is the slope of the logarithm.
+    `key` is "length" or the key of the parameter; `parameters` has the parameter's value for each
+    of `points`. For ratios, the slope is that of the logarithm.
     """
 
     key: str

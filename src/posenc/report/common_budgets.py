@@ -1,6 +1,6 @@
-"""The evaluation budget of each measurement whose rows a report compares and averages.
+"""The evaluation budget, for each measurement, whose rows a report compares and averages.
 
-A run that was evaluated with several budgets has several rows of one measurement. A mean over
+A run that was evaluated with several budgets has several rows for one measurement. A mean over
 seeds, or the best number of a column, is meaningful only among rows that scored the same tokens.
 """
 
@@ -16,10 +16,10 @@ Key = tuple[int, tuple[Any, ...]]
 
 
 def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[Key, Any]:
-    """Return the budget with which most runs of a training length have each measurement.
+    """Return, for each measurement, the budget that most runs of a training length used.
 
-    Takes the training length and the rows of each run. Among budgets of equally many runs, the one
-    that scored most tokens is returned.
+    Takes the training length and the rows of each run. Among budgets that equally many runs used,
+    the one that scored the most tokens is returned.
     """
     counts: dict[Key, Counter[Any]] = {}
     tokens: Counter[tuple[Key, Any]] = Counter()

@@ -18,7 +18,7 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 
     Within each side, all samples of a change or trend must be comparable with the first one; then
     the sides are compared sample by sample. Sides that are changes or trends may score different
-    tokens if their protocols differ, because each is measured within its own side.
+    tokens if their protocols differ, because each change or trend is measured within its own side.
     """
     for first, *others in filter(None, (left, right)):
         for other in others:
@@ -35,9 +35,9 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
 
-    Raises NoVerdictError if the run has no such n-gram model, if it was scored on another text, or
-    if the sample is from before the end of training. An n-gram model scores every token, so its
-    count must equal that of non-overlapping windows.
+    Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
+    text, or if the sample is from before the end of training. An n-gram model scores every token,
+    so its token count must equal that of non-overlapping windows.
     """
     run, row = sample.run, sample.row or {}
     if row.get("at_tokens") is not None:
@@ -74,8 +74,8 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False) -> None:
     """Raise NoVerdictError if two samples differ in data or, unless `tokens_may_differ`, in tokens.
 
-    Two lengths of the same run may score different tokens, because some protocols score only the
-    end of each window, unless an evaluation budget ran out at either length.
+    Unless an evaluation budget ran out at either length, two lengths of the same run may score
+    different tokens, because some protocols score only the end of each window.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["frozen"]["fingerprint"] for sample in (left, right))

@@ -14,7 +14,7 @@ from posenc.report.scale import exp, format_number
 MIN_WINDOWS = 30
 RATIO_TEXT = (
     "A ratio above 1 means that the model gets worse on windows longer than in training. A ratio of"
-    " 1 or below means that it does not, for which fewer early tokens alone can be the reason."
+    " 1 or below means that it does not, which may be due to fewer early tokens alone."
 )
 UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences may be noise."
 
@@ -90,7 +90,7 @@ def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
 
 
 def _longest_length(curves: CurveSet) -> int:
-    """Return the longest length at which all curves have a value, or else any."""
+    """Return the longest length that all curves have or, if there is none, that any curve has."""
     shared = [x for x in curves.x_values if all(c.point_at(x) for c in curves.curves)]
     return int((shared or curves.x_values)[-1])
 
@@ -176,8 +176,8 @@ def _coverage_note(experiment: Experiment) -> list[str]:
         return []
     return [
         f"Because of an evaluation budget, as little as {parts[0]:.0%} of the text was scored, and"
-        " another part of it at each length. Encodings can be compared at one length, but not one"
-        " length with another; this includes S and early tokens."
+        " a different part of it at each length. Encodings can be compared at one length, but not"
+        " one length with another; this also applies to S and early tokens."
     ]
 
 

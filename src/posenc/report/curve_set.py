@@ -16,7 +16,7 @@ from posenc.runs.block_sums import BlockSums
 
 @dataclass(frozen=True)
 class DisplayedQuantity:
-    """What tables show of the values of a curve set, such as the perplexity of losses.
+    """The quantity that tables show for a curve set, such as the perplexity for losses.
 
     `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
     `text` formats it. `choose` is min or max, whichever returns the best value.
@@ -141,7 +141,7 @@ class CurveSet:
 
     @property
     def key(self) -> dict[str, object]:
-        """What identifies the set: the first columns of csv files."""
+        """The fields that identify the set: the first columns of csv files."""
         names = ("split", "protocol", "stride", "swap")
         return {
             "data": self.measurement.data_name,
@@ -152,7 +152,7 @@ class CurveSet:
 
     @property
     def line_name(self) -> str:
-        """What the labels of the curves name: the heading of their column in tables."""
+        """The heading of the column of curve labels in tables."""
         return "swap" if self.swapped else "encoding"
 
     @property

@@ -35,8 +35,8 @@ MIN_BIN_TOKENS = 2_000
 class RunPoint(NamedTuple):
     """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position.
 
-    `blocks` are a loss's sums in each block of the text, `end_loss` the loss at the end of the
-    windows; None if they were not saved.
+    `blocks` has the sums of the loss in each block of the text, and `end_loss` is the loss at the
+    end of the windows; each is None if it was not saved.
     """
 
     run: Run
@@ -87,7 +87,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         counts = run.positions.get(f"{name}.count")
         if row["protocol"] != BY_POSITION or counts is None:
             continue
-        if counts.sum() <= row["count"]:  # more tokens are those of a row with a larger budget
+        if counts.sum() <= row["count"]:  # otherwise, the counts are of a larger budget
             by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}

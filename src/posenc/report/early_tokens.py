@@ -25,7 +25,8 @@ MIN_LENGTHS = 3
 class EarlyTokens:
     """The fitted S in nats per window, and the fraction of the gain that early tokens explain.
 
-    `fraction` is None if the losses by position were not saved, or if any seed has no gain.
+    `fraction` is None if the curve has no loss at the training length, if the losses by position
+    were not saved, or if any seed has no gain.
     """
 
     slope: Band
@@ -67,10 +68,10 @@ def fitted_slope(losses: Mapping[float, float]) -> float:
 def explained_fraction(
     losses: Mapping[float, float], train_length: int, end_loss: float | None
 ) -> float | None:
-    """Return the gain from L to the longest length due to early tokens, divided by the whole gain.
+    """Return the fraction of the gain from L to the longest length that early tokens explain.
 
-    `end_loss` is the loss at the end of windows of L tokens. Returns None if it is None or if there
-    is no gain.
+    `end_loss` is the loss at the end of windows of L tokens. Returns None if `end_loss` is None or
+    if there is no gain.
     """
     longest = max(losses)
     gain = losses[train_length] - losses[longest]

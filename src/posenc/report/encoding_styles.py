@@ -5,7 +5,7 @@ differ in their markers. Encodings that are not part of posenc have a dash patte
 encoding has, and a color and a marker derived from their name.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -88,7 +88,7 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
     """Return a style for each label; `encodings` maps labels to encodings.
 
     If two encodings that are not part of posenc would have the same style, the one whose name comes
-    later in the alphabet has the next free style.
+    later in the alphabet gets the next free style.
     """
     by_encoding: dict[str, Style] = {}
     for encoding in sorted(set(encodings.values())):
@@ -102,7 +102,7 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
     return styles_by_label
 
 
-def swap_styles(names: Iterable[str]) -> dict[str, Style]:
+def swap_styles(names: Collection[str]) -> dict[str, Style]:
     """Return a style for each swap, such as `yarn factor=4`.
 
     It is the same in every report, except that several factors of one swap share its hue.

@@ -144,7 +144,7 @@ class Experiment:
 
     @cached_property
     def comparable_rows(self) -> list[tuple[Run, Row]]:
-        """The rows at the end of training whose budget most runs of the length have."""
+        """The rows of the final weights with the budget that most runs of their length have."""
         budgets = common_budgets((run.train_length, run.rows) for run in self.evaluated)
         return [
             (run, row)

@@ -35,7 +35,7 @@ class HeatPanel:
 
     `rows` are names or evenly spaced numbers. `columns` are evenly spaced numbers, unless `edges`
     (one more than columns) are the cell edges on a logarithmic axis whose ticks are `tick_unit`
-    times powers of two. `tooltip_values` are shown in addition in the tooltips of cells.
+    times powers of two. The tooltips of cells also show `tooltip_values`.
     """
 
     title: str

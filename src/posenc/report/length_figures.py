@@ -82,7 +82,10 @@ def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart
 
 
 def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a subplot for each task and training length, with published accuracies overlaid."""
+    """Return accuracy by length, with a subplot for each task and training length.
+
+    Published accuracies are overlaid.
+    """
     lines = [
         [
             *curve_lines(curves, styles, lambda value: min(1.0, max(0.0, value))),

@@ -26,7 +26,7 @@ from posenc.report.vega_figure import (
 LABEL_GAP = 15  # minimum vertical distance between end labels, in pixels
 LABEL_X = WIDTH + 28  # pixels from the left end of the x axis
 MAX_MARKERS = 12
-"""A line with more points than this has markers at evenly spaced points only."""
+"""A line with at least twice this many points has markers at evenly spaced points only."""
 
 
 def line_figure(section: str, chart: Chart) -> Figure:

@@ -21,7 +21,7 @@ def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
 
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the training length, the encoding of swaps, and the measurement if it varies."""
+    """Return the swapped encoding, training length, windows, and measurement if it varies."""
     title = f"{curves.swapped}, " if curves.swapped else ""
     title += f"trained at L = {curves.train_length}"
     if curves.window:
@@ -41,8 +41,8 @@ def curve_chart(
     """Return a chart with one subplot of lines for each curve set, or None if there are none.
 
     Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
-    `options` are the other fields of the chart; if the curves are swaps, this is added to its
-    file stem and its title.
+    `options` are the other fields of the chart; if the curves are swaps, its file stem and its
+    title say so.
     """
     if not curve_sets:
         return None
@@ -116,8 +116,8 @@ def plotted_points_csv(
 ) -> str:
     """Return a CSV row for each plotted point; `lines` has the lines drawn for each curve set.
 
-    `x`, `y` and `label` are column names, of which `label` is by default what the labels of the
-    curves name; the column `band` describes what `low` and `high` are.
+    `x`, `y` and `label` are column names; `label` defaults to the `line_name` of the curve set. The
+    column `band` describes what `low` and `high` are.
     """
     return records_csv(
         [

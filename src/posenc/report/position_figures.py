@@ -41,8 +41,8 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
     """Return a chart with a subplot for each measurement and training length.
 
     Losses are relative to nope, or else to the first curve, because they differ much less
-    between encodings than between positions. Without an encoding that all subplots share with
-    others, the chart has the losses themselves.
+    between encodings than between positions. The chart shows the losses themselves if no encoding
+    is in all subplots, or if a subplot has only one.
     """
     reference = _reference_label(curve_sets)
     if reference is None:
@@ -71,7 +71,7 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
 
 
 def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
-    """Return a panel for each curve set with several encodings, or None if there are none."""
+    """Return a heat map with a panel for each curve set with several encodings, or None."""
     shown_sets = [curves for curves in curve_sets if len(curves.curves) > 1]
     if not shown_sets:
         return None
@@ -92,7 +92,10 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
 
 
 def _reference_label(curve_sets: Sequence[CurveSet]) -> str | None:
-    """Return the label of nope, or else the first one, of those that all curve sets have."""
+    """Return a label that all curve sets have: that of nope if possible, or else the first.
+
+    Returns None if there is no such label, or if a curve set has only one curve.
+    """
     if any(len(curves.curves) < 2 for curves in curve_sets):
         return None
     shared = [

@@ -18,7 +18,7 @@ class Verdicts:
 def judge_experiment(experiment: Experiment) -> Verdicts:
     """Return the verdicts on the premises and claims of an experiment.
 
-    A claim with a premise that does not hold reads "premise not met" in all of its clauses.
+    All clauses of a claim to which an unmet premise applies have the outcome "premise not met".
     """
     premises = judge(experiment.premises, experiment)
     claims = judge(experiment.claims, experiment)

@@ -18,7 +18,7 @@ class Quantity:
 
     `source` is the argument of `read`: the evaluation row at one length ("row"), the rows at all
     lengths ("rows"), or the lines of timing.jsonl ("timing"). `read` returns the number on the
-    scale of comparison: the logarithm of a ratio. `protocol` is the default protocol.
+    scale of comparison (for a ratio, its logarithm). `protocol` is the default protocol.
     """
 
     name: str

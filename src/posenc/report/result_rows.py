@@ -51,7 +51,7 @@ class ResultRow:
 
 
 ResultSet = tuple[CurveSet, Sequence[ResultRow]]
-"""Comparable curves, and their rows of a table."""
+"""A set of comparable curves and their table rows."""
 
 
 def result_rows(curves: CurveSet) -> list[ResultRow]:
@@ -104,7 +104,7 @@ def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
 def _blocks(point: Point, seeds: Sequence[int]) -> list[BlockSums]:
     """Return the blocks of a point for these seeds; empty if those of a seed are missing."""
     by_seed = dict(zip(point.seeds, point.blocks, strict=True))
-    blocks = [found for seed in seeds if (found := by_seed[seed]) is not None]
+    blocks = [sums for seed in seeds if (sums := by_seed[seed]) is not None]
     return blocks if len(blocks) == len(seeds) else []
 
 

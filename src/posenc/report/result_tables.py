@@ -66,7 +66,7 @@ def _can_join(curves: CurveSet, other: CurveSet) -> bool:
 def _table(
     curves: CurveSet, rows: Sequence[ResultRow], fixed_targets: Sequence[Sequence[ResultRow]]
 ) -> Table:
-    """Return a row for each curve, followed by its fixed targets and its published curve."""
+    """Return a table with each curve followed by its fixed targets and its published curve."""
     quantity, lengths = curves.quantity, curves.x_values
     relative = describe_lengths(curves.x_values, curves.train_length)
     early = any(row.early_tokens for row in rows)
@@ -74,8 +74,8 @@ def _table(
     grid: list[list[Cell | str]] = []
     for row in rows:
         label = row.curve.label
-        same_label = (other for others in fixed_targets for other in others)
-        fixed = [other for other in same_label if other.curve.label == label]
+        all_fixed = (other for others in fixed_targets for other in others)
+        fixed = [other for other in all_fixed if other.curve.label == label]
         names = [label, *(f"{label}, fixed targets" for _ in fixed)]
         for name, shown in zip(names, [row, *fixed], strict=True):
             cells = [_cell(shown.values.get(x), quantity) for x in lengths]
@@ -110,7 +110,7 @@ def _table(
 
 
 def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
-    """Return a row for each n-gram model, which ends with `num_empty` cells."""
+    """Return a row for each n-gram model; each row ends with `num_empty` empty cells."""
     rows: list[list[Cell | str]] = []
     for order, loss in curves.ngrams.items():
         perplexities = [format_number(exp(loss))] * len(curves.x_values)

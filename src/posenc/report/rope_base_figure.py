@@ -24,13 +24,17 @@ CAPTION = (
     "Lower is better; one line for each evaluation length. Dotted lines: the smallest base for this"
     " head dimension at which a key equal to the query is favored at every distance up to L or 2L"
     " (Men et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot"
-    " support that length. Below 2 L / pi, every channel pair turns by about a quarter of a circle"
-    " or more in L tokens, and models extrapolate better (Liu et al. 2023, arXiv:2310.05209)."
+    " support that length. Below 2 L / pi, every channel pair rotates by about a quarter of a"
+    " circle or more in L tokens, and models extrapolate better (Liu et al. 2023,"
+    " arXiv:2310.05209)."
 )
 
 
 def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -> Chart | None:
-    """Return a subplot per training length, or None if no RoPE runs differ only in their base."""
+    """Return a chart with a subplot for each training length.
+
+    Returns None if no RoPE runs differ only in their base.
+    """
     bases = _bases_by_label(experiment)
     shown_sets = [
         curves

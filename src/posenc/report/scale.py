@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_LOG = 230.0
-"""The bound on logarithms in `exp` and `expm1`, whose results are between 1e-100 and 1e100."""
+"""The upper bound on logarithms in `exp` and `expm1`; `exp` also bounds them by -MAX_LOG."""
 OVERFLOW = 1e99
 """Perplexities above this are those of diverged models, and may have reached the bound."""
 

@@ -115,7 +115,7 @@ def _side(item: Any, where: Mapping[str, Any], name: str) -> tuple[Side, float]:
     if "trend" in options:
         if "fraction_of_published" in options:
             raise ConfigError(
-                f"{name}: trend and fraction_of_published exclude each other; remove one"
+                f"{name}: trend and fraction_of_published are mutually exclusive; remove one"
             )
         return _trend(options, quantity, selector, name), times
     value = parse_value(quantity, selector, f"{name}.{key}")

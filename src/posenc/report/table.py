@@ -112,7 +112,7 @@ class Table:
         return spec(cell.value) if callable(spec) else format(cell.value, spec)
 
     def text_with_symbol(self, cell: Cell, column: Column) -> str:
-        """Return the text after the symbol of its style, for pages and the terminal."""
+        """Return the symbol of the cell's style and its text, for pages and the terminal."""
         return STYLE_SYMBOLS.get(cell.style, "") + self.text(cell, column)
 
     def tooltip(self, cell: Cell) -> str:
@@ -191,7 +191,7 @@ class Table:
                 overflow="fold",
             )
         others = indices[self.key_columns :] if len(indices) < len(self.columns) else []
-        for row in self.grid:  # a part of the table lacks rows without values in it
+        for row in self.grid:  # rows without values in this piece are omitted
             if not others or any(row[i][1].value is not None for i in others):
                 piece.add_row(*(self._rich_cell(*row[i]) for i in indices))
         return piece

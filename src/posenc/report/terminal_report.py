@@ -43,7 +43,7 @@ def print_report(console: Console, results: Results, index: Path, *, full: bool)
 
 
 def _print_main_results(console: Console, results: Results) -> None:
-    """Print a short table for each training length and its swaps, and a line for each verdict."""
+    """Print a short table for each training length and its swaps, and a line for each claim."""
     for table in _short_tables(results, console):
         console.print(table)
         console.print()
@@ -84,7 +84,10 @@ def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
 
 
 def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
-    """Return the outcome of a claim, and its training lengths if others have another outcome."""
+    """Return the outcome and statement of a claim.
+
+    If other training lengths have another outcome, the line lists the lengths with this one.
+    """
     style = OUTCOME_STYLES.get(outcome, "undecided")
     symbol = STYLE_SYMBOLS[style]
     lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]

@@ -22,7 +22,7 @@ CAPTION = (
 
 
 def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Chart | None:
-    """Return a subplot for each evaluation length beyond L and each measurement.
+    """Return a chart with a subplot for each measurement and evaluation length beyond L.
 
     Returns None if no run was evaluated before the end of its training.
     """

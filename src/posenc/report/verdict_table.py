@@ -59,7 +59,7 @@ class _Row:
 def verdict_tables(verdicts: Verdicts) -> list[Table]:
     """Return the table of the premises and that of the claims, each only if it has rows.
 
-    The note on the numbers stands below the last one.
+    The last table has the note on the numbers.
     """
     tables = []
     if verdicts.premises:
@@ -71,7 +71,7 @@ def verdict_tables(verdicts: Verdicts) -> list[Table]:
 
 
 def _verdict_table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str]) -> Table:
-    """Return a row for each verdict, and one for each clause of a claim that has several."""
+    """Return a table with a row for each verdict, and for each clause if there are several."""
     columns = [
         *COLUMNS,
         Column("left"),

@@ -26,12 +26,12 @@ def write_report(
     full: bool = False,
     select: SelectRuns | None = None,
 ) -> Path:
-    """Write `folder`/report/ from the runs in `folder`, print it, and return its index.html.
+    """Write and print a report of the runs in `folder`, and return the path of its index.html.
 
-    The report of runs that `select` has selected is in `folder`/report-selected/ instead. Prints
-    the main results, or everything if `full`. Raises ConfigError if `folder` contains no
-    runs, and RunError if no run has been evaluated. If `strict`, raises RunError if a premise does
-    not hold or a claim fails, after the report has been written.
+    The report is in `folder`/report/ or, if it covers only the runs that `select` returns, in
+    `folder`/report-selected/. Prints the main results, or everything if `full`. Raises ConfigError
+    if `folder` contains no runs, and RunError if no run has been evaluated. If `strict`, raises
+    RunError if a premise does not hold or a claim fails, after the report has been written.
     """
     results = read_results(folder, select)
     verdicts = results.verdicts

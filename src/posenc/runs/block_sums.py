@@ -1,6 +1,6 @@
 """`loss_by_block.npz`: the summed losses of each evaluation row in blocks of consecutive tokens.
 
-The text of a split is a sample, too. Blocks of it can be resampled to find out how much a loss
+The text of a split is itself a sample. Its blocks can be resampled to find out how much a loss
 depends on the choice of the text.
 """
 

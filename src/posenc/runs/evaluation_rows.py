@@ -1,4 +1,4 @@
-"""The files of a checkpoint's measurements: `evaluation.json` and arrays of summed losses."""
+"""The files with a run's evaluation results: `evaluation.json` and arrays of summed losses."""
 
 import io
 import zipfile
@@ -24,7 +24,7 @@ ROW_TYPES = {
     "swap": str | None,
     "loss": int | float,
 }
-"""Required keys of an evaluation row, which has others, and their types."""
+"""Required keys of an evaluation row, which may have others, and their types."""
 OPTIONAL_ROW_TYPES = {
     "tokens_hash": str,
     "full_count": int,
@@ -38,7 +38,7 @@ OPTIONAL_ROW_TYPES = {
 MAX_INTEGER = 2**63
 """A bound on the integers in a file; larger ones cannot be converted to a float or an array."""
 NGRAM_TYPES = {"order": int, "data": str, "split": str, "count": int, "loss": int | float}
-"""The same for the losses of n-gram models in `ngrams.json`."""
+"""Required keys of a row of `ngrams.json`, and their types."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -63,7 +63,7 @@ def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the row of each measurement that scored the most tokens."""
+    """Return, for each measurement, the row that scored the most tokens."""
     ordered = sorted(rows, key=lambda row: row["count"])
     largest = {measurement_key(row): row for row in ordered}
     return [row for row in rows if largest[measurement_key(row)] is row]
@@ -74,8 +74,8 @@ def read_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows in a file; a missing file has none.
 
-    `types` maps the keys that every row must have to their types, and `optional` others that it may
-    have. Raises RunError if the file is corrupt.
+    `types` maps keys that every row must have to their types; `optional` does the same for keys
+    that a row may have. Raises RunError if the file is corrupt.
     """
     contents = read_json(path, {"rows": []})
     rows = contents.get("rows") if isinstance(contents, dict) else None
@@ -117,7 +117,7 @@ def read_evaluation(path: Path) -> list[dict[str, Any]]:
 
 
 def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | None) -> None:
-    """Raise RunError if two rows of one complete measurement have scored different tokens."""
+    """Raise RunError if two rows of one complete measurement come from different tokens."""
     if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
         return
     if old["tokens_hash"] != new["tokens_hash"]:
@@ -207,8 +207,8 @@ def bin_positions(
     """Return log-spaced bins of positions as (center, mean loss, tokens).
 
     Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
-    bin ends at the training length, so that no bin extends across it. Otherwise, a bin with fewer
-    than `min_tokens` tokens is merged with the next one.
+    bin ends at the training length, so that no bin extends across it. Any other bin with fewer than
+    `min_tokens` tokens, except the last, is merged with the next one.
     """
     first = floor(-BINS_PER_OCTAVE * log2(train_length))
     last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))

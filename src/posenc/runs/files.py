@@ -46,7 +46,7 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Return the contents of a file. Raises OSError for a pipe, which might never end."""
+    """Return the contents of a regular file. Raises OSError for a pipe, which might never end."""
     if not path.is_file():
         raise OSError("not a regular file")
     return path.read_text()

@@ -43,13 +43,13 @@ PLAN_TYPES = {
 }
 
 METRICS = ("tokens", "loss", "learning_rate", "gradient_norm", "validation_loss")
-"""The numbers in rows of `metrics.jsonl`; none is in every row."""
+"""The numbers that a row of `metrics.jsonl` may have besides `step`."""
 
 TRAINING_ENDED = "training_ended"
 """Key of the row of `metrics.jsonl` at which a callback ended the training."""
 
 COPY_LOCK = ".copy.lock"
-"""The lock in an experiment's folder that a process holds while it copies a finished run to it."""
+"""The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
 ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
 """Files and folders of an experiment that are of no use without its runs."""
@@ -175,7 +175,7 @@ def list_runs(folder: Path) -> list[RunDirectory]:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Return an experiment's `plan.json`, with no `runs` and `commands` if there is no file.
+    """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
 
     Raises RunError if the file is corrupt.
     """
@@ -205,7 +205,7 @@ def remove_run(run: RunDirectory) -> None:
     """Delete a run's directory, its offline W&B files and its entry in the plan.
 
     The experiment's folder is deleted with its last run, unless it has other contents. Raises
-    RunError if a process is running it.
+    RunError if a process is running the run.
     """
     paths = run_paths(run)
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:

@@ -26,8 +26,8 @@ def start_job(
     _ensure_running()
     process = context.Process(target=run_job_process, args=(arguments, str(log), environment))
     old_path, main_module = list(sys.path), sys.modules["__main__"]
-    sys.path[:0] = [str(code)] if code else []  # multiprocessing copies it to the new process
-    # The new process would run a script that calls posenc.train again.
+    sys.path[:0] = [str(code)] if code else []  # multiprocessing copies sys.path to the process
+    # With the real main module, the process would rerun a script that calls posenc.train.
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         process.start()
@@ -53,7 +53,7 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
 
 
 def _ensure_running() -> None:
-    """Start the server, unless it is running, with MALLOC_VARIABLES set and stop signals blocked.
+    """Start the server if necessary, with MALLOC_VARIABLES set and stop signals blocked.
 
     A signal to the launcher's process group must not kill the server, which reports the exit codes
     of jobs.

@@ -50,7 +50,7 @@ class Launcher(Protocol):
 
 
 def check_positive(**options: int | None) -> None:
-    """Raise ConfigError if an option of a launcher is not null or a positive integer."""
+    """Raise ConfigError if an option of a launcher is neither null nor a positive integer."""
     for name, value in options.items():
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
 from posenc.config.components import check
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
 from posenc.config.saved_yaml import dump_yaml
@@ -61,16 +62,17 @@ def plan(
     command: str,
     on_progress: Callable[[str], None],
     *,
+    composer: Composer | None = None,
     reuse: Sequence[str] = (),
     local: bool = True,
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job. Raises ConfigError before anything is written.
 
     `command` is the user's command line, which `posenc status` prints as the way to finish the
-    sweep. New runs that an experiment in `reuse` has finished are copied from it. If `local`, the
-    runs must fit the devices and the memory of this machine.
+    sweep; `composer` may have composed some jobs. New runs that an experiment in `reuse` has
+    finished are copied from it. If `local`, the runs must fit this machine's devices and memory.
     """
-    configs = compose_sweep_jobs(jobs, config_dirs)
+    configs = compose_sweep_jobs(jobs, config_dirs, composer)
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
     encodings = _validate_all(configs, local=local)
     datasets: dict[str, Dataset] = {}
@@ -212,9 +214,8 @@ def _write_run(job: Job) -> None:
     if is_locked(run.lock_file):
         return
     config = job.config
-    if run.config_file.exists() and list_checkpoints(
-        run.checkpoints
-    ):  # a partly trained run keeps its other settings
+    if run.config_file.exists() and list_checkpoints(run.checkpoints):
+        # A partly trained run keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]

@@ -29,8 +29,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""The maximum number of starts of a run whose process is killed again and again, as when the
-machine is out of memory."""
+"""How many times a run is started if its process keeps being killed, as when memory runs out."""
 
 
 class PoolLauncher(Launcher):
@@ -148,8 +147,8 @@ class _Launch:
     def _next_waiting_run(self) -> PlannedRun | None:
         """Remove and return the first waiting run that needs a process.
 
-        Skips runs that another process is running, and records those that it has finished or that
-        failed.
+        Skips runs that another process is running, and records those that have finished or failed
+        in another process.
         """
         for planned in list(self.waiting_runs):
             if is_locked(planned.run.lock_file):

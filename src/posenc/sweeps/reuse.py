@@ -36,7 +36,10 @@ def reused_experiments(sweep: DictConfig) -> list[str]:
 
 
 def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory | None:
-    """Return the first finished copy of `run` in `experiments`; None if `run` exists already."""
+    """Return the first finished copy of `run` in `experiments` that has a checkpoint, or None.
+
+    If `run` already exists, returns None.
+    """
     if run.path.exists():
         return None
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]

@@ -56,8 +56,8 @@ def wandb_tracker(node: DictConfig) -> WandbTracker | None:
 def tracker_nodes(node: DictConfig) -> dict[str, DictConfig]:
     """Return the nodes of the trackers in a node of the config group `logger`, by their keys.
 
-    `logger=wandb` and `none` set the keys of the node itself, other options one key of it, so that
-    they can be combined.
+    `logger=wandb` and `logger=none` set the keys of the node itself; the other options each add one
+    key to it, so that they can be combined.
     """
     inner = [key for key in node if OmegaConf.is_dict(node[key]) and "_target_" in node[key]]
     own = OmegaConf.masked_copy(node, [key for key in node if key not in inner])

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class LightningTracker(Tracker, ABC):
     """Logs a run to the folder `folder` of its directory, with the metric names of W&B.
 
-    The folder is written anew, from the files of the run, whenever a process opens the run, so that
-    each step occurs once in it, however often the run is interrupted or evaluated.
+    The folder is rewritten from the files of the run whenever a process opens the run, so that each
+    step occurs in it only once, however often the run is interrupted or evaluated.
     """
 
     folder: str
@@ -60,7 +60,7 @@ class LightningTracker(Tracker, ABC):
 
     @abstractmethod
     def open(self, path: Path) -> "CSVLogger | TensorBoardLogger":
-        """Return a logger to `path / self.folder`."""
+        """Return a logger that writes to `path / self.folder`."""
 
     def evaluation_step(self, row: Row) -> int:
         """Return the step at which an evaluation result is logged: the last one of training."""

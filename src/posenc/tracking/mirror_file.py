@@ -34,9 +34,9 @@ class MirrorFile:
 
     `identity` is written when the run first starts. Each entry is a history row `{"step", "row"}`
     or `{"step", "loss_by_position"}` with a digest of the losses shown in a table and an image.
-    `logged_characters` is how much of run.log is on the server. `file_sizes` has the bytes of the
-    offline run file once all rows have been logged. It is empty if the rows are on the server, and
-    None while the W&B run is open or after it has failed.
+    `logged_characters` is how much of run.log is on the server. `file_sizes` has the size in bytes
+    of each offline run file once all rows have been logged. It is empty if the rows are on the
+    server, and None while the W&B run is open or after it has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -57,7 +57,7 @@ class MirrorFile:
 
     @property
     def job_type(self) -> str:
-        """What first logged the run: `train`, or `evaluate` if its training was not logged."""
+        """The job that first logged the run: `train`, or `evaluate` if training was not logged."""
         return self.identity.get("job_type", "train")
 
     @property
@@ -83,7 +83,7 @@ class MirrorFile:
         )
 
     def record_open(self, job_type: str, *, save_diff: bool) -> None:
-        """Record that the W&B run is not complete, and its identity when it first starts.
+        """Record that the W&B run is incomplete and, when it first starts, its identity.
 
         If `save_diff`, also writes `diff.patch` at the first start.
         """

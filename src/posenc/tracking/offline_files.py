@@ -17,7 +17,7 @@ def offline_run_files(wandb_folder: Path, run_id: str) -> list[Path]:
 def replace_earlier_files(run: "Run", name: str) -> None:
     """Rename the folder of a closed offline run to `run-<name>`, and remove its earlier folders.
 
-    Earlier folders are that of the last start, and those of processes that were killed. Viewers
+    Earlier folders are those of the previous start and of processes that were killed. Viewers
     such as `wandb leet` then list the run once, by its name.
     """
     folder = Path(run.settings.sync_dir)

@@ -30,11 +30,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def use_dataset(run: "Run", config: DictConfig) -> None:
-    """Record the run's data as an input: the artifact `<data>-<fingerprint>`.
+    """Record the run's data as an input: the artifact `<data>.<fingerprint>`.
 
-    It describes the data and has no tokens: its configuration, its tokenizer, and the counts of
-    each split. W&B waits, without a limit, until the server has the artifact. Here, a thread waits
-    instead, and closing the run uploads the artifact, within the limit that this has.
+    The artifact describes the data but has no tokens: it has the configuration, the tokenizer, and
+    the counts of each split. `use_artifact` waits without a timeout until the server has the
+    artifact, so a thread calls it. Closing the run, which has a timeout, uploads the artifact.
     """
     import wandb
 
@@ -77,7 +77,7 @@ def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
 
 
 def log_checkpoint(run: "Run", directory: RunDirectory) -> None:
-    """Log the final checkpoint; W&B adds a version only if it is new."""
+    """Log the final checkpoint; W&B adds a version only if the checkpoint has changed."""
     import wandb
 
     checkpoint = latest_checkpoint(directory.checkpoints)

@@ -22,7 +22,7 @@ SHOWN_IN_FLAT_KEYS = {
     "choices": ("encoding", "model", "data"),
     "frozen": ("parameters", "fingerprint", "run"),
 }
-"""Settings whose values are those of flat keys, by the mapping that has them."""
+"""Node of the configuration -> its keys whose values the flat keys already show."""
 
 
 def experiment_folder(run: RunDirectory) -> Path:

@@ -71,9 +71,9 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
 
 
 def swap_curves(rows: list[Row], config: DictConfig) -> dict[str, str]:
-    """Map each curve with a swap to the same curve without it: `extrapolation/yarn/sliding-64`.
+    """Map each curve with a swap to the same curve without it.
 
-    Both are keys without the metric.
+    Both are keys without the metric, such as `extrapolation/yarn/sliding-64`.
     """
     curves = {}
     for row in rows:

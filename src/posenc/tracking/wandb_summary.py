@@ -37,7 +37,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
-    the longest length divided by the perplexity at the training length. Both are those of the
+    the longest length divided by the perplexity at the training length. All values are for the
     final weights.
     """
     validation_key = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
@@ -46,7 +46,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
         for row in largest_rows(rows)
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
         and row.get("at_tokens") is None
-        and row.get("perplexity") is not None  # too large for a float
+        and row.get("perplexity") is not None  # None if too large for a float
     }
     train_length = config.train_length
     summary = {

@@ -34,7 +34,7 @@ def search_definitions(
     name: str,
     fields: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return a W&B sweep for each job, which searches the intervals for its best values.
+    """Return, for each job, a W&B sweep that searches the intervals for the best values.
 
     `fields` has the method (bayes or random), the destination and, optionally, `early_terminate`.
     """
@@ -56,9 +56,9 @@ def _definitions(
             "program": "posenc",
             "command": ["${program}", "train", *arguments, "grids=null", "${args_no_hyphens}"],
             "metric": SWEEP_METRIC,
-            "parameters": own,
+            "parameters": sweep_parameters,
         }
-        for i, own in enumerate(parameters, 1)
+        for i, sweep_parameters in enumerate(parameters, 1)
     ]
 
 

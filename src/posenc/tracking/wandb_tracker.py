@@ -88,7 +88,7 @@ class WandbTracker(Tracker):
             self._run = None
 
     def sync(self, run: RunDirectory, config: DictConfig, *, offline: bool) -> None:
-        """Log what the run on the server lacks, or rewrite its offline files.
+        """Log everything that is missing on the server, or rewrite the offline files.
 
         Raises WandbError if W&B fails.
         """

@@ -1,4 +1,4 @@
-"""Saves a W&B workspace and report; the only user of private parts of wandb-workspaces.
+"""Saves a W&B workspace and report; the only module that uses private parts of wandb-workspaces.
 
 Version 0.4.13 has no public API to set ids, to update a workspace by name, or to export workspaces
 and reports as JSON without a server, so the exact version is pinned.

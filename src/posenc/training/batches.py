@@ -14,7 +14,7 @@ MicroBatch = tuple[Tensor, Tensor, float]
 
 
 class RepeatedBatch:
-    """The first of some batches, in every step."""
+    """Batches in which every step has the first batch of `batches`."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches

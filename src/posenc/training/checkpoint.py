@@ -28,7 +28,7 @@ LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint or a weights file after `step` optimizer steps; `digest` is its content's."""
+    """A checkpoint or weights file after `step` optimizer steps; `digest` is its contents' hash."""
 
     path: Path
     step: int
@@ -52,7 +52,7 @@ class Checkpoint:
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
-        # What follows the first sentence of torch.load is advice that would run code of the file.
+        # After its first sentence, torch.load's message suggests a way that runs code in the file.
         reason = first_line(error).split(". ")[0]
         return RunError(
             f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason}); no"
@@ -137,12 +137,12 @@ def _intact_checkpoints(folder: Path) -> Iterator[Checkpoint]:
 
 
 def find_weights(folder: Path, step: int) -> Checkpoint | None:
-    """Return intact weights of a step that `save_weights` saved."""
+    """Return the intact weights that `save_weights` saved for a step, or None."""
     return next((w for w in list_weights(folder) if w.step == step and w.is_intact()), None)
 
 
 def _remove_file(path: Path) -> None:
-    """Remove a file or link, but not a folder, which is not from posenc."""
+    """Remove a file or link, but not a folder, which posenc cannot have created."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
 

@@ -30,9 +30,10 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is used up; return False if training was stopped earlier.
+    """Train until the token budget is used up or a callback ends the training.
 
-    `training_fraction` is the fraction of the run's work that is training; the rest is evaluation.
+    Returns False if the run was told to stop before that. `training_fraction` is the fraction of
+    the run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
     micro_batch_tokens = session.resolved.micro_batch_tokens
@@ -63,7 +64,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         with session.stop.handling_signals():
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     except torch.OutOfMemoryError as error:
-        raise _out_of_memory(config, steps, checkpoint is not None, error) from error
+        raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
     except UnpicklingError as error:
         raise error if checkpoint is None else checkpoint.load_error(error) from error
     if trainer.global_step < steps.total and not recorder.training_ended:
@@ -101,7 +102,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
     )
 
 
-def _out_of_memory(
+def _out_of_memory_error(
     config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
 ) -> RunError:
     """Return an error with a way to use less memory; a resumed run keeps its micro-batch size."""

@@ -4,8 +4,9 @@ With momentum m, gradient g, matrix W of shape [A, B], learning rate r and weigh
 
     v = m v + (1 - m) g,   u = NS(m v + (1 - m) g),   W = (1 - r d) W - 0.2 r sqrt(max(A, B)) u
 
-NS, five Newton-Schulz steps, moves all singular values near 1. The factor of Liu et al. 2025
-(arXiv:2502.16982, section 2.2) gives the update the root mean square of an AdamW update.
+NS, five Newton-Schulz steps, moves all singular values near 1. The factor 0.2 sqrt(max(A, B)) of
+Liu et al. 2025 (arXiv:2502.16982, section 2.2) gives the update about the root mean square of an
+AdamW update.
 
 torch.optim.Muon computes the same update with NS in bfloat16. On CPUs without native bfloat16
 products, that is eight times as slow as in float32, and slower than the rest of a small model's

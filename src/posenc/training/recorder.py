@@ -30,7 +30,7 @@ from posenc.training.session import Session
 class Recorder(pl.Callback):
     """Writes a row of metrics per optimizer step, and checkpoints at intervals and at the end.
 
-    The weights at `evaluation.at_tokens` are kept.
+    It also saves the weights at `evaluation.at_tokens`.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: i
     if issubclass(target, ReduceLROnPlateau):
         raise ValueError("ReduceLROnPlateau needs a metric; use another scheduler")
     scheduler = schedule(optimizer)
-    limit = getattr(scheduler, "total_steps", total)  # of OneCycleLR
+    limit = getattr(scheduler, "total_steps", total)  # only OneCycleLR has it
     if limit < total:
         raise ValueError(f"total_steps={limit} is less than the {total} optimizer steps of the run")
     return scheduler

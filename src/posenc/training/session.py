@@ -18,8 +18,9 @@ class Session:
     """The inputs for training one run.
 
     `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
-    run started. `progress` receives its progress and `stop` is set when it should stop. After each
-    checkpoint, `log_metrics` receives the new rows of metrics, for example to upload them.
+    run started. `progress` receives the run's progress, and `stop` says whether the run should
+    stop. After each checkpoint, `log_metrics` receives the new rows of metrics, for example to
+    upload them.
     """
 
     run: RunDirectory

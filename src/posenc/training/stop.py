@@ -1,6 +1,6 @@
 """Requests to stop a run, which then saves a checkpoint after its current step and exits.
 
-Imports no torch, so that a job can watch for signals while its other imports still run.
+Imports no torch, so that a job can exit early, or start its ranks, without importing torch.
 """
 
 import signal

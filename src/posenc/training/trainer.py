@@ -63,7 +63,8 @@ def build_trainer(
         "profiler": profiler,
         "detect_anomaly": bool(OmegaConf.select(config, "debug.detect_anomaly")),
         "log_every_n_steps": 1,
-        # The recorder validates. Callbacks that act after an epoch by default must not wait for it.
+        # The recorder validates. With these values, EarlyStopping acts after each validation
+        # instead of waiting for the end of the only epoch.
         "val_check_interval": 1,
         "check_val_every_n_epoch": None,
         "enable_checkpointing": False,

@@ -37,7 +37,9 @@ class AssociativeRecall(Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.keys is None) != (self.values is None):
-            raise ValueError(f"keys={self.keys} and values={self.values}: set both to null or none")
+            raise ValueError(
+                f"keys={self.keys} and values={self.values}: set both or neither to null"
+            )
         if any(n is not None and n < 2 for n in (self.keys, self.values)) or self.power <= 0:
             raise ValueError(
                 f"keys={self.keys} and values={self.values} must be at least 2, and"
@@ -104,7 +106,7 @@ class AssociativeRecall(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomTokenRecall(AssociativeRecall):
-    """MQAR whose blank, keys and values are random tokens of a vocabulary in each sequence."""
+    """MQAR in which each sequence draws its blank, keys and values at random from a vocabulary."""
 
     vocab_size: int
 

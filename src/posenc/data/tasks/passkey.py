@@ -1,4 +1,4 @@
-"""Passkey retrieval: a key hidden at a random depth of repeated filler, queried at the end.
+"""Passkey retrieval: a key hidden at a random depth in repeated filler, queried at the end.
 
 Mohtashami & Jaggi 2023 (arXiv:2305.16300, section 4.2) hide a number in English sentences. Here
 filler, marker and key are distinct random tokens of any vocabulary, so that the question (the

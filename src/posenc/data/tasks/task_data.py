@@ -68,7 +68,7 @@ class TaskData(Dataset):
 class TaskBatches:
     """Examples of random sizes, uniform from 1 to the largest that fits, padded to `length` tokens.
 
-    The examples of a batch depend only on `seed` and the step. There are no epochs.
+    The examples of a batch depend only on `seed`, the step and the batch size. There are no epochs.
     """
 
     def __init__(self, task: Task, length: int, *seed: str | int) -> None:

@@ -18,7 +18,7 @@ _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
 class BPETrainer(TokenizerTrainer):
     """Trains BPE with `vocab_size` tokens on the first `train_bytes` bytes of the train split.
 
-    One of them is the special token <|endoftext|>. A small corpus may yield fewer tokens.
+    One of the tokens is the special token <|endoftext|>. A small corpus may yield fewer tokens.
     """
 
     def __init__(self, vocab_size: int, train_bytes: int) -> None:

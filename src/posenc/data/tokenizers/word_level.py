@@ -6,7 +6,7 @@ from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 WHITESPACE = r"[\s\x1c-\x1f\x85]+"
-"""What separates words in `str.split`."""
+"""A regular expression for the whitespace at which `str.split` separates words."""
 
 
 def word_level(words: Sequence[str], unknown: str | None = None) -> HuggingFaceTokenizer:

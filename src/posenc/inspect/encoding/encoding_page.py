@@ -138,7 +138,7 @@ def _comparison(
     results: Mapping[str, PropertyValues],
     note: str = "",
 ) -> InspectionTable:
-    """Return a table of the named properties, in a section named like its file."""
+    """Return a table of the named properties; its section and its file have the same name."""
     rows = [[label, *(values[name].value for name in names)] for label, values in results.items()]
     columns, printed = ["encoding", *names], len(results) > 1
     return make_table(file, file, title, columns, rows, note, printed=printed)

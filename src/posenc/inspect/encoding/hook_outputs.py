@@ -104,6 +104,6 @@ def last_query_scores_from_inputs(
 
 
 def find_sinusoidal_frequencies(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
-    """Return the module that has the encoding's frequencies, or None if it has none."""
+    """Return the module that has the encoding's frequencies, or None if there is none."""
     modules = inspected.encoding.modules()
     return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

@@ -68,7 +68,7 @@ class InspectedEncoding:
         return InspectedEncoding(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
-        """Return a new encoding, with other values for some keys of the configuration."""
+        """Return a new encoding, with `changes` (key -> value) applied to the configuration."""
         config = copy.deepcopy(self.config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
@@ -112,7 +112,8 @@ class PropertyGroup:
     def measure(self, inspected: InspectedEncoding) -> dict[str, PropertyValue]:
         """Return the value of each property by name.
 
-        If the encoding raises ValueError, every value is None with the error as its reason.
+        If the function raises NotApplicableError or ValueError, every value is None, with the error
+        as its reason.
         """
         try:
             values = self.function(inspected)

@@ -29,7 +29,7 @@ from posenc.inspect.encoding.inspected_encoding import (
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
 GRID_SIZE = 6  # tokens per side
-NUM_AXES = (2, 3)  # of the coordinates that are tested, until one is supported
+NUM_AXES = (2, 3)  # numbers of coordinates, tested in order until one is supported
 SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "axes"
 BATCH_SIZE = 16
 RANDOM_SAMPLES = 4

@@ -87,7 +87,7 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     """Return the distance of two identical tokens in a sentence [T] at each depth.
 
     The first rows compare two occurrences of a token in the sentence, the others the same positions
-    in a sentence that repeats only this token. Raises ConfigError if no token is repeated.
+    in a sentence that consists of this token only. Raises ConfigError if no token is repeated.
     """
     positions = last_repeated(tokens)
     if positions is None:

@@ -1,4 +1,4 @@
-"""The contribution of each rotary frequency to scores (Barbero et al. 2024, 2410.06205).
+"""The contribution of each rotary frequency to scores (Barbero et al. 2024, arXiv:2410.06205).
 
 q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the contribution of the channels
 that g rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
@@ -32,7 +32,7 @@ class RotaryChannels(NamedTuple):
 def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
     """Return the rotary channels of a layer in windows of `length`.
 
-    Returns None if it does not rotate, or has several rotations.
+    Returns None if the layer does not rotate, or has several rotations.
     """
     rotary = innermost_encoding(encoding)
     if not isinstance(rotary, Rope | Pope) or encoding.overrides("rotation_index"):
@@ -84,7 +84,7 @@ class FrequencyContributions:
         return norm, variation
 
     def rows(self, length: int) -> list[Row]:
-        """Return a row for each head and frequency; `periods` counts its periods per window."""
+        """Return a row per head and frequency; `periods` is the number of periods per window."""
         norm, variation = self.fractions()
         frequency = self.channels.frequencies.double()
         periods = length * frequency / (2 * torch.pi)

@@ -75,7 +75,7 @@ def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasu
 def _measure_attention(
     results: RunMeasurements, run: TrainedRun, length: int, fractions: dict[int, Tensor]
 ) -> None:
-    """Add the tables for windows of `length`, and attention by distance to `fractions`."""
+    """Add rows for windows of `length` to `results`, and attention by distance to `fractions`."""
     encoding = run.model.encoding
     layers, heads = encoding.geometry.layers, encoding.geometry.heads
     train_length = encoding.geometry.train_length

@@ -12,7 +12,7 @@ from posenc.inspect.run.observe import Row
 from posenc.model.transformer import Decoder
 
 MAX_VALUES = 1024
-"""A larger parameter is summarized by the norms of its vectors along the last axis."""
+"""A larger parameter with several axes is summarized by its norms along the last axis."""
 
 
 def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Row]:
