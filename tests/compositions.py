@@ -23,8 +23,8 @@ def composed(*overrides: str) -> DictConfig:
 def encoding_params() -> list[Any]:
     """Return the names of all encodings as parameters of a test.
 
-    The fast tests have one YAML file of each class, if possible the one that is named like the
-    module of the class, the slow ones its other presets.
+    The fast tests cover one YAML file per class, if possible the one named after the module of the
+    class; the slow tests cover its other presets.
     """
     params: list[Any] = []
     classes: set[str | None] = {None}

@@ -40,7 +40,7 @@ WIKITEXT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikitext10
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start slow tests first, so that no process is left alone with one at the end.
+    """Start slow tests first, so that no worker runs a slow test alone at the end.
 
     Tests that read WikiText-103 are deselected where it is not beside the checkout.
     """

@@ -1,4 +1,4 @@
-"""What a test's console has printed."""
+"""The output of a test's console."""
 
 import io
 

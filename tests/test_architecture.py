@@ -1,4 +1,4 @@
-"""Imports flow one way, what is light stays light, and files and functions stay small."""
+"""Imports flow one way, the docs name existing files, and files and functions stay small."""
 
 import ast
 import re
@@ -37,7 +37,7 @@ def syntax_tree(file: Path) -> ast.Module:
 
 
 def imported(file: Path) -> set[str]:
-    """Full names of the modules of posenc that a file imports, wherever in the file."""
+    """Full names of the modules of posenc that a file imports, anywhere in the file."""
     names: set[str] = set()
     for node in ast.walk(syntax_tree(file)):
         if isinstance(node, ast.Import):
@@ -58,13 +58,13 @@ def test_imports_flow_one_way() -> None:
     assert wrong == []
 
 
-def test_every_package_has_its_place() -> None:
+def test_every_package_has_a_layer() -> None:
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages == set(RANK)
 
 
 @pytest.mark.parametrize("file", sorted((SOURCE / "encodings").glob("*.py")), ids=lambda f: f.stem)
-def test_encodings_know_torch_and_their_own_package_alone(file: Path) -> None:
+def test_encodings_import_only_torch_and_their_own_package(file: Path) -> None:
     for node in ast.walk(syntax_tree(file)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

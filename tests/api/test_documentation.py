@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_page_run_as_a_script(tmp_path: Path) -> None:
+def test_the_examples_of_python_md_run_as_a_script(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
     checks = """
 assert text.startswith("def ") and len(log_probabilities) == 32
@@ -49,7 +49,7 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=DOCS.parent,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # an advertisement of mkdocs-material
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # hides an advertisement by mkdocs-material
         capture_output=True,
         text=True,
     )

@@ -42,7 +42,7 @@ def test_scores_add_up_to_the_loss_of_an_evaluation(rope: posenc.LoadedRun, tmp_
     assert row["sum"] == pytest.approx(-(rope.score(TEXT).double().sum() + end).item(), rel=1e-5)
 
 
-def test_the_likeliest_continuation_is_the_models(rope: posenc.LoadedRun) -> None:
+def test_at_temperature_0_each_token_is_the_models_most_likely_one(rope: posenc.LoadedRun) -> None:
     ids = [256, *b"abc"]
     for _ in range(60):  # beyond the training length
         ids.append(int(rope.model(torch.tensor([ids]))[0, -1].argmax()))
@@ -50,7 +50,7 @@ def test_the_likeliest_continuation_is_the_models(rope: posenc.LoadedRun) -> Non
     assert text == rope.tokenizer.decode(ids) and text.startswith("abc")
 
 
-def test_a_seed_reproduces_a_text(rope: posenc.LoadedRun) -> None:
+def test_the_same_seed_generates_the_same_text(rope: posenc.LoadedRun) -> None:
     texts = [rope.generate("a", tokens=30, seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     assert len(rope.generate(tokens=30, seed=3)) > 0
@@ -68,7 +68,7 @@ def test_a_text_longer_than_the_encoding_supports_is_refused(
         learned.generate("a" * 5, tokens=20)
 
 
-def test_an_evaluation_measures_the_rows_of_the_command(rope: posenc.LoadedRun) -> None:
+def test_an_evaluation_returns_the_rows_that_the_command_saves(rope: posenc.LoadedRun) -> None:
     protocol = "evaluation.protocols=[nonoverlapping]"
     overrides = ["evaluation.lengths=[24,48]", "evaluation/swap=yarn", protocol]
     rows = rope.evaluate(overrides)
@@ -115,7 +115,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         posenc.load(tmp_path)
 
 
-def test_loading_imports_no_module_that_is_not_trusted(
+def test_loading_imports_no_untrusted_module(
     trained_runs: dict[str, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / trained_runs["rope"].name

@@ -1,4 +1,4 @@
-"""Layers with the same encoding compute a bias once per training step, without other effects."""
+"""Layers with the same encoding compute their bias once per training step; no result changes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ Make = Callable[[], Encoding]
 
 @pytest.fixture(autouse=True)
 def computed_biases(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
-    """Return the shape of the distances of every call of FIRE's bias; blocks have 16 rows."""
+    """Return the shapes of the distances that FIRE's bias is called with, in blocks of 16 rows."""
     shapes: list[torch.Size] = []
     bias = Fire.bias
 

@@ -1,4 +1,4 @@
-"""The kernel that `kernel=auto` uses and its reason; errors of kernels requested by name."""
+"""The kernel that `kernel=auto` chooses and why; errors of kernels requested by name."""
 
 from collections.abc import Callable
 from functools import partial

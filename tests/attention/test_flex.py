@@ -75,7 +75,7 @@ def test_the_uncompiled_kernel_equals_the_reference(
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @torch.no_grad()
-def test_the_table_that_trains_a_formula_equals_it(uncompiled: None) -> None:
+def test_a_formula_and_its_bias_table_give_the_same_output(uncompiled: None) -> None:
     encoding, pos = KerpleLog(GEOMETRY), torch.arange(131)
     x, q, k, v = inputs(131)
     table = bias_by_distance(encoding, q.dtype, pos)
@@ -133,7 +133,7 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
 
 @pytest.mark.gpu
 def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
-    """More lengths than PyTorch's limit of recompilations."""
+    """More lengths than PyTorch's recompilation limit."""
     encoding = Alibi(GEOMETRY)
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")

@@ -119,7 +119,7 @@ def test_small_recomputed_blocks_equal_a_single_block(
 
 @pytest.mark.parametrize("make", [NoPE, Alibi, T5, partial(Window, inner=NoPE, size=7)])
 def test_blocks_equal_the_reference_in_bfloat16(make: Make) -> None:
-    """Biases are in float32, also the mask of an encoding without a bias, which has no heads."""
+    """Biases are in float32, and so is the mask of an encoding without one, which has no heads."""
     torch.manual_seed(0)
     assert_equal_to_reference("blocks", make(GEOMETRY), 40, torch.bfloat16, 2e-2)
 
@@ -138,7 +138,7 @@ def test_without_private_operators_results_are_the_same(
 
 
 def test_the_reference_equals_a_loop() -> None:
-    """A loop over batch, heads and rows, with a window and a bias, in Python floats."""
+    """A loop over heads, rows and channels of one sequence, with a window and a bias."""
     encoding = Windowed(GEOMETRY)
     x, q, k, v = (tensor.detach() for tensor in inputs(11, torch.float64))
     out = reference.attend(encoding, x, q, k, v, torch.arange(11))
@@ -171,7 +171,7 @@ def test_bfloat16_is_close_to_the_float64_reference() -> None:
 
 
 def test_coordinates_give_euclidean_distances() -> None:
-    """Rows and columns of an image: ALiBi's penalty takes the Euclidean distance."""
+    """Rows and columns of an image: ALiBi's penalty is proportional to the Euclidean distance."""
     encoding = Alibi(GEOMETRY)
     x, q, k, v = (tensor.detach() for tensor in inputs(6, torch.float64))
     pos = torch.stack(

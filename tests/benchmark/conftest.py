@@ -1,4 +1,4 @@
-"""Shared by the tests of benchmarks: very small variants, and rows without measuring."""
+"""Fixtures of the benchmark tests: very small variants, and result rows with fixed timings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def variants() -> Callable[..., list[Variant]]:
 
 @pytest.fixture(scope="session")
 def rows(variants: Callable[..., list[Variant]]) -> list[dict[str, Any]]:
-    """Rows of two encodings at two lengths, in three rounds with given seconds."""
+    """Rows of two encodings at two lengths, in three rounds with fixed timings."""
     pair = variants("encoding=nope,alibi", "train_length=16,32", "passes=[step]")
     rounds = [
         {"seconds": [1.0, 2.0, 5.0, 10.0], "products": {"float32": 0.5}},

@@ -72,7 +72,7 @@ def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path)
     finally:
         process.kill()
     assert process.returncode == 130 and stdout == b""
-    assert len(stderr.splitlines()) == 1  # the number of variants and the least time
+    assert len(stderr.splitlines()) == 1  # the number of variants and the minimum time
     assert not list(tmp_path.iterdir())
 
 
@@ -80,7 +80,7 @@ def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path)
 def peak_of_an_evaluation(variants: Callable[..., list[Variant]]) -> Callable[[str], float]:
     """Returns the peak MB of an encoding's forward pass over 8,192 tokens in one layer.
 
-    Without gradients, no layer keeps memory for the next, so one layer has the peak of many.
+    Without gradients, a layer's memory is freed before the next layer, so one layer is enough.
     """
     overrides = [
         *("model.width=256", "model.layers=1", "model.heads=8", "model.feed_forward=1024"),

@@ -62,7 +62,7 @@ def test_every_second_round_runs_in_reverse_and_is_reported_in_order(
     calls: list[tuple[str, str]] = []
 
     class FakeModel:
-        """Its seconds are the number of passes that have been run."""
+        """Returns the number of passes that have been run as the seconds of a pass."""
 
         def __init__(self, config: Any) -> None:
             self.name = config.choices.encoding
@@ -108,7 +108,7 @@ def test_attention_alone_equals_the_reference_and_has_a_gradient(
             torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_attention_is_timed_beside_the_model(variants: Variants) -> None:
+def test_attention_is_timed_alongside_the_model(variants: Variants) -> None:
     pair = variants("encoding=alibi", "passes=[forward,attention_step]", "train_length=16")
     request = {
         "configs": [OmegaConf.to_container(pair[0].config)],

@@ -1,4 +1,4 @@
-"""Rows, tables and figures from given seconds."""
+"""Rows, tables and figures from fixed timings."""
 
 import csv
 import io
@@ -108,7 +108,7 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
 
 
-def test_encodings_have_the_color_and_marker_of_all_other_figures(compared: Rows) -> None:
+def test_encodings_have_the_same_color_as_in_other_figures(compared: Rows) -> None:
     svg = cost_figure(compared, "Cost", "of something", csv="").svg
     for name in ("nope", "alibi"):
         assert f'fill="{encoding_style(name).color}"' in svg

@@ -75,7 +75,7 @@ def test_a_kernel_that_does_not_support_the_encoding_is_left_out_on_request(
         variants("encoding=t5", "kernel=causal", "train_length=16", "skip_unsupported=true")
 
 
-def test_the_flops_of_attention_alone_have_no_projections(variants: Variants) -> None:
+def test_the_flops_of_attention_alone_exclude_linear_layers(variants: Variants) -> None:
     attention, forward = variants(
         "encoding=nope", "passes=[forward,attention_forward]", "train_length=16", "model.layers=1"
     )[::-1]

@@ -47,8 +47,8 @@ def test_parameters_equal_those_of_the_model(
     result, model = estimate(config, GPU), build_model(config, 257)
     assert result.parameters == model.parameter_count()
     named = dict(model.named_parameters())
-    ends = [p for name, p in named.items() if name.startswith(("embedding.", "head."))]
-    assert result.non_embedding_parameters == result.parameters - sum(p.numel() for p in ends)
+    excluded = [p for name, p in named.items() if name.startswith(("embedding.", "head."))]
+    assert result.non_embedding_parameters == result.parameters - sum(p.numel() for p in excluded)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -56,7 +56,7 @@ def test_parameters_equal_those_of_the_model(
 def test_activations_equal_what_autograd_saves(
     planned: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
-    """Within 1% of the storages that a real forward pass saves."""
+    """Within 1% of the storage that a real forward pass saves."""
     config = planned(f"encoding={encoding}", f"precision={precision}", "model.width=64")
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
@@ -82,7 +82,7 @@ def test_memory_is_a_lower_bound_if_an_encoding_branches_on_values(
     assert other.memory.activations == plain.memory.activations
 
 
-def test_a_gpu_saves_other_activations_for_relative_biases(
+def test_a_gpu_saves_different_activations_for_relative_biases(
     planned: Callable[..., DictConfig],
 ) -> None:
     sizes = {
@@ -119,8 +119,8 @@ def test_the_state_of_an_optimizer_has_the_estimated_size(
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     values = [value for state in optimizer.state.values() for value in state.values()]
-    of_weights = sum(value.nbytes for value in values if value.ndim > 0)  # no step counters
-    assert optimizer_bytes(config, build_meta_model(config, 257)) == of_weights
+    state_bytes = sum(value.nbytes for value in values if value.ndim > 0)  # no step counters
+    assert optimizer_bytes(config, build_meta_model(config, 257)) == state_bytes
 
 
 def test_muon_stores_one_value_per_weight_of_the_matrices_of_blocks_and_two_per_other_weight(
@@ -158,13 +158,15 @@ def test_a_step_is_divided_among_devices(planned: Callable[..., DictConfig]) -> 
         estimate(planned("devices=5"), GPU)
 
 
-def test_sharded_devices_keep_a_part_of_the_weights(planned: Callable[..., DictConfig]) -> None:
+def test_with_fsdp_each_device_stores_a_shard_of_the_weights(
+    planned: Callable[..., DictConfig],
+) -> None:
     replicated, sharded = (
-        estimate(planned("devices=4", f"trainer.strategy={name}"), GPU).memory
+        estimate(planned("devices=4", "model.layers=3", f"trainer.strategy={name}"), GPU).memory
         for name in ("ddp", "fsdp")
     )
     block = 4 * (4 * 32 * 32 + 2 * 32 * 64 + 2 * 32)
-    gathered = replicated.weights - 2 * block + 2 * block  # all parameters, with two of the blocks
+    gathered = replicated.weights - 3 * block + 2 * block  # all but the blocks, and two blocks
     assert sharded.weights == replicated.weights // 4 + gathered
     assert sharded.gradients == sharded.weights
     assert sharded.optimizer == replicated.optimizer // 4
@@ -180,7 +182,9 @@ def test_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
     assert not result.includes_evaluation
 
 
-def test_prepared_data_include_the_evaluation(planned: Callable[..., DictConfig]) -> None:
+def test_with_prepared_data_an_estimate_includes_the_evaluation(
+    planned: Callable[..., DictConfig],
+) -> None:
     before = estimate(planned(), GPU)
     build_data(planned(), print)
     after = estimate(planned(), GPU)

@@ -6,7 +6,7 @@ from posenc.benchmark.min_cost import min_round_seconds
 from posenc.config.errors import ConfigError
 
 
-def test_the_least_time_grows_with_the_variants_and_shrinks_with_threads(variants) -> None:
+def test_the_minimum_time_grows_with_variants_and_shrinks_with_threads(variants) -> None:
     one = min_round_seconds(variants("encoding=nope", "train_length=16"), threads=1)
     two = variants("encoding=nope,alibi", "train_length=16")
     assert min_round_seconds(two, threads=1) == pytest.approx(2 * one)

@@ -45,7 +45,7 @@ class RepeatsModelHyperparameters(Encoding):
 
 
 class UnknownLimitation(Correct):
-    limitations: Mapping[str, str] = {"shfit": "a typing error"}
+    limitations: Mapping[str, str] = {"shfit": "a typo"}
 
 
 class LimitationWithoutReason(Encoding):

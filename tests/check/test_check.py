@@ -1,4 +1,4 @@
-"""Every property can fail: a broken encoding fails the property that it breaks and no other."""
+"""Every property can fail: a broken encoding fails the properties that it breaks and no others."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

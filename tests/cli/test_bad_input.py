@@ -126,7 +126,7 @@ def test_a_mistake_on_the_command_line(
         assert part in message
 
 
-def test_a_key_that_is_set_twice_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_set_twice_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse("train", ["seed=1", "seed=2"]).overrides == ("seed=1", "seed=2")
     assert "seed is set 2 times" in capsys.readouterr().err
     parse("train", ["seed=1,2", "model=tiny"])

@@ -112,10 +112,10 @@ def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("check")
-def test_without_an_encoding_all_are_checked(
+def test_without_an_encoding_argument_all_encodings_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here conf/ has three encodings; tests/encodings/test_conformance.py checks all of them."""
+    """Only three shipped encodings here; tests/encodings/test_conformance.py checks all."""
     left_out = options("encoding").keys() - {"alibi", "nope", "rope"}
 
     def few(*arguments: Any) -> dict[str, str]:

@@ -63,11 +63,18 @@ def test_a_failed_run_stops_no_other_run_and_is_rerun_with_retry(
     assert states[0.001].state == "finished"
     failed = states[max(states)]
     assert failed.state == "failed" and "not finite" in str(failed.error)
+    assert starts(tmp_path) == {"finished": 1, "failed": 1}
     posenc(*train, cwd=tmp_path)
-    started = [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")]
+    assert starts(tmp_path) == {"finished": 1, "failed": 1}
     retried = posenc(*train, "retry=true", cwd=tmp_path)
     assert retried.returncode == 1 and "not finite" in retried.stderr
-    assert [r.status().started for r in list_runs(tmp_path / "outputs" / "scratch")] == started
+    assert starts(tmp_path) == {"finished": 1, "failed": 2}
+
+
+def starts(folder: Path) -> dict[str, int]:
+    """Return how often the job of the run in each state was started."""
+    runs = list_runs(folder / "outputs" / "scratch")
+    return {run.status().state: run.log_file.read_text().count("INFO posenc 0") for run in runs}
 
 
 def test_cfg_prints_the_configuration_of_every_job_and_starts_none(tmp_path: Path) -> None:
@@ -115,8 +122,9 @@ def test_an_installed_wheel_trains_without_the_checkout(
 def create_environment(folder: Path, links: Path) -> None:
     """Create a virtual environment with the packages that posenc requires, and no others.
 
-    They are links to the packages installed here, in a folder outside of the environment, where pip
-    changes nothing. Installing copies takes minutes, and scripts/test.sh begins with that.
+    The packages are symbolic links to those installed here. The links are in a folder outside the
+    environment, where pip changes nothing. Installing copies would take minutes, and
+    scripts/test.sh does that already.
     """
     venv.create(folder, with_pip=True)
     (site,) = folder.glob("lib/python*/site-packages")

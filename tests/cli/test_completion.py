@@ -1,4 +1,4 @@
-"""`posenc completion`: the words that can end a command line, also in real shells."""
+"""`posenc completion`: completions of a command line, including those in real shells."""
 
 import os
 import pty
@@ -55,7 +55,7 @@ def test_experiments_and_run_directories_are_completed(
     assert completions("posenc report name=") == ["name=mine"]
 
 
-def test_bash_replaces_the_part_behind_the_equals_sign(tmp_path: Path) -> None:
+def test_bash_replaces_the_part_after_the_equals_sign(tmp_path: Path) -> None:
     script = ["bash", "--norc", "-c", IN_BASH]
     environment = {**os.environ, "PYTHON": sys.executable, "COMP_WORDBREAKS": " ="}
     result = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
@@ -64,7 +64,7 @@ def test_bash_replaces_the_part_behind_the_equals_sign(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shell_environment(tmp_path: Path) -> dict[str, str]:
-    """Environment variables with which a shell finds `posenc`, and nothing of the user's."""
+    """Environment variables with which a shell finds `posenc` but no settings of the user."""
     command = tmp_path / "posenc"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m posenc "$@"\n')
     command.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A run with damaged files is named with the remedy, and does not stop commands on other runs."""
+"""Errors name a damaged run and the remedy; commands on other runs are not affected."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixt
             file.write_bytes(before)
 
 
-def test_planning_goes_on_and_the_job_of_the_damaged_run_fails(
+def test_planning_continues_and_the_job_of_the_damaged_run_fails(
     small_run: SmallRun, small_job: list[str]
 ) -> None:
     run = small_run("encoding=alibi")
@@ -99,22 +99,22 @@ def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> N
     assert run.config_file.read_text() == before
 
 
-def _replace_by_folder(file: Path) -> None:
+def _replace_with_folder(file: Path) -> None:
     file.unlink()
     file.mkdir()
 
 
-def _replace_by_pipe(file: Path) -> None:
+def _replace_with_pipe(file: Path) -> None:
     file.unlink()
     os.mkfifo(file)
 
 
-def _replace_by_link_to_itself(file: Path) -> None:
+def _replace_with_link_to_itself(file: Path) -> None:
     file.unlink()
     file.symlink_to(file.name)
 
 
-def _replace_by_link_to_nothing(file: Path) -> None:
+def _replace_with_link_to_nothing(file: Path) -> None:
     file.unlink()
     file.symlink_to("missing")
 
@@ -151,10 +151,10 @@ def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
     "damage",
     [
         _truncate,
-        _replace_by_folder,
-        _replace_by_pipe,
-        _replace_by_link_to_itself,
-        _replace_by_link_to_nothing,
+        _replace_with_folder,
+        _replace_with_pipe,
+        _replace_with_link_to_itself,
+        _replace_with_link_to_nothing,
     ],
 )
 def test_a_damaged_checkpoint_is_not_used(
@@ -168,7 +168,7 @@ def test_a_damaged_checkpoint_is_not_used(
     assert resumed is not None and resumed.step == 1
 
 
-def test_a_folder_where_a_file_of_a_run_belongs_fails_the_job_without_a_traceback(
+def test_a_file_where_a_folder_of_a_run_belongs_fails_the_job_without_a_traceback(
     small_run: SmallRun, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = small_run()
@@ -180,7 +180,7 @@ def test_a_folder_where_a_file_of_a_run_belongs_fails_the_job_without_a_tracebac
 
 
 @pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "loss_by_position.npz"])
-def test_a_pipe_in_place_of_a_file_is_damage(small_run: SmallRun, name: str) -> None:
+def test_a_pipe_in_place_of_a_file_is_an_error(small_run: SmallRun, name: str) -> None:
     run = small_run()
     file = run.path / name
     file.unlink(missing_ok=True)
@@ -233,7 +233,7 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("tokenizer.json", '{"kind": "subword", "state": {"serialized": {}}}'),
     ],
 )
-def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_with_invalid_contents_is_named(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(RunError, match=name):
         READERS[name](RunDirectory(tmp_path))
@@ -251,7 +251,7 @@ def test_a_file_with_other_contents_is_named(tmp_path: Path, name: str, text: st
         ({"perplexity": [1]}, "wrong type: perplexity"),
     ],
 )
-def test_an_evaluation_row_with_an_impossible_value_is_damage(
+def test_an_evaluation_row_with_an_impossible_value_is_an_error(
     tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
     keys = {"data": "f", "data_name": "text", "split": "test", "protocol": "sliding"}
@@ -267,7 +267,7 @@ def test_an_evaluation_row_with_an_impossible_value_is_damage(
         run.rows()
 
 
-def test_other_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(
+def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = finished.rows()

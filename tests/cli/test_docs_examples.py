@@ -1,4 +1,4 @@
-"""The examples in the docs of custom components, copied into an empty folder and run."""
+"""The examples of custom components in the docs, copied into an empty folder and run."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ SHORT = ["tokens=1920", "batch_tokens=192", "ngram_order=null"]
 
 
 def sections(page: str) -> dict[str, str]:
-    """Map the headings of a page to the texts below them, if they contain a file."""
+    """Map the heading of each section of a page that contains a file to the section's text."""
     texts = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)[1:]
     return {text.partition("\n")[0]: text for text in texts if FILE.search(text)}
 

@@ -1,4 +1,4 @@
-"""Flags: `--version`, `--cfg`, and what to use instead of those of Hydra that posenc lacks."""
+"""Flags: `--version`, `--cfg`, and the replacements of Hydra flags that posenc lacks."""
 
 from pathlib import Path
 

@@ -126,7 +126,7 @@ def finished(small_run: Callable[..., RunDirectory]) -> RunDirectory:
 
 
 def damaged(data: bytes, edits: list[tuple[float, bytes]]) -> bytes:
-    """Replace bytes at each relative position by a piece and drop some after it."""
+    """At each relative position, replace some bytes with a shorter piece."""
     for position, piece in edits:
         start = int(position * len(data))
         data = data[:start] + piece + data[start + max(1, len(piece) * 3) :]
@@ -177,7 +177,7 @@ def test_malformed_checkpoints(
     run_malformed: RunMalformed,
     tmp_path: Path,
 ) -> None:
-    """Each is named by the digest of its damaged content, so that only loading can detect it."""
+    """The file is named by the digest of its damaged content, so only loading can detect it."""
     valid = finished.path.with_name("valid")
     shutil.copytree(finished.checkpoints, valid)
     before = finished.evaluation_file.read_bytes()
@@ -191,7 +191,7 @@ def test_malformed_checkpoints(
             path.write_bytes(data)
 
         checkpoint.save_checkpoint(finished.checkpoints, newest.step, write)
-        # Changed bytes of weights cannot be detected; the checkpoint is evaluated then.
+        # Changed weights cannot be detected; such a checkpoint is evaluated.
         if run_malformed(["evaluate", f"run={finished.path}"], may_be_valid=True) != 0:
             assert finished.evaluation_file.read_bytes() == before
     finally:

@@ -41,7 +41,7 @@ def test_the_example_runs_as_written(tmp_path: Path, small_job: list[str]) -> No
     assert len(losses) == 3
 
 
-def test_every_file_and_page_that_the_readme_links_exists() -> None:
+def test_every_file_and_page_that_the_readme_links_to_exists() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if not target.startswith("http"):
             assert (Path(__file__).parents[2] / target).exists(), target

@@ -22,7 +22,7 @@ BEST = {"alibi": 1e-3, "rope": 1e-1}
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the runs that were launched, and not found finished, in their order."""
+    """The names of the runs that were launched and had no results yet, in order."""
     names: list[str] = []
 
     def launch(
@@ -69,7 +69,7 @@ def test_each_encoding_gets_its_own_learning_rate(
         assert [row["run"] in printed for row in own] == [row is nearest for row in own]
 
 
-def test_the_same_command_trains_nothing_again_and_more_trials_continue_it(
+def test_the_same_command_retrains_nothing_and_more_trials_continue_the_search(
     tune: Callable[..., list[dict[str, str]]], launched: list[str]
 ) -> None:
     first = tune("encoding=alibi", INTERVAL, "trials=1")

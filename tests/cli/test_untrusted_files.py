@@ -75,7 +75,7 @@ def test_a_malicious_config_runs_no_code(
     assert finished.evaluation_file.read_text() == before
 
 
-def test_the_message_for_an_encoding_of_the_current_folder_has_the_command_that_trusts_it(
+def test_the_message_for_an_encoding_in_the_current_folder_has_the_command_that_trusts_it(
     finished: RunDirectory,
     evaluation_error: EvaluationError,
     tmp_path: Path,
@@ -91,7 +91,7 @@ def test_the_message_for_an_encoding_of_the_current_folder_has_the_command_that_
     assert f"posenc evaluate run={finished.path}" in message and "modules=[mine]" in message
 
 
-def test_a_malicious_config_is_imported_neither_by_a_job_nor_by_a_plan(
+def test_a_malicious_target_is_imported_neither_by_a_job_nor_by_planning(
     small_run: SmallRun,
     small_job: list[str],
     tmp_path: Path,
@@ -174,7 +174,7 @@ def test_a_corrupt_plan_is_named(
     assert "plan.json is corrupt" in capsys.readouterr().err
 
 
-def test_a_corpus_of_one_split_is_evaluated_on_it(
+def test_a_corpus_with_a_single_split_is_evaluated_on_that_split(
     finished: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other.txt").write_text("a few words, then no more\n" * 40)

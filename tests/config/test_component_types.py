@@ -1,4 +1,4 @@
-"""Which callables of the package each config group may build."""
+"""Which callables of posenc and of libraries each config group may use."""
 
 import importlib
 import pkgutil
@@ -68,7 +68,7 @@ def library_callables(group: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("group", GROUP_TYPES)
-def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str) -> None:
+def test_a_group_may_use_only_callables_of_its_own_kind(group: str) -> None:
     annotation = group_type(group)
     allowed = {
         value
@@ -85,7 +85,7 @@ def test_of_all_callables_a_group_may_use_only_those_of_its_own_kind(group: str)
 
 
 @pytest.mark.parametrize("group", LIBRARY_TYPES)
-def test_of_a_library_a_group_takes_only_classes_of_its_own_kind(group: str) -> None:
+def test_a_group_may_use_only_library_classes_of_its_own_kind(group: str) -> None:
     candidates = library_callables(group)
     base, package = candidates[LIBRARY_TYPES[group]], LIBRARY_TYPES[group].rpartition(".")[0]
     allowed = {
@@ -114,14 +114,14 @@ def test_of_a_library_a_group_takes_only_classes_of_its_own_kind(group: str) -> 
         ("data", "torch.optim.SGD"),
     ],
 )
-def test_another_callable_of_a_library_is_refused(group: str, target: str) -> None:
+def test_a_library_callable_of_another_kind_is_refused(group: str, target: str) -> None:
     for partial in (False, True):
         with pytest.raises(ConfigError, match=r"cannot be used|outside posenc"):
             check(OmegaConf.create({"_target_": target, "_partial_": partial}), name=group)
 
 
 @pytest.mark.parametrize("group", GROUP_TYPES)
-def test_every_option_that_is_shipped_is_allowed(group: str) -> None:
+def test_every_shipped_option_is_allowed(group: str) -> None:
     files = sorted((conf_dir() / FOLDERS[group]).glob("*.yaml"))
     options = [OmegaConf.load(file) for file in files]
     nodes = [*options]

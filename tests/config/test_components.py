@@ -37,7 +37,7 @@ def test_an_invalid_parameter_is_named(parameters: dict[str, object], message: s
         build(t5_node(**parameters), GEOMETRY, name="encoding")
 
 
-def test_a_whole_number_for_a_float_parameter_is_a_float() -> None:
+def test_a_whole_number_for_a_float_parameter_becomes_a_float() -> None:
     """Configurations contain 10000 for 10000.0, so that both have the same hash."""
     spectrum = {"_target_": "posenc.encodings.spectra.geometric", "_partial_": True, "base": 10000}
     node = OmegaConf.create({"_target_": "posenc.encodings.rope.Rope", "spectrum": spectrum})

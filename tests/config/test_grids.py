@@ -1,4 +1,4 @@
-"""Grids of an experiment, its sizes and the command line: which jobs they make."""
+"""The jobs defined by an experiment's grids, its sizes and the command line."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Overrides in Hydra's grammar: rendering of values, and keys that hold for a whole sweep."""
+"""Overrides in Hydra's grammar: rendering of values, and keys that apply to a whole sweep."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Saved configurations are read and written as OmegaConf does."""
+"""Saved configurations are read and written as OmegaConf would read and write them."""
 
 import io
 
@@ -60,6 +60,6 @@ def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
     ],
     ids=["alias", "duplicate key", "unclosed", "nested", "object", "syntax"],
 )
-def test_what_planning_does_not_write_is_an_error(text: str) -> None:
+def test_yaml_that_planning_never_writes_is_an_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         load_yaml(text)

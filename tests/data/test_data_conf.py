@@ -1,4 +1,4 @@
-"""Every YAML of a corpus, task or tokenizer lists the parameters of its target."""
+"""The YAML file of every corpus, task and tokenizer lists the parameters of its target."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Hub library with a local cache in its layout, and without a network."""
+"""Corpora of the Hugging Face Hub, read from a local cache in its layout, without a network."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
 
 
 def test_a_dataset_without_configurations_is_read_from_its_folder(tmp_path: Path) -> None:
-    """A train split in a folder `data`, as openwebtext has it, is split by document."""
+    """A train split in a folder `data`, as in openwebtext, is split by document."""
     texts = [f"document {i}" for i in range(400)]
     snapshot = tmp_path / "hub" / "datasets--Salesforce--wikitext" / "snapshots" / COMMIT
     (snapshot / "data").mkdir(parents=True)
@@ -129,7 +129,7 @@ def test_a_dataset_without_configurations_is_read_from_its_folder(tmp_path: Path
 
 @pytest.mark.parametrize("count", [1, 300])
 def test_a_single_split_is_divided_without_loss(count: int) -> None:
-    """A single document, as in enwik8, is cut; many documents are assigned as a whole."""
+    """A single document, as in enwik8, is cut; many documents are assigned whole."""
     texts = [f"{i}: " + "line\n" * 100 for i in range(count)]
     fractions: dict[str, Any] = {
         "validation_fraction": 0.1,

@@ -12,7 +12,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs packages that only this test can see; `app` requires what `requires` lists."""
+    """Installs a package that only this test can see; `requires` lists its requirements."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def write(name: str, files: dict[str, str], requires: tuple[str, ...] = ()) -> None:

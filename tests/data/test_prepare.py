@@ -136,7 +136,7 @@ def _nest_deeply(folder: Path) -> None:
     (folder / "meta.json").write_text("[" * 100_000)
 
 
-def _make_a_folder_of_meta(folder: Path) -> None:
+def _replace_meta_with_a_folder(folder: Path) -> None:
     (folder / "meta.json").unlink()
     (folder / "meta.json").mkdir()
 
@@ -173,7 +173,7 @@ def _shrink_the_vocabulary(folder: Path) -> None:
         _truncate_meta,
         _write_other_json,
         _nest_deeply,
-        _make_a_folder_of_meta,
+        _replace_meta_with_a_folder,
         _change_a_count,
         _move_the_end_of_text,
         _name_the_end_of_text,

@@ -13,7 +13,9 @@ FRACTIONS = st.floats(0, 0.49)
 
 @settings(deadline=None)
 @given(st.text(alphabet="ab \n"), FRACTIONS, FRACTIONS)
-def test_parts_join_to_the_document(document: str, validation: float, test: float) -> None:
+def test_the_parts_of_a_document_concatenate_to_it(
+    document: str, validation: float, test: float
+) -> None:
     fractions = SplitFractions(validation, test)
     assert "".join(fractions.split_slice(document, split) for split in SPLITS) == document
 
@@ -41,7 +43,7 @@ def test_documents_are_assigned_by_their_hash() -> None:
         assert fractions.assign_split(key) == expected
 
 
-def test_a_fraction_of_zero_is_no_split() -> None:
+def test_a_fraction_of_zero_gives_no_split() -> None:
     assert SplitFractions(0, 0.1).splits() == ("train", "test")
 
 

@@ -1,4 +1,4 @@
-"""A task as a dataset: training batches, evaluation examples, and what is an error."""
+"""A task as a dataset: training batches, evaluation examples and errors."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -130,7 +130,7 @@ def test_the_validation_batch_is_fixed_and_not_trained_on() -> None:
     assert (targets != IGNORE_INDEX).any(dim=1).all()
 
 
-def test_a_saved_symbol_tokenizer_loads_as_the_same(tmp_path: Path) -> None:
+def test_a_symbol_tokenizer_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:
     data = data_of("indirect_indexing")
     data.tokenizer.save(tmp_path / "tokenizer.json")
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")

@@ -75,7 +75,7 @@ def solve_mqar(words: Words) -> str:
 
 
 def solve_passkey(words: Words) -> str:
-    """Return the word after the first occurrence of the last words, at least two of them."""
+    """Return the word after the first occurrence of the longest repeated ending (2 to 6 words)."""
     for size in range(6, 1, -1):
         question = list(words[-size:])
         for start in range(len(words) - size):
@@ -127,7 +127,7 @@ def test_chance_is_the_accuracy_of_guessing_among_the_answers_that_occur(name: s
     task = build_task(name)
     examples = (task.generate(SeededRandom(number), 4) for number in range(1500))
     answers = {int(token) for tokens, scored in examples for token in tokens[scored]}
-    never_right = name == "task_indirect_indexing"  # the letter of the question
+    never_right = name == "task_indirect_indexing"  # the letter asked about
     assert task.chance == pytest.approx(1 / (len(answers) - never_right))
 
 
@@ -263,7 +263,7 @@ def _changed(value: Any) -> Any:
 
 
 def test_generated_sequences_never_change() -> None:
-    """A generator that yields other sequences is another dataset, so the digest changes."""
+    """Different sequences would be a different dataset, which needs a different digest."""
     assert SeededRandom("a", 1).integers(10, 6).tolist() == [0, 8, 9, 2, 2, 2]
     assert SeededRandom("a", 1).choice(6, 6).tolist() == [0, 5, 3, 4, 1, 2]
     assert {name: build_task(name).digest()[:8] for name in SOLVERS} == {

@@ -70,7 +70,7 @@ def test_the_digest_depends_on_contents_not_on_paths(folder: Path) -> None:
     assert TextCorpus(train="**/*.txt").digest() != digest
 
 
-def test_a_few_documents_are_each_cut_in_three(folder: Path) -> None:
+def test_a_few_documents_are_each_cut_into_three(folder: Path) -> None:
     text = "".join(f"{number:03}\n" for number in range(100))
     (folder / "long.txt").write_text(text)
     corpus = TextCorpus(paths="long.txt", validation_fraction=0.1, test_fraction=0.2)
@@ -91,7 +91,7 @@ def test_many_documents_are_assigned_whole(folder: Path) -> None:
     assert other.split_digest("validation") != corpus.split_digest("validation")
 
 
-def test_a_fraction_of_zero_is_no_split(folder: Path) -> None:
+def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
     corpus = TextCorpus(paths="a.txt", test_fraction=0)
     assert corpus.splits() == ("train", "validation")
 

@@ -142,7 +142,9 @@ def test_wikitext_has_its_published_number_of_tokens(
     [ByteTokenizer(), BPE, WordTokenizer(["a", "<eos>", "<unk>"])],
     ids=lambda tokenizer: tokenizer.kind,
 )
-def test_a_saved_tokenizer_loads_as_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_tokenizer_is_the_same_after_saving_and_loading(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = load_tokenizer(tmp_path / "tokenizer.json")
     assert type(loaded) is type(tokenizer)
@@ -163,7 +165,7 @@ EXAMPLES = ["", "a", f"a b\n\nc{'a'.join(WHITESPACE)} zz\u200b", SENTENCE, "line
 
 
 @pytest.mark.parametrize("kind", SAVED)
-def test_a_saved_file_is_one_of_the_tokenizers_library(kind: str, tmp_path: Path) -> None:
+def test_the_tokenizers_library_reads_a_saved_file(kind: str, tmp_path: Path) -> None:
     tokenizer = SAVED[kind]
     tokenizer.save(tmp_path / "tokenizer.json")
     library = Model.from_file(str(tmp_path / "tokenizer.json"))
@@ -197,7 +199,7 @@ def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
         load_tokenizer(tmp_path / "tokenizer.json")
 
 
-def test_the_encoding_of_a_text_does_not_end_it() -> None:
+def test_encode_appends_no_end_of_text_token() -> None:
     assert ByteTokenizer().encode("ab") == [97, 98]
     words = WordTokenizer(["a", "<eos>", "<unk>"])
     assert [words.encode(text) for text in ("", "a", "a\n", "a\nb")] == [[], [0], [0, 1], [0, 1, 2]]

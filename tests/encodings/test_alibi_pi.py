@@ -66,7 +66,7 @@ def test_slopes_are_divided_by_the_factor(
     assert largest_error(encoding, length, scale, kernel, dtype) < tolerance
 
 
-def test_a_window_inside_has_the_size_that_it_had() -> None:
+def test_an_inner_window_keeps_its_size() -> None:
     encoding = AlibiPi(GEOMETRY, inner=partial(Window, inner=Alibi, size=5))
     assert encoding.window() == 5
 

@@ -33,7 +33,7 @@ def test_the_bias_is_a_power_of_the_distance() -> None:
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0])
-def test_it_starts_as_a_power_of_alibi(exponent: float) -> None:
+def test_bam_starts_as_alibi_with_a_power_of_the_distance(exponent: float) -> None:
     encoding = Bam(GEOMETRY, initial_exponent=exponent)
     distance = torch.arange(200.0)[None]
     slopes = torch.tensor(authors_slopes(HEADS))[:, None, None]
@@ -45,7 +45,7 @@ def test_it_starts_as_a_power_of_alibi(exponent: float) -> None:
 
 
 def test_golden_values() -> None:
-    """Slopes of 6 heads: 1/4 is the first."""
+    """With 6 heads, the first ALiBi slope is 1/4."""
     encoding = Bam(GEOMETRY, initial_exponent=0.5).double()
     bias = bias_of(encoding, torch.tensor([[0.0, 1.0, 100.0]], dtype=torch.float64))
     expected = [-0.25 * math.sqrt(1e-5), -0.25 * math.sqrt(1.00001), -2.500000125]

@@ -9,7 +9,7 @@ from posenc.encodings.spectra.base_bound import smallest_base
 TABLES = [
     (128, 1024, 4.3e3),  # Men et al. 2024, Table 2
     (128, 2048, 1.2e4),  # the finer search of kexue.fm/archives/10122; the paper has 1.6e4
-    (128, 4096, 2.7e4),  # both
+    (128, 4096, 2.7e4),  # the same in both
     (32, 256, 2.2e3),
     (32, 512, 1.25e4),
     (64, 512, 3.4e3),

@@ -186,7 +186,7 @@ def expected_bias(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor) -> Tensor
 
 
 def assert_equals_formula(encoding: Encoding, length: int, batch: int) -> None:
-    """Compare values, and gradients by inputs and parameters."""
+    """Compare values, and gradients with respect to inputs and parameters."""
     inputs = [t.requires_grad_() for t in random_inputs(encoding.geometry, length, batch)]
     actual, expected = content_bias_of(encoding, *inputs).tril(), expected_bias(encoding, *inputs)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)

@@ -114,7 +114,7 @@ def test_initial_values_of_darope() -> None:
     assert encoding.weight.std().item() == pytest.approx(0.1, rel=0.05)
 
 
-def test_parameters_learn() -> None:
+def test_gradients_reach_all_parameters() -> None:
     torch.manual_seed(6)
     x, q, k = states()
     for encoding in (CaRope(GEOMETRY).double(), DaRope(GEOMETRY).double()):

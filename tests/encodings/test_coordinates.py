@@ -1,4 +1,4 @@
-"""Coordinates of several axes: split widths for rotary and sinusoidal, norms for biases."""
+"""Coordinates on several axes, which split rotary and sinusoidal widths; norms for biases."""
 
 import cmath
 import math
@@ -231,7 +231,7 @@ def test_widths_that_cannot_be_split_between_the_axes_are_refused(
 def test_partial_rotation_splits_its_channels_between_the_axes(
     fraction: float, axes: int, layout: Layout
 ) -> None:
-    """The first channels rotate, with a spectrum of the width that each axis has of them."""
+    """Only the first channels rotate; the spectrum of an axis spans its part of their width."""
     encoding = Rope(
         geometry(48), spectrum=geometric_with(1e4), layout=layout, rotary_fraction=fraction
     )
@@ -244,7 +244,7 @@ def test_partial_rotation_splits_its_channels_between_the_axes(
 
 
 def alibi_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
-    """Six heads: the four slopes of four heads, and two of the eight of eight heads."""
+    """Slopes of six heads: the four slopes of four heads, then two of the slopes of eight heads."""
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3])
     return -slopes.double()[:, None, None] * distance
 

@@ -1,4 +1,4 @@
-"""DAPE V2 against PyTorch's convolutions of a longer sequence, as in the authors' code."""
+"""DAPE V2 against PyTorch's convolutions over a longer sequence, as in the authors' code."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def conv(weight: Tensor, offset: Tensor, kernel_size: int) -> nn.Conv2d:
     [(2, 8, 3, Alibi), (3, 5, 5, KerpleLog), (1, 4, 9, Alibi), (2, 3, 1, KerpleLog)],
 )
 @torch.no_grad()
-def test_it_equals_the_authors_convolutions_before_the_end_of_a_sequence(
+def test_dape_v2_equals_the_authors_convolutions_before_the_end_of_a_sequence(
     heads: int, mlp_width: int, kernel_size: int, inner: Callable[[Geometry], Encoding]
 ) -> None:
     torch.manual_seed(heads)
@@ -83,7 +83,7 @@ def test_a_kernel_of_one_key_is_dape() -> None:
     v2.load_state_dict(v1.state_dict())
     q, k = random_states(3, LENGTH)
     actual, expected = (
-        bias_of(layers.at_layer(LAYER), q, k, slice(0, LENGTH)).tril() for layers in (v1, v2)
+        bias_of(whole.at_layer(LAYER), q, k, slice(0, LENGTH)).tril() for whole in (v1, v2)
     )
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 

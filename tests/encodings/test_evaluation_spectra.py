@@ -1,4 +1,4 @@
-"""Spectra, windows and log-n scaling that replace others at evaluation, on the same weights."""
+"""Spectra, windows and log-n scaling swapped in at evaluation, with the same weights."""
 
 import copy
 from collections.abc import Callable
@@ -44,7 +44,7 @@ LLAMA3 = partial(ntk_by_parts, beta_slow=1.0, beta_fast=4.0)
 
 @pytest.fixture(scope="module")
 def trained() -> Transformer:
-    """Return the model whose weights stand for trained ones; other models use other seeds."""
+    """Return a model whose weights stand in for trained ones."""
     return model_with(Rope)
 
 
@@ -106,7 +106,7 @@ def test_length_dependent_spectra_change_nothing_up_to_the_training_length(
 
 
 @pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
-def test_every_other_spectrum_changes_the_output_of_the_same_weights(
+def test_every_spectrum_but_geometric_changes_the_output_of_the_same_weights(
     name: str, trained: Transformer
 ) -> None:
     node = OmegaConf.load(conf_dir() / f"encoding/spectrum/{name}.yaml")
@@ -200,7 +200,7 @@ def test_interpolation_by_the_ratio_of_the_lengths_stays_within_trained_angles(
 def test_yarn_is_ntk_by_parts_with_scaled_queries_and_keys(
     factor: float, trained: Transformer
 ) -> None:
-    """0.1 ln s + 1 multiplies both, and the scores by its square; nothing else changes."""
+    """Both are multiplied by 0.1 ln s + 1, so scores are multiplied by its square."""
     actual = with_spectrum(trained, partial(yarn_paper, factor=factor))
     expected = with_spectrum(trained, partial(ntk_by_parts, factor=factor))
     for block in expected.blocks:
@@ -242,7 +242,7 @@ def test_dynamic_spectra_do_not_depend_on_earlier_lengths(
 def test_dynamic_spectra_depend_on_the_number_of_tokens(
     spectrum: Spectrum, trained: Transformer
 ) -> None:
-    """Not on their positions; past the training length each new token changes all earlier ones."""
+    """They ignore positions; past the training length, a new token changes all earlier outputs."""
     model = with_spectrum(trained, spectrum)
     pos = torch.arange(LENGTH)
     assert difference_of(model(tokens(LENGTH), pos + 5000), trained(tokens(LENGTH), pos)) < 1e-9

@@ -1,4 +1,4 @@
-"""Hybrids of shipped models against transformers: rotation and window, or attention, by layer."""
+"""Hybrids of released models against transformers, layer by layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -143,7 +143,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
 
 
 def attention_like(theirs: torch.nn.Module) -> Attention:
-    """Return attention of the model, with the projections of a layer of transformers."""
+    """Return the model's attention with the projections of a layer from transformers."""
     ours = Attention(HEADS * HEAD_WIDTH, HEADS, get_kernel("auto"), bias=True)
     projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
     for projection in projections:

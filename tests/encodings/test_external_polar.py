@@ -66,7 +66,7 @@ def assert_same(ours: Tensor, theirs: Tensor, inputs: list[tuple[Tensor, Tensor]
 def test_xpos_of_x_transformers_gives_equal_scores(
     width: int, base: float, length: int, scale_base: int
 ) -> None:
-    """Theirs is centred at floor(T / 2), ours at ceil(T / 2): the difference cancels."""
+    """Theirs is centered at floor(T / 2), ours at ceil(T / 2): the difference cancels."""
     q, k = random_inputs(length, width)
     rotary = RotaryEmbedding(width, use_xpos=True, scale_base=scale_base, base=base)
     angles, scale = rotary(torch.arange(length))
@@ -101,7 +101,7 @@ def test_xpos_of_x_transformers_overflows_at_length_80_000_and_ours_raises() -> 
 
 
 def pope(width: int, base: float = 1e4) -> Pope:
-    """Return PoPE with phases of which some are outside [-2 pi, 0] and therefore clamped."""
+    """Return PoPE with phases, some of which are outside [-2 pi, 0] and therefore clamped."""
     encoding = Pope(shape(width), spectrum=partial(geometric, base=base))
     torch.nn.init.uniform_(encoding.phase, -2.3 * math.pi, 0.3 * math.pi)
     return encoding
@@ -146,7 +146,7 @@ def test_axial_pope_of_pope_pytorch_gives_equal_scores(sides: tuple[int, ...], w
 
 
 def test_others_fail_to_initialize_pope_with_uniform_phases_and_ours_does_not() -> None:
-    """Theirs is wrong: both initialize a parameter that requires a gradient in place."""
+    """Both of theirs fail: they modify in place a parameter that requires a gradient."""
     assert PoPE(8, heads=HEADS).bias.eq(0).all()
     assert PolarEmbedding(8, HEADS).learned_bias.eq(0).all()
     assert Pope(shape(8), spectrum=geometric).phase.eq(0).all()

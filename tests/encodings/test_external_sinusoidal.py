@@ -57,7 +57,7 @@ def test_whisper_has_the_frequencies_of_geometric_t2t(width: int) -> None:
 def test_x_transformers_scales_by_the_inverse_root_of_the_width_and_ours_by_1(
     width: int,
 ) -> None:
-    """Theirs is a learnable scale, for token embeddings that are initially as small."""
+    """Their scale is learnable and matches token embeddings that are initially as small."""
     encoding = Sinusoidal(shape(width), spectrum=geometric, layout="concatenated")
     theirs = ScaledSinusoidalEmbedding(width)(torch.zeros(1, 64, width))
     ours = embeddings(encoding, torch.arange(64))

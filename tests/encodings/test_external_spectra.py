@@ -105,7 +105,7 @@ def test_dynamic_of_llama_depends_on_earlier_calls_and_ours_does_not() -> None:
 @cases
 @pytest.mark.parametrize("truncate", [True, False])
 @pytest.mark.parametrize(("beta_slow", "beta_fast"), [(1.0, 32.0), (2.0, 8.0)])
-def test_yarn_equals_yarn(
+def test_yarn_of_transformers_equals_ours(
     width: int,
     base: float,
     train_length: int,
@@ -182,7 +182,7 @@ def test_proportional_divides_by_a_factor_and_p_rope_has_none() -> None:
 
 
 @cases
-def test_longrope_equals_longrope(
+def test_longrope_of_transformers_equals_ours(
     width: int, base: float, train_length: int, factor: float
 ) -> None:
     short_factor, long_factor = (torch.rand(2, width // 2) * 4 + 1).tolist()

@@ -1,4 +1,4 @@
-"""FoPE against sums of cosines and sines, and its matrices against the rules of their values."""
+"""FoPE against sums of cosines and sines, and its matrices against their initialization."""
 
 import math
 

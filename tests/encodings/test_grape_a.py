@@ -72,7 +72,7 @@ def test_slopes_are_multiplied_by_gates(gate: Gate, heads: int, initial_rate: fl
         assert bias[1, h, i - KEYS, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_without_content_it_is_alibi_times_ln_2() -> None:
+def test_without_content_grape_a_is_alibi_times_ln_2() -> None:
     encoding = GrapeA(geometry(4)).double()
     x, _, _ = random_inputs(4)
     zeros, pos = torch.zeros(1, 4, KEYS, 5, dtype=torch.float64), torch.arange(KEYS)

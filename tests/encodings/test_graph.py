@@ -35,7 +35,7 @@ def path(length: int) -> Tensor:
 def exact_return_probabilities(
     adjacency: list[list[float]], start: int, walk_length: int
 ) -> list[Fraction]:
-    """Return the probabilities to be back at `start`, in exact fractions."""
+    """Return the probabilities of being back at `start`, as exact fractions."""
     nodes = range(len(adjacency))
     mass = [Fraction(int(node == start)) for node in nodes]
     returned = []

@@ -1,4 +1,4 @@
-"""Identities from the literature, and where a text overstates one, the correct form."""
+"""Identities from the literature, in their correct form where the source overstates them."""
 
 import math
 from collections.abc import Callable
@@ -130,7 +130,9 @@ def test_without_mask_and_positions_the_model_is_permutation_equivariant(
         assert (difference < 1e-12) == (name == "nope" and not causal)
 
 
-def test_the_causal_mask_alone_does_not_distinguish_equal_tokens(configured: Configured) -> None:
+def test_the_causal_mask_alone_does_not_distinguish_repeats_of_a_token(
+    configured: Configured,
+) -> None:
     dogs = torch.full((1, 6), DOG)
     out = build(configured("encoding=nope"), causal=True)(dogs)[0]
     torch.testing.assert_close(out, out[:1].expand_as(out), rtol=0, atol=1e-12)
@@ -204,7 +206,7 @@ def test_inner_products_of_linear_frequencies_soon_cross_zero() -> None:
 
 
 @pytest.mark.parametrize("exponent", [2.0, 3.0, 4.0])
-def test_inner_products_of_higher_powers_stay_positive_for_long(exponent: float) -> None:
+def test_inner_products_of_higher_powers_stay_positive_for_1000_tokens(exponent: float) -> None:
     assert similarity(partial(power, exponent=exponent), 768, torch.arange(1000)).min() > 0
 
 
@@ -212,7 +214,10 @@ def test_inner_products_of_higher_powers_stay_positive_for_long(exponent: float)
 def test_inner_products_of_geometric_frequencies_cross_zero_at_0_6165_of_the_base(
     base: float, first: int
 ) -> None:
-    """(Ci(x) - Ci(x / base)) / ln base, and Ci changes sign at 0.6165; not only linear ones do."""
+    """At lag x: (Ci(x) - Ci(x / base)) / ln base, and Ci changes sign at 0.6165.
+
+    So linear frequencies are not the only ones whose inner products cross zero.
+    """
     actual = similarity(partial(geometric, base=base), 8192, torch.arange(700))
     assert abs((actual < 0).nonzero()[0].item() - first) <= 1
 
@@ -274,7 +279,7 @@ def test_a_rotation_maps_p_m_to_p_m_plus_k(k: int, width: int, base: float, layo
 def test_the_lowest_frequency_repeats_after_its_wavelength(
     spectrum: Spectrum, width: int, wavelength: float
 ) -> None:
-    """Before that no two positions are closer on it than neighbours, afterwards they are.
+    """Within a wavelength, no positions are closer in its channels than neighbors; later, some are.
 
     The wavelength is 2 pi base^((d-2)/d), which approaches 2 pi base as d grows and equals it for
     exponents i/(d/2-1).
@@ -471,7 +476,7 @@ def test_alibis_key_bias_equals_the_penalty_after_softmax(heads: int) -> None:
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8, 16, 32])
 def test_alibis_first_slope_is_the_ratio_of_its_series(heads: int) -> None:
-    """The authors' 2^(-2^-(log2 H - 3)), not 2^(-2^(1/(log2 H + 3))) as in a derived text."""
+    """The authors' 2^(-2^-(log2 H - 3)), not 2^(-2^(1/(log2 H + 3))) as in a secondary source."""
     ratio = 2 ** -(2 ** -(math.log2(heads) - 3))
     expected = [ratio**h for h in range(1, heads + 1)]
     assert slopes(heads).tolist() == pytest.approx(expected, rel=1e-12)
@@ -493,13 +498,6 @@ def test_binary_positions_repeat_after_two_to_the_digits(digits: int, width: int
     changes = embedded.diff(dim=0).abs().sum(dim=0)  # of each channel, over three periods
     assert changes[0] == 3 * period - 1
     assert changes[-1] == 5  # on and off three times
-
-
-def test_position_252_in_binary() -> None:
-    assert (
-        embedding_of(Binary(geometry(8)), torch.tensor([252]))[0].flip(0).tolist()
-        == [1] * 6 + [0] * 2
-    )
 
 
 def test_scaled_integers_stay_within_one_and_their_step_depends_on_the_length() -> None:

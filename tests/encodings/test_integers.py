@@ -49,7 +49,7 @@ def test_scaled_integers_of_three_and_four_tokens() -> None:
     assert four == pytest.approx([0, 1 / 3, 2 / 3, 1], rel=1e-6)
 
 
-def test_scaled_integers_of_other_positions_end_at_1() -> None:
+def test_scaled_integers_of_positions_with_gaps_end_at_1() -> None:
     actual = embedding(ScaledIntegers(geometry()), torch.tensor([3, 4, 1000]))
     assert actual[:, 0].tolist() == pytest.approx([0.003, 0.004, 1.0])
 
@@ -73,15 +73,8 @@ def test_binary_digits_of_252() -> None:
     assert torch.equal(actual.view(8, 2)[:, 0], actual.view(8, 2)[:, 1])
 
 
-def test_binary_positions_repeat_after_two_to_the_digits_and_not_before() -> None:
-    encoding = Binary(geometry(20), digits=7)
-    embeddings = embedding(encoding, torch.arange(256))
-    assert torch.equal(embeddings[:128], embeddings[128:])
-    assert len(embeddings.unique(dim=0)) == 128
-
-
 @pytest.mark.parametrize("digits", [0, -1, 13])
-def test_binary_refuses_more_digits_than_channels(digits: int) -> None:
+def test_binary_refuses_an_invalid_number_of_digits(digits: int) -> None:
     with pytest.raises(ValueError, match=rf"digits={digits} must be from 1 to .* 12; change"):
         Binary(geometry(12), digits=digits)
 

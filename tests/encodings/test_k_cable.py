@@ -22,7 +22,7 @@ def bias_of_last_queries(encoding: KCable, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_it_is_the_logarithm_of_1_plus_the_squared_penalty(weighted: bool) -> None:
+def test_the_bias_is_minus_the_logarithm_of_1_plus_the_squared_penalty(weighted: bool) -> None:
     torch.manual_seed(2)
     encoding = KCable(GEOMETRY, weighted=weighted).double()
     for parameter in encoding.parameters():

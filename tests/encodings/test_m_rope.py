@@ -60,7 +60,7 @@ def test_sections_equal_transformers(width: int, sections: list[int], interleave
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"layout": "interleaved", "rotary_fraction": 0.5}])
-def test_text_is_rotated_as_by_rope(kwargs: dict[str, Any]) -> None:
+def test_text_is_rotated_as_in_rope(kwargs: dict[str, Any]) -> None:
     x, q, k, _ = inputs(24)
     pos = torch.arange(LENGTH)
     expected = rope(24, None, **kwargs).rotate(x, q, k, pos)
@@ -92,7 +92,7 @@ def test_sections_that_do_not_fit_are_refused(
         rope(width, sections, interleave=interleave)
 
 
-def test_another_number_of_axes_is_refused() -> None:
+def test_a_different_number_of_axes_is_refused() -> None:
     x, q, k, pos = inputs(16, axes=2)
     with pytest.raises(ValueError, match="coordinates on 3 axes, not on 2"):
         rope(16, [2, 3, 3]).rotate(x, q, k, pos)

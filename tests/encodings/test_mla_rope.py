@@ -51,7 +51,7 @@ def test_scores_are_the_sum_of_a_content_part_and_a_rotary_part(
         assert scores[1, h, i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_without_content_it_is_rope_with_one_key_for_all_heads() -> None:
+def test_without_content_mla_rope_is_rope_with_one_key_for_all_heads() -> None:
     encoding = MlaRope(geometry(6), spectrum=geometric, rotary_dim=6).double()
     x = torch.randn(1, LENGTH, 18, dtype=torch.float64)
     q = torch.zeros(1, HEADS, LENGTH, 6, dtype=torch.float64)

@@ -120,7 +120,7 @@ def test_blocks_equal_the_reference_in_a_window(conv_width: int) -> None:
     torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
 
 
-def test_reflections_of_keys_are_undone_by_a_second_one() -> None:
+def test_a_second_reflection_undoes_the_first() -> None:
     """With beta = 2, H is orthogonal and its own inverse."""
     generator = torch.Generator().manual_seed(1)
     q, k, w = torch.randn(3, 1, 1, 3, 4, generator=generator, dtype=torch.float64).unbind(0)

@@ -146,7 +146,7 @@ def test_shaw_golden_rows_reverse_the_order_of_the_papers_table() -> None:
     assert rows.tolist() == [16, 15, 14, 1, 0, 0, 0]
 
 
-def test_shaw_shapes_initialisation_and_errors() -> None:
+def test_shaw_shapes_initialization_and_errors() -> None:
     shared, per_head = (
         Shaw(geometry(4, 16, 3), max_relative_position=8),
         Shaw(geometry(4, 16, 3), per_head=True),
@@ -396,7 +396,7 @@ def test_half_precision_inputs_are_upcast(encoding: type[Encoding]) -> None:
 
 
 def test_relative_scores_for_positions_and_coordinates() -> None:
-    """Real distances between a batch's coordinates, against one vector for each pair."""
+    """Real-valued distances between a batch's coordinates, against one vector for each pair."""
     generator = torch.Generator().manual_seed(2)
     points = torch.randint(0, 4, (2, 9, 2), generator=generator).double()
     q = torch.randn(2, 3, 9, 5, generator=generator).double()

@@ -166,7 +166,7 @@ def test_pope_golden_values(phase: float, expected: dict[int, float]) -> None:
         assert actual.item() == pytest.approx(score, rel=1e-8)
 
 
-def test_pope_phases_are_clamped_to_minus_two_pi_and_zero() -> None:
+def test_pope_phases_are_clamped_at_minus_two_pi() -> None:
     q, k = random_inputs(16, 2, 3)
     inside, outside = (Pope(geometry(16, 2), spectrum=geometric).double() for _ in range(2))
     torch.nn.init.constant_(inside.phase, -2 * math.pi)
@@ -175,7 +175,7 @@ def test_pope_phases_are_clamped_to_minus_two_pi_and_zero() -> None:
     torch.testing.assert_close(scores(inside, q, k, pos), scores(outside, q, k, pos))
 
 
-def test_gradients_by_popes_phases() -> None:
+def test_gradients_with_respect_to_popes_phases() -> None:
     encoding = Pope(geometry(16, 2), spectrum=geometric, phase_init="uniform").double()
     q, k = random_inputs(16, 2, 3)
 

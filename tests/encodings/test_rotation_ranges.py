@@ -1,4 +1,4 @@
-"""Encodings with several rotations against distances of all pairs, written from the formulas."""
+"""Encodings with several rotations, against loops over pairs with distances by formula."""
 
 import math
 from collections.abc import Callable
@@ -294,7 +294,7 @@ def test_only_rope_can_be_rotated_again(
         make(GEOMETRY, inner=inner)
 
 
-def test_random_positions_have_no_ranges() -> None:
+def test_randomized_refuses_encodings_that_select_rotations() -> None:
     with pytest.raises(ValueError, match="inner=SelfExtend selects rotations by the positions"):
         Randomized(GEOMETRY, inner=partial(SelfExtend, inner=ROPE))
 
@@ -307,7 +307,7 @@ def test_coordinates_are_refused() -> None:
         encoding.rotate(x, q, k, coordinates)
 
 
-def test_a_logarithm_of_1_is_no_divisor() -> None:
+def test_rerope_with_log_n_needs_a_training_length_of_at_least_2() -> None:
     geometry = Geometry(width=8, heads=1, layers=1, train_length=1)
     with pytest.raises(ValueError, match=r"train_length=1 .* log_n=false"):
         ReRope(geometry, inner=ROPE)
@@ -360,7 +360,7 @@ def test_lm_infinite_needs_distances(inner: EncodingFactory) -> None:
 
 
 class MissingRotation(Encoding):
-    """Has two rotations, but selects more."""
+    """Has two rotations, but selects indices beyond them."""
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         return torch.cat([q, q], dim=-1), torch.cat([k, -k], dim=-1)

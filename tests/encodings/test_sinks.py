@@ -109,7 +109,7 @@ def test_kernels_equal_the_reference_in_outputs_and_gradients(
 def test_the_causal_kernel_has_the_sink_as_a_key_with_value_0(
     width: int, dtype: torch.dtype, tolerance: float
 ) -> None:
-    """On a CPU, `toeplitz` is used instead, but these are the operations of a GPU."""
+    """These operations run on a GPU; on a CPU, `auto` chooses `toeplitz` instead."""
     layer, (x, q, k, v) = with_logits(NoPE), inputs(23, dtype)
     q, k, v = (tensor.requires_grad_() for tensor in (q[..., :width], k[..., :width], v))
     exact = reference.attend(layer, x, q.double(), k.double(), v.double(), torch.arange(23))

@@ -34,7 +34,7 @@ def last_row(scores: list[float], attend_current: bool = False) -> Tensor:
     ],
 )
 def test_golden_values(scores: list[float], weights: list[float]) -> None:
-    """The own key, whose score does not matter, receives the remainder."""
+    """The query's own key, whose score does not matter, receives the remainder."""
     assert last_row([*scores, 7.5]).tolist() == pytest.approx(weights, rel=1e-8)
 
 

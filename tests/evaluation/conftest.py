@@ -13,7 +13,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
 TEXT = 397
-"""Bytes of the text. Its 398 tokens (with the end of text) are no multiple of any length here."""
+"""Bytes of the text; its 398 tokens (with end of text) are not a multiple of any length here."""
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDire
 
 @pytest.fixture
 def short_tokens(short_run: RunDirectory) -> Tensor:
-    """The tokens [398] that the run is evaluated on, from the file itself."""
+    """The tokens [398] that the run is evaluated on, read from the file itself."""
     file = short_run.config().data.validation
     text = np.frombuffer(Path(file).read_bytes(), dtype=np.uint8).astype(np.int64)
     return torch.cat([torch.from_numpy(text), torch.tensor([256])])

@@ -33,7 +33,7 @@ ARGUMENTS: list[tuple[Callable[..., NDArray[np.int64]], dict[str, int]]] = [
 
 
 class PositionModel(torch.nn.Module):
-    """A model whose loss at every target is a function of the target, which is its position."""
+    """A model whose loss is a function of the target token, which is its position in the text."""
 
     device = torch.device("cpu")
 
@@ -101,5 +101,5 @@ def test_blocks_of_another_measurement_are_not_those_of_the_row(short_run: RunDi
     assert row_blocks({**row, "stride": 3}, arrays) is None
 
 
-def test_rows_without_a_file_of_blocks_have_none(short_run: RunDirectory) -> None:
+def test_rows_without_a_file_of_blocks_have_no_blocks(short_run: RunDirectory) -> None:
     assert {row_blocks(row, {}) for row in short_run.rows()} == {None}

@@ -120,7 +120,7 @@ def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunD
     short_run.evaluation_file.unlink()
 
     def evaluate_missing(calls: int) -> list[float]:
-        """Evaluate until the progress was reported `calls` times; return what was reported."""
+        """Evaluate until progress has been reported `calls` times; return the reported values."""
         progress: list[float] = []
 
         def on_progress(done: float, rate: float) -> bool:

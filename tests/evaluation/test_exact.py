@@ -58,7 +58,7 @@ def window_losses(
     length, embedding = inputs.shape[1], weights["embedding.weight"]
     width = embedding.shape[1]
     x = embedding[inputs] * math.sqrt(width)
-    hidden = torch.ones(length, length).triu(1).bool()
+    future = torch.ones(length, length).triu(1).bool()
     distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
     for layer in range(2):
         w = {k.split(".", 2)[2]: v for k, v in weights.items() if k.startswith(f"blocks.{layer}.")}
@@ -73,7 +73,7 @@ def window_losses(
         if encoding == "alibi":
             slopes = torch.tensor([2.0 ** (-2 * (h + 1)) for h in range(HEADS)]).double()
             scores = scores - slopes[:, None, None] * distance
-        attended = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+        attended = scores.masked_fill(future, -math.inf).softmax(-1) @ v
         x = x + attended.transpose(1, 2).flatten(2) @ w["attention.out.weight"].T
         up = layer_norm(x, w["feed_forward_norm.weight"]) @ w["feed_forward.up.weight"].T
         x = x + (up * 0.5 * (1 + torch.erf(up / math.sqrt(2)))) @ w["feed_forward.out.weight"].T
@@ -84,7 +84,7 @@ def window_losses(
 def oracle(
     weights: dict[str, Tensor], encoding: str, tokens: Tensor, first: int, length: int
 ) -> tuple[float, int]:
-    """Return sum and count over windows of `length`; `first` is the input for the first token."""
+    """Return sum and count of losses in windows of `length`; `first` is the first input."""
     total, count = 0.0, 0
     inputs = torch.cat([torch.tensor([first]), tokens[:-1]])
     whole = len(tokens) // length * length
@@ -127,7 +127,7 @@ def nonoverlapping_targets(tokens: int, length: int, stride: int) -> Scored:
 
 
 def sliding_targets(tokens: int, length: int, stride: int) -> Scored:
-    """fairseq: steps of `stride` tokens, each after the length - stride tokens before it."""
+    """As in fairseq: `stride` targets at a time, with the length - stride tokens before them."""
     return ((i, max(0, i // stride * stride - (length - stride))) for i in range(tokens))
 
 

@@ -47,7 +47,7 @@ def test_the_search_approaches_the_optimum_of_a_function() -> None:
         assert list(factors) == sorted(factors) and factors[0] >= 1 and factors[-1] <= 1 + 3
 
 
-def test_candidates_depend_on_the_seed_and_the_generations_before_alone() -> None:
+def test_candidates_depend_only_on_the_seed_and_the_earlier_generations() -> None:
     size = SearchSize(8, 4, 3, 3)
     assert search(4, size) == search(4, size)
     assert search(4, size)[:3] == search(2, size)
@@ -168,7 +168,7 @@ def test_another_search_of_the_same_length_is_not_overwritten(
     assert read_state(path) == before
 
 
-def test_a_damaged_search_is_refused_with_its_file(
+def test_a_damaged_search_is_refused_and_its_file_is_named(
     copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = copied("a")

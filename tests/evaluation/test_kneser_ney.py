@@ -28,8 +28,8 @@ def interpolated(
     singles = sum(count == 1 for count in counts.values())
     doubles = sum(count == 2 for count in counts.values())
     discount = singles / (singles + 2 * doubles) if singles else 0.5
-    kinds = sum(count > 0 for count in followers.values())
-    return (max(followers.get(word, 0) - discount, 0) + discount * kinds * lower) / total
+    distinct = sum(count > 0 for count in followers.values())
+    return (max(followers.get(word, 0) - discount, 0) + discount * distinct * lower) / total
 
 
 def ngram_counts(

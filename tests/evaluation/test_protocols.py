@@ -1,4 +1,4 @@
-"""The windows of every protocol, and settings that are an error."""
+"""The windows of every protocol, and settings that are rejected."""
 
 import math
 
@@ -41,10 +41,10 @@ def scored_targets(spans: NDArray[np.int64]) -> list[int]:
 
 @pytest.mark.parametrize("tokens", [1, 5, 24, 25, 100, 398])
 @pytest.mark.parametrize("length", [1, 5, 24])
-def test_windows_score_each_token_once_and_have_at_most_the_length(
+def test_windows_score_each_token_once_and_do_not_exceed_the_length(
     tokens: int, length: int
 ) -> None:
-    """Texts shorter than a window and tails included."""
+    """Including texts shorter than a window, and tails."""
     every_token = list(range(tokens))
     assert scored_targets(nonoverlapping(tokens, length)) == every_token
     for stride in range(1, length + 1):
@@ -76,7 +76,7 @@ def test_windows_score_each_token_once_and_have_at_most_the_length(
         (["evaluation.budget_tokens=1.5"], "must be an integer or null"),
     ],
 )
-def test_invalid_settings_are_one_error_message(
+def test_invalid_settings_give_one_error_message(
     words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = short_run.evaluation_file.read_bytes()

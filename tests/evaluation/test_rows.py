@@ -61,7 +61,7 @@ def test_a_row_with_another_key_is_missing() -> None:
         assert missing_rows([KEY, other], [{**KEY, "count": 5, "full_count": 5}]) == [other]
 
 
-def test_a_row_cut_short_by_a_budget_satisfies_the_same_budget_only() -> None:
+def test_a_row_cut_short_by_a_budget_satisfies_only_the_same_budget() -> None:
     cut_short = {**KEY, "budget_tokens": 5, "count": 5, "full_count": 10}
     same, other = {**KEY, "budget_tokens": 5}, {**KEY, "budget_tokens": 9}
     assert missing_rows([same], [cut_short]) == []

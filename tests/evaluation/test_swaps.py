@@ -160,7 +160,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
     ],
 )
-def test_an_invalid_swap_is_one_error_message(
+def test_an_invalid_swap_gives_one_error_message(
     words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", f"run={short_run.path}", *words]) == 2
@@ -168,7 +168,7 @@ def test_an_invalid_swap_is_one_error_message(
     assert message in printed and "Traceback" not in printed
 
 
-def test_a_custom_swap_without_a_target_is_one_error_message(
+def test_a_custom_swap_without_a_target_gives_one_error_message(
     short_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "conf" / "evaluation" / "swap" / "mine.yaml"

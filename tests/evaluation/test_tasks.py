@@ -59,7 +59,7 @@ def measured(data: TaskData, guess: Callable[[Tensor], Tensor]) -> tuple[TaskWin
 
 
 def next_token(data: TaskData, tokens: Tensor) -> Tensor:
-    """Logits of 50 for the next tokens in the example that starts with a row of `tokens`."""
+    """Logits of 50 for the next tokens of the examples whose inputs are the rows of `tokens`."""
     examples, *_ = data.examples("test", 64)
     targets = {tuple(example[:-1]): example for example in examples.tolist()}
     rows = [targets[tuple(row[1:])] for row in tokens.tolist()]
@@ -78,7 +78,7 @@ def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_random_predictor_has_the_accuracy_of_chance(name: str) -> None:
+def test_a_random_predictor_has_chance_level_accuracy(name: str) -> None:
     data, generator = data_of(name), torch.Generator().manual_seed(1)
 
     def guess(tokens: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def test_a_sequence_with_one_wrong_answer_is_not_exact() -> None:
     data = data_of("copy")
 
     def all_but_one(tokens: Tensor) -> Tensor:
-        """Correct except for the first answer of about every second sequence, by first letter."""
+        """Correct, except for the first answer where the first letter is even, in about half."""
         logits = next_token(data, tokens)
         wrong = tokens[:, 1] % 2 == 0
         logits[wrong, 32] = 0

@@ -36,7 +36,7 @@ Built = Callable[..., Decoder]
 
 @pytest.fixture
 def built(configured: Callable[..., DictConfig]) -> Built:
-    """A model of one layer in float64, for windows of 6 tokens."""
+    """A model of one layer in float64, with a training length of 6."""
 
     def make(*overrides: str) -> Decoder:
         words = [f"train_length={TRAINED}", "model.layers=1", *overrides]
@@ -63,7 +63,7 @@ def without_content(model: Decoder) -> Decoder:
 
 
 def plain_scores(model: Decoder, tokens: Tensor, encoding: str) -> list[list[list[list[float]]]]:
-    """Scores of the first layer [B][H][i][j <= i], a pair at a time, from the weights."""
+    """Scores of the first layer [B][H][i][j <= i], one pair at a time, from the weights."""
     width = WIDTH // HEADS
     weight = model.get_parameter("blocks.0.attention.qkv.weight").detach()
     scores = []

@@ -34,7 +34,7 @@ def inspect(
     return run
 
 
-def test_one_encoding_has_a_card_and_files(inspect: Inspect, tmp_path: Path) -> None:
+def test_one_encoding_has_tables_a_page_and_figures(inspect: Inspect, tmp_path: Path) -> None:
     code, printed, _ = inspect("encoding=alibi", *SMALL, "name=mine")
     assert code == 0 and printed.endswith("outputs/mine/inspect/index.html\n")
     assert "narrowest window" in printed and "Five ideal properties" in printed

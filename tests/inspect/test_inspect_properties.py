@@ -95,7 +95,7 @@ def test_sinusoids_and_rotations_have_a_linear_relation_and_digits_do_not(
 
 
 def test_the_linear_residual_of_integers(measured: Measured) -> None:
-    # all channels are m: the best map is m -> c m, which leaves |k + m - c m| of k
+    # all channels are m: the best map is m -> c m, with residual |m + k - c m| relative to k
     m, k = np.arange(2048 - 16.0), 16
     c = (m @ (m + k)) / (m @ m)
     residual = np.linalg.norm(m + k - c * m) / (k * math.sqrt(len(m)))
@@ -185,12 +185,12 @@ def test_extrapolation(measured: Measured, inspected: Build) -> None:
 
 def test_low_precision_in_closed_form(inspected: Build) -> None:
     values, positions = score_errors(inspected("alibi"), 100_000)
-    # bfloat16 has 8 bits: at 100,000 all 64 positions become 99,840, and all distances 0
+    # bfloat16 has 8 significant bits: at 100,000 all 64 positions become 99,840, all distances 0
     assert positions["bfloat16"] == pytest.approx(SLOPES[0] * 63)
-    assert math.isinf(positions["float16"])  # which ends at 65,504
+    assert math.isinf(positions["float16"])  # whose maximum is 65,504
     assert values["float16"] < values["bfloat16"] < 0.1 < values["int8"]
     near, _ = score_errors(inspected("alibi"), 100)
-    assert near["int8"] < values["int8"]  # its scale is that of the largest bias
+    assert near["int8"] < values["int8"]  # the largest bias sets its scale
     _, nope = score_errors(inspected("nope"), 100_000)
     assert set(nope.values()) == {0.0}
 

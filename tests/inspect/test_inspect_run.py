@@ -19,7 +19,7 @@ Rows = list[dict[str, str]]
 
 @pytest.fixture(scope="session")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunDirectory]:
-    """Trains a run of 10 steps at 24 tokens, evaluated at that length alone; each once."""
+    """Trains runs of 10 steps at 24 tokens, evaluated at that length only; each choice once."""
     outputs = tmp_path_factory.mktemp("inspected") / "outputs"
     splits = [f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation")]
     text = ["data=text", *splits, "tokenizer=byte"]
@@ -86,7 +86,7 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
         assert total == pytest.approx(3 * 2 * 4)  # one for each length, layer and head
 
 
-def test_an_encoding_that_ends_at_the_training_length(
+def test_an_encoding_whose_maximum_length_is_the_training_length(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=learned")

@@ -55,9 +55,8 @@ def test_exponentials_cross_zero_near_0_617_of_their_base(name: str, base: float
     assert real(name, 0.6 * base)[0] > 0 > real(name, 0.64 * base)[0]
 
 
-def test_the_sum_tends_to_the_integral_and_its_modulus_is_the_envelope() -> None:
-    at = np.array([1.0, 8, 30])
+def test_the_mean_over_frequencies_tends_to_the_integral() -> None:
+    distances = np.array([1.0, 8, 30])
     for spectrum in SPECTRA:
-        phasors = mean_phasor(spectrum.frequencies(20_000), at)
-        assert phasors == pytest.approx(spectrum.integral(at), abs=2e-3)
-        assert np.all(np.abs(phasors) >= phasors.real)
+        phasors = mean_phasor(spectrum.frequencies(20_000), distances)
+        assert phasors == pytest.approx(spectrum.integral(distances), abs=2e-3)

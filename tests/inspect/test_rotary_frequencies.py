@@ -38,7 +38,7 @@ def layer_inputs(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> La
     return LayerInputs(index, layer, x, *rotated, torch.zeros_like(q), pos)
 
 
-def shares(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def frequency_fractions(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     inputs = layer_inputs(encoding, q, k)
     channels = rotary_channels(inputs.encoding, LENGTH)
     assert channels is not None
@@ -54,7 +54,7 @@ def centred(row: list[float]) -> list[float]:
 
 def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
     q, k = random(1), random(2)
-    norm, variation = shares(encoding("encoding=rope"), q, k)
+    norm, variation = frequency_fractions(encoding("encoding=rope"), q, k)
     half = WIDTH // 2
     for h in range(HEADS):
         bounds, parts, whole = [0.0] * half, [0.0] * half, 0.0
@@ -66,10 +66,10 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> No
                         a = complex(q[b, h, i, g], q[b, h, i, g + half])
                         c = complex(k[b, h, j, g], k[b, h, j, g + half])
                         angle = (i - j) * 10000 ** (-2 * g / WIDTH)
-                        turn = complex(math.cos(angle), math.sin(angle))
-                        rows[g].append((a * c.conjugate() * turn).real)
+                        rotation = complex(math.cos(angle), math.sin(angle))
+                        rows[g].append((a * c.conjugate() * rotation).real)
                         bounds[g] += abs(a) * abs(c)
-                total = centred([sum(of_key) for of_key in zip(*rows, strict=True)])
+                total = centred([sum(terms) for terms in zip(*rows, strict=True)])
                 whole += sum(value**2 for value in total)
                 for g in range(half):
                     parts[g] += sum(x * y for x, y in zip(rows[g], total, strict=True))
@@ -90,9 +90,9 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> No
     ],
 )
 def test_fractions_sum_to_one(encoding: Built, overrides: list[str], groups: int) -> None:
-    for of in shares(encoding(*overrides), random(3), random(4)):
-        assert of.shape == (HEADS, groups)
-        assert of.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
+    for fractions in frequency_fractions(encoding(*overrides), random(3), random(4)):
+        assert fractions.shape == (HEADS, groups)
+        assert fractions.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
@@ -102,15 +102,17 @@ def test_a_score_in_one_pair_of_channels_belongs_to_one_frequency(
     pair = [2, 6] if layout == "half" else [4, 5]
     rest = [c for c in range(WIDTH) if c not in pair]
     q, k = random(5).index_fill(-1, torch.tensor(rest), 0), random(6)
-    for of in shares(encoding("encoding=rope", f"encoding.layout={layout}"), q, k):
-        assert torch.allclose(of, torch.tensor([0.0, 0, 1, 0]).double().expand_as(of))
+    rope = encoding("encoding=rope", f"encoding.layout={layout}")
+    for fractions in frequency_fractions(rope, q, k):
+        expected = torch.tensor([0.0, 0, 1, 0]).double().expand_as(fractions)
+        assert torch.allclose(fractions, expected)
 
 
 def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(encoding: Built) -> None:
     base = [10000 ** (-2 * g / WIDTH) for g in range(WIDTH // 2)]
     for name in ("rope", "log_n", "window"):
-        found = rotary_channels(encoding(f"encoding={name}").at_layer(0), 50)
-        assert found is not None and found.frequencies.tolist() == pytest.approx(base), name
+        channels = rotary_channels(encoding(f"encoding={name}").at_layer(0), 50)
+        assert channels is not None and channels.frequencies.tolist() == pytest.approx(base), name
     half = rotary_channels(encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
     assert half is not None and half.frequencies.tolist() == pytest.approx([1, 0.01, 0])
     assert half.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]

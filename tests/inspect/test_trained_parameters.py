@@ -80,7 +80,7 @@ def test_a_large_table_is_summarised_by_norms(configured: Callable[..., DictConf
     assert rows[5]["trained"] == pytest.approx(0.5 * WIDTH**0.5)
 
 
-def test_sinusoids_have_the_norm_of_half_their_width(built: Built) -> None:
+def test_the_norm_of_sinusoids_is_the_root_of_half_their_width(built: Built) -> None:
     model = built("encoding=sinusoidal")
     rows = {
         row["vectors"]: row for row in embedding_rows(model, VOCABULARY, random_tokens(2, 60), 60)
@@ -106,9 +106,9 @@ def test_covariance_equals_loops_over_channels() -> None:
     columns = [[float(v) for v in column] for column in vectors.T]
     means = [sum(column) / 50 for column in columns]
     covariance = [
-        [sum((a - m) * (b - n) for a, b in zip(x, y, strict=True)) / 49 for y, n in at]
-        for at in [list(zip(columns, means, strict=True))]
-        for x, m in at
+        [sum((a - m) * (b - n) for a, b in zip(x, y, strict=True)) / 49 for y, n in pairs]
+        for pairs in [list(zip(columns, means, strict=True))]
+        for x, m in pairs
     ]
     on = [covariance[i][i] for i in range(5)]
     off = [covariance[i][j] for i in range(5) for j in range(5) if i != j]
@@ -125,7 +125,7 @@ def test_independent_channels_have_about_the_expected_ratio() -> None:
     assert row["diagonal_ratio"] == pytest.approx(row["independent"], rel=0.05)
 
 
-def test_pairs_are_the_nearest_equal_tokens_before() -> None:
+def test_a_pair_is_a_token_and_its_previous_occurrence() -> None:
     tokens = random_tokens(3, 40)
     pairs = set(zip(*(part.tolist() for part in identical_pairs(tokens)), strict=True))
     expected = set()
@@ -168,11 +168,11 @@ def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(built: Built) -
     model = built("encoding=sinusoidal")
     rows = sentence_rows(model, torch.tensor([4, 7, 9, 11, 7]))
     token = (WIDTH**0.5 * model.get_parameter("embedding.weight").detach()[7]).tolist()
-    codes = [
+    vectors = [
         [f(m * 10000 ** (-2 * i / WIDTH)) for i in range(16) for f in (math.sin, math.cos)]
         for m in (1, 4)
     ]
-    one, other = ([t + c for t, c in zip(token, code, strict=True)] for code in codes)
+    one, other = ([t + c for t, c in zip(token, vector, strict=True)] for vector in vectors)
     expected = math.dist(one, other) / math.hypot(*one, *other)
     assert rows[0]["distance"] == pytest.approx(expected)
     assert {row["depth"]: row["distance"] for row in rows if row["text"] != "sentence"}[

@@ -57,21 +57,21 @@ def finished(run: RunDirectory) -> RunDirectory:
     return run
 
 
-def stop_after(run: RunDirectory, questions: int) -> None:
-    """Run the job until it has asked this often whether to stop: once per step or batch."""
+def stop_after(run: RunDirectory, checks: int) -> None:
+    """Stop the job once it has checked for its launcher `checks` times: once per step or batch."""
     calls = count()
-    assert job([str(run.path)], lambda: next(calls) < questions) == INTERRUPTED
+    assert job([str(run.path)], lambda: next(calls) < checks) == INTERRUPTED
 
 
 def measured(run: RunDirectory) -> dict[tuple[Any, ...], list[Any]]:
-    """The sums of each row, whose keys must all differ."""
+    """The sums of each row by its key; no two rows may have the same key."""
     rows = run.rows()
     by_key = {measurement_key(row): [row[name] for name in MEASURED] for row in rows}
     assert len(by_key) == len(rows)
     return by_key
 
 
-def test_training_is_unchanged(planned: Plan, uninterrupted: RunDirectory) -> None:
+def test_budgets_do_not_change_training(planned: Plan, uninterrupted: RunDirectory) -> None:
     plain = finished(planned(*DROPOUT, "evaluation.at_tokens=[]", "name=plain"))
     checkpoints = [latest_checkpoint(run.checkpoints) for run in (uninterrupted, plain)]
     with_budgets, without = (checkpoint.weights() for checkpoint in checkpoints if checkpoint)
@@ -83,7 +83,7 @@ def test_training_is_unchanged(planned: Plan, uninterrupted: RunDirectory) -> No
     assert uninterrupted.name == plain.name
 
 
-def test_rows_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
+def test_rows_at_a_budget_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
     """Without a schedule, the first 10 of 20 steps are those of a run of 10 steps."""
     constant = ("encoding=rope", "schedule=constant", "schedule.warmup_fraction=0")
     swaps = "evaluation.swaps=[none,window,log_n]"
@@ -112,7 +112,7 @@ def test_losses_by_position_and_block_are_kept_for_each_budget(uninterrupted: Ru
 def test_an_interrupted_run_has_the_same_rows_once(
     planned: Plan, uninterrupted: RunDirectory
 ) -> None:
-    """It is stopped between the two budgets, and again when it has evaluated the first."""
+    """The run is stopped between the two budgets, and again when it has evaluated the first."""
     run = planned(*DROPOUT, "name=stopped")
     stop_after(run, 9)
     assert [weights.step for weights in list_weights(run.checkpoints)] == [5]
@@ -159,7 +159,7 @@ def test_budgets_that_a_trained_run_has_passed_are_rejected(
 
 
 @pytest.mark.parametrize(
-    ("budgets", "named"),
+    ("budgets", "message"),
     [
         ("[0]", "at_tokens=0"),
         ("[-5]", "at_tokens=-5"),
@@ -170,10 +170,10 @@ def test_budgets_that_a_trained_run_has_passed_are_rejected(
     ],
 )
 def test_invalid_budgets_are_rejected(
-    configured: Callable[..., DictConfig], budgets: str, named: str
+    configured: Callable[..., DictConfig], budgets: str, message: str
 ) -> None:
     config = configured("tokens=3840", "batch_tokens=192", f"evaluation.at_tokens={budgets}")
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ConfigError, match=message):
         evaluated_steps(config)
 
 

@@ -1,4 +1,4 @@
-"""Runs with `debug=`: shorter, and apart from real results."""
+"""Runs with `debug=`: shorter, and kept apart from real results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_debug_run_never_has_the_hash_of_a_real_one(option: str) -> None:
         (["debug=overfit", "debug.steps=many"], "debug.steps='many'"),
     ],
 )
-def test_a_wrong_debug_setting_is_one_message(overrides: list[str], message: str) -> None:
+def test_an_invalid_debug_setting_gives_one_message(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         jobs(*overrides)
 

@@ -35,7 +35,7 @@ def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.P
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    """Run or resume: on one device in this process, on several in others."""
+    """Run or resume a run: in this process on one device, in others on several."""
     if run.config().devices == 1:
         assert main([str(run.path)]) == FINISHED, run.status().error
     else:
@@ -215,7 +215,7 @@ def processes_of(run: RunDirectory) -> list[str]:
     "device",
     [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("gpu", marks=pytest.mark.gpu)],
 )
-def test_a_process_group_of_one_device_trains_like_none(
+def test_a_process_group_of_one_device_trains_like_no_process_group(
     small_run: SmallRun, port: str, device: str
 ) -> None:
     """torchrun with a single process: DDP over NCCL on a GPU, and over gloo on a CPU."""

@@ -161,7 +161,7 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint(
     assert [row["step"] for row in run.metrics()] == list(range(1, 21))
 
 
-def test_a_job_whose_launcher_died_before_it_started_does_nothing(small_run: SmallRun) -> None:
+def test_a_job_that_starts_after_its_launcher_died_does_nothing(small_run: SmallRun) -> None:
     run = small_run()
     assert job([str(run.path), "--launcher", "4194304"]) == INTERRUPTED
     assert run.status().state == "pending"

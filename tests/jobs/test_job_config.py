@@ -1,4 +1,4 @@
-"""Facts that hold for the jobs of a sweep, whatever their encoding."""
+"""The jobs of a sweep: their data, their parameter counts, and how they are composed."""
 
 from pathlib import Path
 

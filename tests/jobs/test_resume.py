@@ -37,7 +37,7 @@ def sums(run: RunDirectory) -> list[tuple[int, str, float, int]]:
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    """Run or resume in this process; the runs that are interrupted have their own."""
+    """Run or resume a run in this process; a run to be interrupted gets a process of its own."""
     assert main([str(run.path), "--threads", "1"]) == FINISHED, run.status().error
     assert run.status().state == "finished"
     return run

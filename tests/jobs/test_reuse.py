@@ -95,7 +95,7 @@ def test_a_value_that_names_no_experiments_is_an_error(value: str) -> None:
         reused_experiments(sweep)
 
 
-def test_what_a_killed_copy_has_left_is_removed(small_job: list[str], tmp_path: Path) -> None:
+def test_the_leftovers_of_a_killed_copy_are_removed(small_job: list[str], tmp_path: Path) -> None:
     first = planned(small_job, "name=first")
     finish(first)
     unfinished = tmp_path / "outputs" / "second" / ".copy-killed"

@@ -44,9 +44,9 @@ def torch_head(head: AdaptiveHead) -> nn.AdaptiveLogSoftmaxWithLoss:
     with torch.no_grad():
         other.head.weight.copy_(head.weight)
         for i, tail in enumerate(other.tail, start=1):
-            narrow, words = tail.parameters()
-            narrow.copy_(head.embedding.projections[i].get_parameter("weight").T)
-            words.copy_(head.embedding.cluster_embedding(i))
+            projection, output = tail.parameters()
+            projection.copy_(head.embedding.projections[i].get_parameter("weight").T)
+            output.copy_(head.embedding.cluster_embedding(i))
     return other
 
 
@@ -102,7 +102,7 @@ def test_clusters_without_a_target_are_skipped(words: list[int]) -> None:
     assert all(p.grad is not None for p in head.cluster_weights.parameters())
 
 
-def test_the_embedding_is_a_look_up_and_a_projection() -> None:
+def test_the_embedding_is_a_lookup_and_a_projection() -> None:
     embedding = head_of().embedding
     tokens = torch.tensor([[0, 9, 10, 24], [25, 49, 3, 30]])
     vectors = embedding(tokens)
@@ -119,7 +119,7 @@ def test_a_token_outside_the_vocabulary_is_an_error(token: int) -> None:
         head_of().embedding(torch.tensor([[token]]))
 
 
-def test_the_paper_s_model_has_the_paper_s_number_of_parameters() -> None:
+def test_the_model_of_baevski_and_auli_has_their_number_of_parameters() -> None:
     config = composed("model=wikitext103_247m", "encoding=sinusoidal")
     clusters = 20000 * 1024 + 40000 * 256 + 207744 * 64
     projections = 1024 * (1024 + 256 + 64)
@@ -165,7 +165,7 @@ def test_every_parameter_changes_the_losses(change: str) -> None:
         assert torch.equal(losses(plain.eval()), losses(other.eval()))
 
 
-def test_biases_of_linear_maps_start_at_zero() -> None:
+def test_biases_of_linear_layers_start_at_zero() -> None:
     biased = [p for name, p in adaptive().named_parameters() if name.endswith(".bias")]
     assert biased and not any(p.any() for p in biased)
     assert not any(
@@ -199,7 +199,7 @@ def test_bf16_keeps_gradients_and_losses_in_float32(encoding: str) -> None:
         ("activation=tanh", "relu, gelu, silu, swiglu"),
     ],
 )
-def test_an_invalid_model_is_one_configuration_error(change: str, message: str) -> None:
+def test_an_invalid_model_gives_one_configuration_error(change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         adaptive(f"model.{change}")
 

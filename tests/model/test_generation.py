@@ -51,14 +51,14 @@ def largest_difference(model: Decoder) -> float:
 
 
 @pytest.mark.parametrize("name", encoding_params())
-def test_every_encoding_predicts_what_it_does_uncached(name: str) -> None:
+def test_every_encoding_predicts_the_same_with_and_without_a_cache(name: str) -> None:
     model = build(f"encoding={name}")
     assert (recomputation_reason(model.encoding) is not None) == (name in RECOMPUTED)
     assert largest_difference(model) < 1e-9
 
 
 @pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
-def test_every_spectrum_predicts_what_it_does_uncached(name: str) -> None:
+def test_every_spectrum_predicts_the_same_with_and_without_a_cache(name: str) -> None:
     config = composed(*SMALL_MODEL, "encoding=window")
     rope = composed("encoding=rope", f"encoding/spectrum={name}")
     config.encoding.inner.spectrum = rope.encoding.spectrum
@@ -75,7 +75,7 @@ def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPat
         assert largest_difference(build(f"encoding={name}")) > 1e-6, name
 
 
-def test_drope_is_recomputed_after_it_was_dropped() -> None:
+def test_drope_is_recomputed_after_it_is_dropped() -> None:
     model = build("encoding=drope")
     assert recomputation_reason(model.encoding) is None
     model.encoding.set_training_progress(1.0)
@@ -86,7 +86,7 @@ def test_drope_is_recomputed_after_it_was_dropped() -> None:
     assert recomputation_reason(restored.encoding) == recomputation_reason(model.encoding)
 
 
-def test_drope_without_scaling_keeps_its_cache_after_it_was_dropped() -> None:
+def test_drope_without_scaling_keeps_its_cache_after_it_is_dropped() -> None:
     model = build("encoding=drope", "encoding.scale=0")
     model.encoding.set_training_progress(1.0)
     assert isinstance(model.encoding, Drope) and model.encoding.dropped

@@ -77,7 +77,7 @@ def test_parameters_and_initialisation_are_those_of_nn_linear() -> None:
 
 
 def test_an_empty_input_gives_a_zero_gradient() -> None:
-    """Such as a band of rare words that does not occur in a batch."""
+    """Such as a cluster of rare words that does not occur in a batch."""
     weight = torch.randn(5, 3, requires_grad=True)
     linear(torch.zeros(0, 3, requires_grad=True), weight).sum().backward()
     assert weight.grad is not None and not weight.grad.any()

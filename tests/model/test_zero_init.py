@@ -29,7 +29,7 @@ def test_blocks_start_as_the_identity(configured: Configured) -> None:
     torch.testing.assert_close(model.hidden_states(tokens), expected)
 
 
-def test_other_weights_do_not_depend_on_it(configured: Configured) -> None:
+def test_other_weights_do_not_depend_on_zero_init(configured: Configured) -> None:
     plain = dict(build_model(configured(), 100).named_parameters())
     for name, parameter in build_model(configured("model.zero_init=true"), 100).named_parameters():
         if name.endswith(".out.weight"):

@@ -111,7 +111,7 @@ def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
 
 
 def by_position(length: int, train_length: int, slope: float) -> dict[str, np.ndarray]:
-    """Sums and counts: losses fall up to the training length, beyond it they follow `slope`."""
+    """Sums and counts: losses fall with position, and change by `slope` beyond `train_length`."""
     position = np.arange(1, length + 1)
     noise = np.random.default_rng(length).normal(0, 0.05, length)
     beyond = slope * np.maximum(0, np.log2(position / train_length))
@@ -175,7 +175,7 @@ def write_full_run(
     speeds: tuple[float, ...] = (),
     **changes: Any,
 ) -> dict[str, Any]:
-    """A finished run with rows by both protocols at LENGTHS times `train_length` / 64."""
+    """A finished run with rows by both protocols at those of LENGTHS from `train_length` on."""
     config = config_of(encoding, train_length, seed, **changes)
     lengths = [length for length in LENGTHS if length >= train_length]
     rows, positions = [], {}
@@ -353,16 +353,16 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     A published curve belongs to one encoding of one task.
     """
     folder = tmp_path_factory.mktemp("tasks") / "tasks"
-    of_tasks = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
-    for task, fingerprint, batch in of_tasks:
+    task_settings = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
+    for task, fingerprint, batch in task_settings:
         for encoding, loss in (("rope", 0.13), ("alibi", 0.01)):
             for seed in (1, 2, 3):
                 config = config_of(encoding, 64, seed, data={"name": task}, batch_tokens=batch)
                 config["choices"] |= {"data": task}
                 config["frozen"] |= {"fingerprint": fingerprint}
-                of = {"data": fingerprint, "data_name": task, "protocol": "tasks"}
+                keys = {"data": fingerprint, "data_name": task, "protocol": "tasks"}
                 rows = [
-                    row_of(64 * n, 1.0, accuracy=0.99 - loss * n - 0.01 * seed, exact=0.0, **of)
+                    row_of(64 * n, 1.0, accuracy=0.99 - loss * n - 0.01 * seed, exact=0.0, **keys)
                     for n in (1, 2, 4)
                 ]
                 write_run(folder, config, rows)
@@ -384,7 +384,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 class FakeRun(Run):
-    """A run whose rows a test adds."""
+    """A run to which a test adds rows."""
 
     def add_ngram(self, order: int, loss: float, **changes: Any) -> "FakeRun":
         row = {"order": order, "data": DATA, "split": "validation", "count": 1000}

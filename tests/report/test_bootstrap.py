@@ -34,9 +34,10 @@ def simulate(
     Both are hard or easy in the same blocks, which must cancel in the difference.
     """
     shared = generator.normal(3, 1, blocks)
-    of_seed, of_block = generator.normal(0, seed_sd, seeds), generator.normal(0, block_sd, blocks)
+    seed_effects = generator.normal(0, seed_sd, seeds)
+    block_effects = generator.normal(0, block_sd, blocks)
     right = [blocks_of(shared.tolist()) for _ in range(seeds)]
-    left = [blocks_of((shared + of_block + effect).tolist()) for effect in of_seed]
+    left = [blocks_of((shared + block_effects + effect).tolist()) for effect in seed_effects]
     return left, right
 
 
@@ -104,7 +105,7 @@ def test_about_95_percent_of_intervals_contain_the_true_difference(
     assert 0.9 <= fmean(covered) <= 0.99
 
 
-def test_without_variation_between_blocks_it_is_the_t_interval_over_seeds() -> None:
+def test_without_variation_between_blocks_the_interval_is_the_t_interval_over_seeds() -> None:
     differences = [0.1, 0.15, 0.05, 0.12]
     right = [blocks_of(np.linspace(2, 5, 20).tolist()) for _ in differences]
     left = [blocks_of((np.linspace(2, 5, 20) + d).tolist()) for d in differences]
@@ -135,9 +136,11 @@ def test_the_difficulty_of_the_text_cancels_in_a_difference() -> None:
 
 def test_a_contrast_of_differences_can_be_resampled() -> None:
     generator = np.random.default_rng(1)
-    four = [[blocks_of(generator.normal(3, 0.4, 30).tolist())] * 3 for _ in range(4)]
-    contrast = bootstrap_interval(four, lambda x: (x[..., 0] - x[..., 1]) - (x[..., 2] - x[..., 3]))
-    means = [side[0].sums.sum() / side[0].counts.sum() for side in four]
+    sides = [[blocks_of(generator.normal(3, 0.4, 30).tolist())] * 3 for _ in range(4)]
+    contrast = bootstrap_interval(
+        sides, lambda x: (x[..., 0] - x[..., 1]) - (x[..., 2] - x[..., 3])
+    )
+    means = [side[0].sums.sum() / side[0].counts.sum() for side in sides]
     assert contrast is not None
     assert contrast.mean == pytest.approx(means[0] - means[1] - means[2] + means[3])
     assert contrast.low < contrast.mean < contrast.high

@@ -201,7 +201,7 @@ def test_an_invalid_published_curve_is_an_error(change: dict[str, Any], message:
         parse_published([{**CURVE, **change}])
 
 
-def test_lengths_of_a_published_curve_may_be_texts_as_in_json() -> None:
+def test_lengths_of_a_published_curve_may_be_strings_as_in_json() -> None:
     (curve,) = parse_published([{**CURVE, "encoding": "alibi", "values": {"512": 20, 1024: 18.5}}])
     assert curve.values == {512: 20.0, 1024: 18.5} and curve.selector == {"encoding": "alibi"}
 

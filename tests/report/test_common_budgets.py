@@ -19,7 +19,7 @@ def row(count: int, budget_tokens: int | None = None, length: int = 64) -> Row:
     }
 
 
-def test_the_budget_of_most_runs_is_chosen_and_among_equals_the_largest() -> None:
+def test_the_budget_of_most_runs_is_chosen_and_on_a_tie_the_largest() -> None:
     most = [(64, [row(50, 50)]), (64, [row(50, 50)]), (64, [row(200)])]
     assert set(common_budgets(most).values()) == {SMALL}
     equal = [(64, [row(50, 50)]), (64, [row(200)])]

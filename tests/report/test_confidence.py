@@ -18,7 +18,7 @@ BELOW = """
 
 
 def test_the_t_interval_of_four_numbers() -> None:
-    """Mean 2.5, deviation sqrt(5/3); t(0.975, 3) = 3.182446 of any table, over sqrt(4)."""
+    """Mean 2.5, standard error sqrt(5/3) / sqrt(4), and t(0.975, 3) = 3.182446 from a table."""
     interval = t_interval([1.0, 2.0, 3.0, 4.0], 0.95)
     assert interval.mean == 2.5
     assert interval.low == pytest.approx(2.5 - 3.182446 * math.sqrt(5 / 3) / 2, abs=1e-6)
@@ -27,7 +27,7 @@ def test_the_t_interval_of_four_numbers() -> None:
     assert narrower.high == pytest.approx(2.5 + 0.764892 * math.sqrt(5 / 3) / 2, abs=1e-6)
 
 
-def test_one_number_has_no_interval_and_equal_numbers_one_without_width() -> None:
+def test_one_number_has_no_interval_and_equal_numbers_have_one_of_width_zero() -> None:
     one = t_interval([2.0], 0.95)
     assert (one.mean, one.low, one.high) == (2.0, None, None)
     equal = t_interval([2.0, 2.0, 2.0], 0.95)

@@ -18,7 +18,7 @@ END = 3.0  # the loss of tokens with enough context
 
 
 def loss_at(position: int, late: float = 0.0) -> float:
-    """It falls up to position 40, and changes by `late` beyond the training length."""
+    """A loss that falls up to position 40, and changes by `late` beyond the training length."""
     return END + 2.0 * max(0, 1 - position / 40) ** 2 + late * (position >= L)
 
 

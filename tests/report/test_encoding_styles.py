@@ -50,7 +50,7 @@ def test_encodings_differ_without_colour() -> None:
     assert len({(style.marker, style.dash) for style in styles}) == len(MARKERS)
 
 
-def test_an_encoding_of_the_users_own_has_a_style_that_no_shipped_encoding_has() -> None:
+def test_a_custom_encoding_has_a_style_that_no_shipped_encoding_has() -> None:
     shipped = {encoding_style(name) for name in ENCODINGS}
     assert not shipped & {encoding_style(f"mine_{i}") for i in range(500)}
 
@@ -60,7 +60,7 @@ def test_a_style_is_the_same_in_every_process() -> None:
     assert encoding_style("square_root") == Style("#E69F00", "square", CUSTOM_DASH)
 
 
-def test_encodings_of_the_users_own_differ_within_a_figure() -> None:
+def test_custom_encodings_differ_within_a_figure() -> None:
     names = [f"mine_{i}" for i in range(40)]
     assert len({encoding_style(name) for name in names}) < len(names)
     styles = line_styles({name: name for name in [*names, *ENCODINGS]})

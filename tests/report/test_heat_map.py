@@ -1,4 +1,4 @@
-"""Heat maps as Vega-Lite: cells with their values, images where there are many."""
+"""Heat maps as Vega-Lite: cells with their values, or one image if there are many."""
 
 import base64
 import io
@@ -40,7 +40,7 @@ def test_numbered_rows_and_columns_are_centred_on_their_numbers() -> None:
     assert [last[key] for key in ("x", "x2", "y", "y2")] == [3, 5, 1.5, 2.5]
 
 
-def test_panels_share_the_range_of_colours_unless_it_diverges() -> None:
+def test_panels_share_the_range_of_colours_unless_the_scale_diverges() -> None:
     panels = [HeatPanel("p", np.full((2, 2), n), range(2), range(2)) for n in (1.0, -3.0, 2.0)]
     shared, diverging = figure(*panels), figure(*panels, diverging=True)
     domains = [

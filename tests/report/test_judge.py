@@ -92,9 +92,9 @@ def test_clauses_with_a_protocol_and_a_stride_select_their_rows(
     runs = curves(tools, {"alibi": {64: 3.0, 128: 2.8}})
     for run in runs:
         for stride in (1, 8):
-            wide = 0.0 if stride == 8 else gain
+            fall = 0.0 if stride == 8 else gain
             run.add_row(64, 2.7, protocol="sliding", stride=stride)
-            run.add_row(128, 2.7 - wide, protocol="sliding", stride=stride)
+            run.add_row(128, 2.7 - fall, protocol="sliding", stride=stride)
     assert tools.outcomes(SLIDING, runs) == {64: outcome}
     (verdict,) = tools.verdicts(SLIDING, runs)
     assert [clause.outcome for clause in verdict.clauses] == ["holds", outcome]
@@ -129,7 +129,7 @@ def test_clauses_apply_to_different_training_lengths(tools: Any) -> None:
 
 
 COST = """
-- statement: "trained at 1024, read at 2048, ALiBi equals sinusoidal trained at 2048, for less"
+- statement: "at 2048, ALiBi trained at 1024 equals sinusoidal trained at 2048, at a lower cost"
   where: {train_length: 1024}
   all:
     - left: {perplexity: {encoding: alibi, length: 2L}}

@@ -1,4 +1,4 @@
-"""Charts of lines as Vega-Lite: their rows, labels that keep apart, files that do not vary."""
+"""Charts of lines as Vega-Lite: their rows, labels that do not overlap, files that do not vary."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -40,7 +40,7 @@ def rows(figure: Figure) -> list[dict[str, Any]]:
     return [dict(row) for row in panel.data["lines-0"]]
 
 
-def test_a_row_has_the_mean_its_interval_and_how_that_is_called() -> None:
+def test_a_row_has_the_mean_its_interval_and_the_name_of_the_interval() -> None:
     row, *_, last = rows(line_figure("s", chart(ALIBI)))
     assert (row["line"], row["x"], row["y"]) == ("alibi", 64, 31.0)
     assert row["low"] == pytest.approx(31 - 2.48414, rel=1e-5)  # t(0.975, 2) / sqrt(3)
@@ -53,10 +53,10 @@ def test_a_published_line_is_named_as_such_and_has_no_band() -> None:
     published = [row for row in rows(figure) if row["line"] == "alibi (published)"]
     assert [row["y"] for row in published] == [20, 19]
     assert all(row["published"] and "low" not in row for row in published)
-    measured, beside = figure.legend
-    assert measured.style == beside.style
-    assert (measured.published, beside.published) == (False, True)
-    assert measured.dash != beside.dash
+    ours, theirs = figure.legend
+    assert ours.style == theirs.style
+    assert (ours.published, theirs.published) == (False, True)
+    assert ours.dash != theirs.dash
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_same_chart_gives_the_same_files() -> None:
         assert text in svg
 
 
-def test_text_is_no_markup() -> None:
+def test_text_is_not_markup() -> None:
     svg = line_figure("s", chart(line("<b>&", {64: [1.0], 128: [2.0]}))).svg
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg
 

@@ -1,4 +1,4 @@
-"""Every outcome, how several are combined and counted, and verdicts against other computations."""
+"""Every outcome, how several are combined and counted, and verdicts compared with t tests."""
 
 import math
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def test_verdicts_are_those_of_t_tests_against_the_margins(tools: Any, compariso
 
 
 def test_equality_needs_two_tests_at_five_percent_and_shows_the_interval_of_90(tools: Any) -> None:
-    """With these seeds the 90% interval lies within the margins of 2%, the 95% interval not."""
+    """With these seeds the 90% interval lies within margins of 2%, the 95% interval does not."""
     differences = [-0.005, 0.006, 0.012]
     center, error = fmean(differences), stdev(differences) / math.sqrt(3)
     assert center + 2.919986 * error < math.log(1.02) < center + 4.302653 * error

@@ -1,4 +1,4 @@
-"""Premises decide which claims may hold or fail, and n-gram models are what they compare with."""
+"""Premises decide which claims may hold or fail, and may compare runs with n-gram models."""
 
 import math
 from typing import Any

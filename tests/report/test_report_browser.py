@@ -115,7 +115,9 @@ def test_the_legend_hides_and_shows_a_line_in_all_panels(
         assert lines(opened, "loss_by_position") == 7
 
 
-def test_a_double_click_shows_a_line_alone_and_all_of_them_again(opened: webdriver.Chrome) -> None:
+def test_a_double_click_shows_a_line_alone_and_a_second_one_shows_all_again(
+    opened: webdriver.Chrome,
+) -> None:
     figure = "perplexity_by_length"
     for count in (2, 7):
         ActionChains(opened).double_click(entry(opened, figure, "alibi")).perform()
@@ -159,7 +161,7 @@ def test_in_print_images_stand_in_for_charts(opened: webdriver.Chrome) -> None:
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_in_dark_mode_texts_of_page_and_charts_are_light(opened: webdriver.Chrome) -> None:
+def test_in_dark_mode_the_text_of_page_and_charts_is_light(opened: webdriver.Chrome) -> None:
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark})
     script = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"

@@ -136,9 +136,9 @@ def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:
 def write_positions(
     folder: Path, fabricate: SimpleNamespace, losses: dict[str, float], windows: dict[int, int]
 ) -> None:
-    """Three seeds trained at L = 64; `windows` maps their lengths to their number.
+    """Three seeds trained at L = 64; `windows` maps window lengths to numbers of windows.
 
-    The loss is that of its encoding, plus the seed, plus position / 1000.
+    The loss at a position is that of the encoding, plus the seed, plus position / 1000.
     """
     for encoding, loss in losses.items():
         for seed in SEEDS:
@@ -168,7 +168,7 @@ def test_losses_by_position_are_relative_to_nope_and_paired_by_seed(
                 assert float(row[column]) == pytest.approx(loss - 3.25, abs=1e-6)
 
 
-def test_positions_are_those_of_the_longest_windows_of_which_there_are_many(
+def test_positions_are_those_of_the_longest_length_with_many_windows(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     windows = {64: 400, 128: 200, 256: 60, 1024: 5}
@@ -177,7 +177,7 @@ def test_positions_are_those_of_the_longest_windows_of_which_there_are_many(
     rows = [row for row in points(index, "loss_by_position") if row["encoding"] == "rope"]
     assert 128 < max(float(row["position"]) for row in rows) < 256
     assert "60 windows of 256" in index.read_text()
-    # without nope, differences are from the first encoding, alibi
+    # without nope, differences are relative to the first encoding, alibi
     assert {float(row["loss_difference"]) for row in rows} == {0.5}
 
 

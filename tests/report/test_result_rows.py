@@ -101,7 +101,7 @@ def write(folder: Path, fabricate: SimpleNamespace) -> Path:
     return folder
 
 
-def test_intervals_stand_in_the_table_and_in_the_csv(
+def test_intervals_are_in_the_table_and_in_the_csv(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     folder = write(tmp_path / "intervals", fabricate)
@@ -122,7 +122,7 @@ def test_intervals_stand_in_the_table_and_in_the_csv(
     assert (row["64_best"], rows["nonoverlapping", "rope"]["64_best"]) == ("true", "false")
 
 
-def test_fixed_targets_stand_below_the_windows_of_their_encoding(
+def test_fixed_targets_are_listed_below_the_windows_of_their_encoding(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     folder = write(tmp_path / "fixed", fabricate)

@@ -1,6 +1,6 @@
-"""Shipped premises and claims, on results that satisfy all hypotheses and on their mirror image.
+"""Shipped premises and claims are valid, and those of three experiments can hold and can fail.
 
-Whether those of every experiment are about its own runs is in tests/jobs/test_experiments.py.
+tests/jobs/test_experiments.py checks that those of every experiment are about its own runs.
 """
 
 from itertools import product

@@ -106,7 +106,7 @@ def test_every_form_has_the_verdicts(judged: SimpleNamespace, read_html: Any) ->
 
 
 def test_the_numbers_are_those_of_the_runs(judged: SimpleNamespace) -> None:
-    """ALiBi falls by 0.02 nats a doubling in each seed: e^-0.02 - 1; seeds average 3.62."""
+    """ALiBi falls by 0.02 nats per doubling in each seed: e^-0.02 - 1; seeds average 3.62."""
     (first, *_) = csv.DictReader(io.StringIO(judged.files["claims.csv"].read_text()))
     assert (first["verdict"], first["train_length"], first["seeds"]) == ("holds", "64", "1 2 3")
     assert float(first["difference"]) == pytest.approx(2.718281828**-0.02 - 1)

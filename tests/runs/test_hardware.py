@@ -1,4 +1,4 @@
-"""Cores and memory under a control group's limits, and GPUs of the environment and the driver."""
+"""Cores and memory within a cgroup's limits, and GPUs by CUDA_VISIBLE_DEVICES or nvidia-smi."""
 
 import os
 import stat

@@ -21,7 +21,7 @@ def gpu_results(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("gpu_results")
 
 
-def test_mfu_is_relative_to_the_data_sheet_and_utilization_to_the_product(
+def test_mfu_is_relative_to_the_data_sheet_and_utilization_to_a_matrix_product(
     gpu_results: ModuleType, tmp_path: Path
 ) -> None:
     file = tmp_path / "peers_tiny.json"
@@ -38,7 +38,9 @@ def test_a_cpu_has_no_mfu(gpu_results: ModuleType) -> None:
     assert gpu_results.peak_flops("AMD EPYC") is None
 
 
-def test_the_docs_get_the_tables_between_two_marks(gpu_results: ModuleType, tmp_path: Path) -> None:
+def test_the_docs_get_the_tables_between_two_markers(
+    gpu_results: ModuleType, tmp_path: Path
+) -> None:
     docs, folder = tmp_path / "docs", tmp_path / "gpu"
     report = folder / gpu_results.EXPERIMENT / "report"
     report.mkdir(parents=True)

@@ -18,7 +18,7 @@ def fake_job() -> list[str]:
 
 @pytest.fixture
 def fake_run(tmp_path: Path) -> Callable[..., RunDirectory]:
-    """Makes a run directory with a behaviour and, if fields are given, a status."""
+    """Makes a run directory with a behaviour and, if status fields are given, a status."""
 
     def make(name: str, behaviour: str = "finish", **status: object) -> RunDirectory:
         run = RunDirectory(tmp_path / "outputs" / "trial" / name)

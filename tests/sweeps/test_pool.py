@@ -46,7 +46,7 @@ def launch(
     finished: int = 0,
     devices: int = 1,
 ) -> tuple[dict[str, Status], str]:
-    """Launch runs; returns their outcomes and the output."""
+    """Launch runs; return their outcomes and the output."""
     console = Console(file=io.StringIO(), width=80)
     pool = PoolLauncher(jobs, console=console, command=command, poll_seconds=0.02)
     outcomes = pool.launch([PlannedRun(run, devices=devices) for run in runs], finished)
@@ -128,7 +128,7 @@ def test_several_starts_append_to_one_log(fake_run: FakeRun, fake_job: list[str]
 def test_a_run_of_another_process_is_waited_for(
     fake_run: FakeRun, fake_job: list[str], state: str, starts: int
 ) -> None:
-    """Its outcome counts if it finishes or fails; otherwise the run is continued here."""
+    """A run that finishes or fails there keeps that outcome; an interrupted one is resumed here."""
     taken, free = fake_run("taken", state="running", work_done=0.3), fake_run("free")
     acquired = threading.Event()
 

@@ -69,7 +69,7 @@ def test_the_estimate_is_within_a_factor_of_two_for_runs_of_different_length() -
         assert estimate is not None and 0.5 * true < estimate < 2 * true
 
 
-def test_work_of_an_earlier_start_does_not_count_for_the_pace() -> None:
+def test_work_of_an_earlier_start_does_not_count_towards_the_pace() -> None:
     pace = Pace(0.0, 0.6)
     for second in range(30):
         pace.observe(float(second), 0.6 + max(0, second - 9) * 0.01)

@@ -142,7 +142,9 @@ def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):
     assert (wandb_tracker(config.logger) is not None) == uses_wandb
 
 
-def test_tensorboard_that_is_not_installed_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_that_is_not_installed_gives_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(ConfigError, match=r"logger=tensorboard needs.*posenc\[tensorboard\]"):
         build_tracker(compose("train", ["logger=tensorboard"]))

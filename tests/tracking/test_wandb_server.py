@@ -1,4 +1,4 @@
-"""Online runs: servers that work, fail or hang, clients that die, and `posenc sync` after them."""
+"""Online runs: servers that work, fail or hang, clients that die, and `posenc sync` afterwards."""
 
 import json
 import logging

@@ -65,7 +65,7 @@ def test_the_trials_are_the_experiments_jobs(tmp_path, words):
     assert set(identities(jobs).values()) == {1}
 
 
-def test_jobs_that_are_no_full_product_become_several_grids():
+def test_jobs_that_are_not_a_full_product_become_several_grids():
     jobs = [{"a": a, "b": b} for a, b in ((1, 1), (1, 2), (2, 1))]
     assert split_into_grids(jobs) == [{"a": [1], "b": [1, 2]}, {"a": [2], "b": [1]}]
 
@@ -120,7 +120,7 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "message"),
     [
         (["method=bayes"], "method"),
         (["method=grid", LEARNING_RATE], "method=grid"),
@@ -131,7 +131,7 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
         (["nonsense=interval(0,1)"], "nonsense"),
     ],
 )
-def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, words, named):
+def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, words, message):
     assert main(["wandb-sweep", "encoding=alibi", f"outputs_dir={tmp_path / 'out'}", *words]) == 2
-    assert named in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(tmp_path.rglob("*.yaml")) == []

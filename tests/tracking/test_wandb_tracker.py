@@ -31,7 +31,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def expected_history(rows):
-    """The history rows of these rows of a training log."""
+    """The history rows that rows of a training log become."""
     return [
         {
             "_step": row["step"],
@@ -330,7 +330,7 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         viewer = children.read_text().split() if children.exists() else []
         process.kill()
-        for pid in map(int, viewer):  # not ended with its parent
+        for pid in map(int, viewer):  # does not end with its parent
             os.kill(pid, signal.SIGKILL)
         process.wait()
         os.close(master)

@@ -31,6 +31,7 @@ def kill_when(process: subprocess.Popen, outputs: Path, ready) -> RunDirectory:
         if runs and ready(runs[0]):
             break
         time.sleep(0.02)
+    assert process.poll() is None, "the run ended before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (run,) = list_runs(outputs / "kept")

@@ -1,4 +1,4 @@
-"""Training on answers alone: the loss of a step is the mean over its scored targets."""
+"""Training on answers only: the loss of a step is the mean over its scored targets."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ TASK = Passkey(examples=1, vocab_size=23, filler_length=9, marker_length=2, key_
 
 
 def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, torch.Tensor]:
-    """Loss and gradient of the first step of 8 examples."""
+    """Loss and gradient of the first step, on 8 examples."""
     steps = TrainingSteps(total=1, sequences=8, micro_sequences=micro_sequences)
     module = build_module(config, 24, steps)
     losses = []

@@ -32,7 +32,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def planned(small_run: Callable[..., RunDirectory], outputs: Path) -> PlannedRun:
-    """Plans runs of 20 steps, with a validation every 5, in the folder of all tests."""
+    """Plans runs of 20 steps, with a validation every 5, in one folder for all tests."""
 
     def make(*overrides: str, name: str = "runs") -> RunDirectory:
         return small_run(
@@ -93,7 +93,7 @@ def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(
     assert list(monitored.config().callbacks) == ["learning_rate_monitor", "device_stats_monitor"]
 
 
-# No loss is 100 nats lower than the first, so that two validations later training ends.
+# No loss is 100 nats lower than the first, so training ends two validations later.
 STOPPING_AT_15 = [
     "callbacks=early_stopping",
     "callbacks.early_stopping.min_delta=100",
@@ -112,14 +112,12 @@ def test_early_stopping_ends_a_run_that_is_then_evaluated_and_finished(
     metrics, evaluated = run.metrics(), sums(run)
     assert {length for length, _, _ in evaluated} == {24, 96}
     run.evaluation_file.unlink()
-    finish(run)  # evaluates again, and does not train on
+    finish(run)  # evaluates again, without further training
     assert run.metrics() == metrics and sums(run) == evaluated
 
 
 @pytest.mark.parametrize("step", [8, 15])
-def test_a_run_that_is_interrupted_is_stopped_early_at_the_same_step(
-    planned: PlannedRun, step: int
-) -> None:
+def test_an_interrupted_run_stops_early_at_the_same_step(planned: PlannedRun, step: int) -> None:
     run = planned(*STOPPING_AT_15, name=f"stopped{step}")
     interrupt(run, step)
     assert len(finish(run).metrics()) == 15
@@ -148,7 +146,7 @@ def test_an_interrupted_weight_average_is_that_of_an_uninterrupted_run(
         assert torch.equal(value, weights[name]), name
 
 
-def test_callbacks_change_the_hash_and_no_callbacks_keep_it() -> None:
+def test_callbacks_change_the_hash_and_their_absence_does_not() -> None:
     def digest(*overrides: str) -> str:
         return run_hash(identity(compose("train", ["encoding=rope", *overrides]), "f00d"))
 
@@ -185,7 +183,7 @@ def test_a_device_stats_monitor_without_psutil_says_what_to_install(
         ("torch.optim.SGD", {}, "outside posenc"),
     ],
 )
-def test_a_callback_that_cannot_work_is_one_message(
+def test_a_callback_that_cannot_work_gives_one_message(
     small_job: list[str], tmp_path: Path, target: str, parameters: dict[str, Any], message: str
 ) -> None:
     folder = tmp_path / "conf" / "callbacks"

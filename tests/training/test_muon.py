@@ -1,4 +1,4 @@
-"""Muon equals PyTorch's up to bfloat16, and a run with it resumes as if never interrupted."""
+"""Muon equals PyTorch's up to bfloat16 rounding, and resumes from a state dict bit for bit."""
 
 import copy
 
@@ -43,7 +43,7 @@ def train(model: TwoParts, optimizer: Combined, steps: range) -> None:
 
 
 @pytest.mark.parametrize("shape", [(64, 48), (48, 64), (128, 384)])
-def test_updates_equal_those_of_pytorch_up_to_bfloat16(shape: tuple[int, int]) -> None:
+def test_updates_equal_those_of_pytorch_up_to_bfloat16_rounding(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(1)
     start = torch.randn(shape, generator=generator)
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
@@ -94,7 +94,7 @@ def test_training_resumes_from_a_state_dict_bit_for_bit() -> None:
         assert torch.equal(a, b)
 
 
-def test_a_schedule_scales_the_learning_rate_of_both() -> None:
+def test_a_schedule_scales_the_learning_rate_of_both_optimizers() -> None:
     optimizer = optimizer_of(TwoParts())
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5)
     assert [group["lr"] for part in optimizer.optimizers for group in part.param_groups] == [

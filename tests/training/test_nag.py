@@ -23,7 +23,7 @@ PUBLISHED: dict[str, Any] = {
 
 
 class Model(nn.Module):
-    """A nonlinear function with curvatures from 0.1 to 3, and its gradient."""
+    """The parameters and the gradient of a function: a quadratic minus cosines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def optimised(model: Model, optimizer: torch.optim.Optimizer, rates: list[float]
 
 
 def by_formula(rates: list[float], momentum: float) -> list[float]:
-    """Velocity and weights as plain numbers, with the velocity rescaled when the rate changes."""
+    """The weights by plain arithmetic, with the velocity rescaled when the rate changes."""
     model = Model()
     x, velocity, last_rate = model.x.tolist(), [0.0] * 4, rates[0]
     for rate in rates:

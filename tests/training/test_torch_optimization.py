@@ -69,7 +69,7 @@ def test_a_torch_optimizer_decays_matrices_only(target: str, parameters: dict[st
     assert matrices["lr"] == vectors["lr"] == parameters.get("lr", 0.01)
 
 
-def test_adamw_of_torch_with_our_parameters_takes_the_steps_of_ours() -> None:
+def test_adamw_of_torch_with_our_parameters_takes_the_same_steps_as_ours() -> None:
     arguments = {"betas": [0.9, 0.95], "weight_decay": 0.1}
     target = node("torch.optim.AdamW", lr=0.01, fused=True, **arguments)
     theirs = optimizer_factory(OmegaConf.create({"optimizer": target, "modules": []}))
@@ -92,7 +92,7 @@ def test_a_torch_scheduler_resumes_where_it_stopped(name: str) -> None:
     schedule = build(node(f"torch.optim.lr_scheduler.{name}", **SCHEDULERS[name]), name="schedule")
 
     def learning_rates(stop: int) -> list[float]:
-        """The rates of 8 steps, saved and loaded as in a checkpoint before step `stop`."""
+        """The rates of 8 steps; before step `stop`, the states are saved and loaded again."""
         optimizer, rates = sgd(), []
         scheduler = build_scheduler(schedule, optimizer, 8)
         for step in range(8):
@@ -144,7 +144,7 @@ def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_planned(
         ("optimizer", node("torch.hub.load"), r"outside posenc"),
     ],
 )
-def test_a_wrong_torch_component_is_one_message(
+def test_an_invalid_torch_component_gives_one_message(
     small_job: list[str], tmp_path: Path, group: str, component: DictConfig, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

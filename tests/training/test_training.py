@@ -42,20 +42,19 @@ def test_weight_decay_applies_to_matrices_only() -> None:
     optimizer = adamw(model, learning_rate=1e-3, betas=[0.9, 0.95], weight_decay=0.1)
     decayed = [group["weight_decay"] for group in optimizer.param_groups for _ in group["params"]]
     shapes = [p.ndim for group in optimizer.param_groups for p in group["params"]]
-    assert dict(zip(shapes, decayed, strict=True)) == {2: 0.1, 1: 0.0}
-    assert len(shapes) == 4
+    assert sorted(zip(shapes, decayed, strict=True)) == [(1, 0.0)] * 3 + [(2, 0.1)]
 
 
-@pytest.mark.parametrize("wrong", ["optimizer.betas=[0.9]", "optimizer.weight_decay=-0.1"])
-def test_wrong_betas_or_weight_decay_are_one_message_for_both_optimizers(
-    small_job: list[str], wrong: str
+@pytest.mark.parametrize("override", ["optimizer.betas=[0.9]", "optimizer.weight_decay=-0.1"])
+def test_invalid_betas_or_weight_decay_give_the_same_message_for_both_optimizers(
+    small_job: list[str], override: str
 ) -> None:
     messages = []
     for name in ("adamw", "muon"):
         with pytest.raises(ConfigError) as raised:
-            validate(compose_job([*small_job, f"optimizer={name}", wrong], []))
+            validate(compose_job([*small_job, f"optimizer={name}", override], []))
         messages.append(str(raised.value))
-    assert messages[0] == messages[1] and wrong.removeprefix("optimizer.") in messages[0]
+    assert messages[0] == messages[1] and override.removeprefix("optimizer.") in messages[0]
 
 
 def write(value: float) -> Callable[[Path], None]:

@@ -114,7 +114,7 @@ def _run(
     data = build_data(config, log.info)
     if data.fingerprint != config.frozen.fingerprint:
         raise RunError(
-            f"the corpus or tokenizer has changed since planning: its fingerprint was"
+            f"the corpus or tokenizer has changed since planning: the data's fingerprint was"
             f" {config.frozen.fingerprint} and is now {data.fingerprint}; rerun the command to plan"
             f" a run with the changed data"
         )

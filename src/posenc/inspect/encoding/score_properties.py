@@ -69,7 +69,7 @@ def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> Pro
 
 
 def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Test whether positions may have two or three coordinates, and whether all have an effect."""
+    """Test whether positions may have two or three coordinates, and whether they have an effect."""
     reasons = []
     for axes in NUM_AXES:
         grid = torch.cartesian_prod(*[torch.arange(GRID_SIZE)] * axes)[None].double()

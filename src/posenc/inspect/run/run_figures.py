@@ -37,11 +37,11 @@ def run_figures(rows: dict[str, list[Row]], train_length: int, encoding: str) ->
 
 def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     """Draw windows of L on the left and the longest windows on the right."""
-    lengths = [row["length"] for row in rows]
+    longest = max(row["length"] for row in rows)
     drawn = [row for row in rows if row["per_key"] > MIN_DRAWN_WEIGHT]
     subplots = []
     for layer in _layers(rows):
-        for length in dict.fromkeys((min(lengths), max(lengths))):
+        for length in dict.fromkeys((train_length, longest)):
             title, group = f"Layer {layer}, windows of {length} tokens", f"layer {layer}"
             selected = _select(drawn, layer, length)
             subplots.append(_subplot(title, selected, "per_key", group, train_length, style))
