@@ -11,13 +11,14 @@ from posenc.config.paths import conf_dir, options
 
 
 @cache
-def _composer() -> Composer:
+def composer() -> Composer:
+    """Return a composer of `posenc train` without folders of the user."""
     return Composer("train")
 
 
 def composed(*overrides: str) -> DictConfig:
     """Return the configuration of `posenc train` with `overrides`, unresolved."""
-    return _composer().compose(overrides)[0]
+    return composer().compose(overrides)[0]
 
 
 def encoding_params() -> list[Any]:

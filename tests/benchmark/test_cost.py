@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from compositions import composer
 from posenc.benchmark.estimate import Estimate, estimate, vocab_size_and_data
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
@@ -28,7 +29,7 @@ ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64",
 
 @pytest.fixture
 def planned(small_job: list[str]) -> Callable[..., DictConfig]:
-    return lambda *overrides: compose_job([*small_job, *overrides], [])
+    return lambda *overrides: compose_job([*small_job, *overrides], composer())
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_with_prepared_data_an_estimate_includes_the_evaluation(
 def test_the_vocabulary_size_is_known_without_the_data(
     planned: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
-    word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], [])
+    word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], composer())
     assert vocab_size_and_data(word_level) == (267735, None)
     assert vocab_size_and_data(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
@@ -223,7 +224,7 @@ def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> 
 def test_the_recipe_of_the_alibi_paper(tmp_path: Path) -> None:
     words = ["experiment=alibi_extrapolation", "size=paper", "encoding=alibi", "train_length=3072"]
     (job,) = expand_config(compose("train", words[:2]), words)
-    config = compose_job([*job, "devices=8", f"outputs_dir={tmp_path}"], [])
+    config = compose_job([*job, "devices=8", f"outputs_dir={tmp_path}"], composer())
     assert training_steps(config).total == 286000
     result = estimate(config, GPU)
     assert round(result.parameters / 1e6) == 247

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from compositions import composer
 from posenc.benchmark.estimate import estimate
 from posenc.benchmark.throughput import DataSheetGpu
 from posenc.jobs.job_config import compose_job
@@ -50,7 +51,7 @@ def test_memory_equals_that_of_a_process(
         "logger=none",
         f"outputs_dir={tmp_path}/outputs",
     ]
-    estimated = estimate(compose_job(overrides, []), CPU).memory.peak() / 1e6
+    estimated = estimate(compose_job(overrides, composer()), CPU).memory.peak() / 1e6
     run = plan([overrides], [], "test", print)[0].run
     JobProcess(PlannedRun(run), threads=1).wait()
     measured = read_jsonl(run.timing_file)[-1]["memory_mb"]

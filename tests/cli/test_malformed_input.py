@@ -112,7 +112,7 @@ def test_a_command_line_is_valid_or_has_a_short_error(
     monkeypatch.chdir(tmp_path)
     try:
         for job_overrides in islice(sweep_jobs("train", [*small_job, *drawn], []), 3):
-            validate(compose_job(job_overrides, [], composer))
+            validate(compose_job(job_overrides, composer))
     except PosencError as error:
         assert len(abbreviate(str(error))) < 5000
     assert not list(tmp_path.glob("**/config.yaml"))
@@ -171,6 +171,8 @@ def test_malformed_configs_of_runs(
 @pytest.mark.slow
 @settings(SETTINGS, max_examples=40)
 @given(edits=EDITS)
+@example(edits=[(0.0, b"c")])
+@example(edits=[(0.0, b"e")])
 def test_malformed_checkpoints(
     edits: list[tuple[float, bytes]],
     finished: RunDirectory,

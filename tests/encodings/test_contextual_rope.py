@@ -1,4 +1,4 @@
-"""CARoPE and DaRoPE against rotations of complex numbers, token by token."""
+"""Selective RoPE, CARoPE and DaRoPE against rotations of complex numbers, token by token."""
 
 import cmath
 import math
@@ -13,6 +13,7 @@ from posenc.encodings.base import Geometry
 from posenc.encodings.carope import CaRope
 from posenc.encodings.darope import DaRope
 from posenc.encodings.rope import Layout, Rope
+from posenc.encodings.selective_rope import SelectiveRope
 from posenc.encodings.spectra import geometric
 
 LAYER, LENGTH, HEADS, PAIRS = 1, 19, 2, 3
@@ -37,6 +38,7 @@ def assert_rotated(
     """Pair p of head h of token t of the second sequence is rotated by angle(h, t, p)."""
     pos = torch.arange(LENGTH) if pos is None else pos
     channels = {"half": lambda p: [p, p + 3], "interleaved": lambda p: [2 * p, 2 * p + 1]}
+    layout = getattr(encoding, "layout", "half")
     with torch.no_grad():
         rotated = encoding.at_layer(LAYER).rotate(x, q, k, pos)
     for before, after in zip((q, k), rotated, strict=True):
@@ -44,7 +46,7 @@ def assert_rotated(
             for t in range(LENGTH):
                 for p in range(PAIRS):
                     rotation = cmath.exp(1j * angle(h, t, p))
-                    pair = channels[encoding.layout](p)
+                    pair = channels[layout](p)
                     expected = complex(*before[1, h, t, pair].tolist()) * rotation
                     actual = complex(*after[1, h, t, pair].tolist())
                     assert actual == pytest.approx(expected, abs=1e-11)
@@ -114,26 +116,62 @@ def test_initial_values_of_darope() -> None:
     assert encoding.weight.std().item() == pytest.approx(0.1, rel=0.05)
 
 
-def test_gradients_reach_all_parameters() -> None:
+@pytest.mark.parametrize(("rank", "conv_width", "base"), [(5, 4, 5e5), (1, 3, 10.0), (16, 1, 1.0)])
+def test_selective_rope_rotates_by_convolved_sums(rank: int, conv_width: int, base: float) -> None:
+    torch.manual_seed(7)
+    encoding = with_random_parameters(
+        SelectiveRope(GEOMETRY, rank=rank, conv_width=conv_width, base=base)
+    )
+    x, q, k = states()
+    down, up, kernel = (p[LAYER].detach() for p in (encoding.down, encoding.up, encoding.kernel))
+    steps = []
+    for token in x[1]:
+        heads = [token[6 * h : 6 * h + 6] for h in range(HEADS)]
+        steps.append(up @ (down @ torch.cat([h / math.sqrt(h @ h + 1e-6) for h in heads])))
+
+    def angle(h: int, t: int, p: int) -> float:
+        channel, total = PAIRS * h + p, 0.0
+        for s in range(t + 1):
+            for lag in range(min(conv_width, s + 1)):
+                total += (kernel[channel, -1 - lag] * steps[s - lag][channel]).item()
+        return total * base ** (-2 * p / 6)
+
+    assert_rotated(encoding, x, q, k, angle, torch.arange(LENGTH) + 50)
+
+
+def test_initial_values_of_selective_rope_are_those_of_pytorchs_layers() -> None:
+    torch.manual_seed(0)
+    encoding = SelectiveRope(Geometry(width=128, heads=4, layers=3, train_length=7))
+    linear = torch.nn.Linear(128, 16, bias=False)
+    conv = torch.nn.Conv1d(64, 64, 4, groups=64, bias=False)
+    for ours, theirs in ((encoding.down, linear.weight), (encoding.kernel, conv.weight)):
+        assert ours.abs().max().item() == pytest.approx(theirs.abs().max().item(), rel=0.02)
+        assert ours.std().item() == pytest.approx(theirs.std().item(), rel=0.1)
+
+
+@pytest.mark.parametrize("build", [CaRope, DaRope, SelectiveRope])
+def test_gradients_reach_all_parameters(build: Callable[[Geometry], Any]) -> None:
     torch.manual_seed(6)
     x, q, k = states()
-    for encoding in (CaRope(GEOMETRY).double(), DaRope(GEOMETRY).double()):
-        for layer in range(GEOMETRY.layers):
-            rotated_q, rotated_k = encoding.at_layer(layer).rotate(x, q, k, torch.arange(LENGTH))
-            (rotated_q @ rotated_k.mT).square().sum().backward()
-        for parameter in encoding.parameters():
-            assert parameter.grad is not None
-            assert (parameter.grad.flatten(1).abs().amax(1) > 0).all()
+    encoding = with_random_parameters(build(GEOMETRY))
+    for layer in range(GEOMETRY.layers):
+        rotated_q, rotated_k = encoding.at_layer(layer).rotate(x, q, k, torch.arange(LENGTH))
+        (rotated_q @ rotated_k.mT).square().sum().backward()
+    for parameter in encoding.parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad.flatten(1).abs().amax(1) > 0).all()
 
 
 def test_invalid_parameters_are_refused() -> None:
     odd = Geometry(width=10, heads=2, layers=1, train_length=7)
-    for build in (CaRope, DaRope):
+    for build in (CaRope, DaRope, SelectiveRope):
         with pytest.raises(ValueError, match="head width 5 must be even"):
             build(odd)
     for base in (1.0, math.inf):
         with pytest.raises(ValueError, match=f"base={base}"):
             CaRope(GEOMETRY, base=base)
+    with pytest.raises(ValueError, match="rank=0"):
+        SelectiveRope(GEOMETRY, rank=0)
     with pytest.raises(ValueError, match=r"base=1\.1: every pair completes a rotation"):
         DaRope(GEOMETRY, base=1.1)
     x, q, k = states()

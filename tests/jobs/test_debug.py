@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
+from compositions import composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.identity import identity, run_hash
@@ -20,7 +21,7 @@ from posenc.training.stop import StopRequest
 
 def jobs(*overrides: str) -> list[DictConfig]:
     sweep = compose_sweep("train", overrides, [])
-    return [compose_job(job, []) for job in expand_config(sweep, overrides)]
+    return [compose_job(job, composer()) for job in expand_config(sweep, overrides)]
 
 
 def finish(run: RunDirectory) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from compositions import composer
 from posenc.config.compose import compose
 from posenc.config.grids import expand_config
 from posenc.config.paths import conf_dir, options
@@ -54,7 +55,7 @@ def finished_run(config: Any, index: int, seed: int) -> Run:
 def jobs(name: str, size: str | None) -> list[Any]:
     words = [f"experiment={name}", *([f"size={size}"] if size else [])]
     overrides = expand_config(compose("train", words), [])
-    return [compose_job([*words, *job], []) for job in overrides]
+    return [compose_job([*words, *job], composer()) for job in overrides]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_the_first_and_last_job_of_a_size_can_be_planned(
     words = [f"experiment={name}", f"size={size}"]
     overrides = expand_config(compose("train", words), words)
     for job in (overrides[0], overrides[-1]):
-        config = compose_job([*job, f"outputs_dir={tmp_path}"], [])
+        config = compose_job([*job, f"outputs_dir={tmp_path}"], composer())
         validate(config)
         assert training_steps(config).total > 100
         assert config.name == f"{name}-{size}"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from compositions import composer
 from posenc.config.compose import Composer
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
@@ -17,7 +18,7 @@ from posenc.training.batches import micro_batch_loader
 def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
     tokens = []
     for name in ("nope", "t5"):
-        config = compose_job([*small_job, f"encoding={name}"], [])
+        config = compose_job([*small_job, f"encoding={name}"], composer())
         data = build_data(config, lambda _: None)
         batches = data.training_batches(config.train_length, config.seed)
         inputs = [x for x, *_ in micro_batch_loader(batches, training_steps(config), 30)]
@@ -28,7 +29,7 @@ def test_every_encoding_sees_the_same_tokens(small_job: list[str]) -> None:
 
 def test_parameters_are_counted_without_building_the_model(small_job: list[str]) -> None:
     for name in ("t5", "learned", "rope"):
-        config = compose_job([*small_job, f"encoding={name}", "evaluation.factors=[1]"], [])
+        config = compose_job([*small_job, f"encoding={name}", "evaluation.factors=[1]"], composer())
         vocab_size = build_data(config, lambda _: None).vocab_size
         expected = build_model(config, vocab_size).parameter_count()
         assert build_meta_model(config, vocab_size, validate(config)).parameter_count() == expected
@@ -48,5 +49,5 @@ def test_jobs_that_differ_in_their_seed_equal_separately_composed_ones(
         job = [*small_job, "encoding=rope", f"schedule={schedule}"]
         jobs = [["seed=1", *job], ["seed=2", *job], ["seed=3", *job, "tokens=999"]]
         jobs += [["seed=3", *job], [*job, "seed=4"], [*job, "seed=1e1"]]
-        expected = [compose_job(overrides, [tmp_path], composer) for overrides in jobs]
-        assert compose_sweep_jobs(jobs, [tmp_path]) == expected
+        expected = [compose_job(overrides, composer) for overrides in jobs]
+        assert compose_sweep_jobs(jobs, composer) == expected

@@ -6,6 +6,7 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from compositions import composer
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.jobs.job_config import compose_job
@@ -137,7 +138,7 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
     ],
 )
 def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):
-    config = compose_job([f"logger={option}"], [])
+    config = compose_job([f"logger={option}"], composer())
     assert type(build_tracker(config)) is tracker_class
     assert (wandb_tracker(config.logger) is not None) == uses_wandb
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
+from compositions import composer
 from posenc.cli import main
 from posenc.config.compose import compose
 from posenc.config.grids import expand_config, sweep_overrides
@@ -39,7 +40,7 @@ def trials(definition: dict[str, Any]) -> list[list[str]]:
 def identities(jobs: list[list[str]]) -> Counter[str]:
     """The identity of each job's run, on the same data."""
     return Counter(
-        json.dumps(identity(compose_job(job, []), "f00d"), sort_keys=True) for job in jobs
+        json.dumps(identity(compose_job(job, composer()), "f00d"), sort_keys=True) for job in jobs
     )
 
 

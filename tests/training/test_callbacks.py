@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
 from posenc.config.identity import identity, run_hash
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
@@ -190,7 +190,7 @@ def test_a_callback_that_cannot_work_gives_one_message(
     folder.mkdir(parents=True)
     OmegaConf.save({"mine": {"_target_": target, **parameters}}, folder / "mine.yaml")
     with pytest.raises(ConfigError, match=message) as raised:
-        config = compose_job([*small_job, "callbacks=mine"], [folder.parent])
+        config = compose_job([*small_job, "callbacks=mine"], Composer("train", [folder.parent]))
         config.modules = []
         validate(config)
     assert "callbacks.mine" in str(raised.value)

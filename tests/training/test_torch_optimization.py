@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from posenc.config.components import build
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
@@ -44,7 +45,9 @@ def job(small_job: list[str], folder: Path, **nodes: DictConfig) -> DictConfig:
     for group, component in nodes.items():
         (folder / group).mkdir(parents=True)
         OmegaConf.save(component, folder / group / "mine.yaml")
-    return compose_job([*small_job, *(f"{group}=mine" for group in nodes)], [folder])
+    return compose_job(
+        [*small_job, *(f"{group}=mine" for group in nodes)], Composer("train", [folder])
+    )
 
 
 @pytest.mark.parametrize(

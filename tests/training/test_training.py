@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
+from compositions import composer
 from posenc.config.errors import ConfigError
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import evenly_spaced_windows
@@ -52,7 +53,7 @@ def test_invalid_betas_or_weight_decay_give_the_same_message_for_both_optimizers
     messages = []
     for name in ("adamw", "muon"):
         with pytest.raises(ConfigError) as raised:
-            validate(compose_job([*small_job, f"optimizer={name}", override], []))
+            validate(compose_job([*small_job, f"optimizer={name}", override], composer()))
         messages.append(str(raised.value))
     assert messages[0] == messages[1] and override.removeprefix("optimizer.") in messages[0]
 

@@ -25,7 +25,6 @@ class Sweep:
     settings: DictConfig
     launcher: Launcher
     jobs: Sequence[Sequence[str]]
-    config_dirs: Sequence[Path]
     composer: Composer
 
     @property
@@ -57,7 +56,7 @@ def compose_training(
     for job in jobs[:1]:  # reports an unknown key before torch is imported, which is slow
         composer.compose(job)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
-    return Sweep(settings, launcher, jobs, config_dirs, composer)
+    return Sweep(settings, launcher, jobs, composer)
 
 
 def plan_training(
@@ -70,7 +69,7 @@ def plan_training(
     try:
         return plan(
             sweep.jobs,
-            sweep.config_dirs,
+            sweep.composer.config_dirs,
             command,
             on_progress,
             composer=sweep.composer,

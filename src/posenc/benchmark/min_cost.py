@@ -21,8 +21,9 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
     Raises ConfigError if it exceeds MAX_ROUND_SECONDS, or if a variant does not fit in main memory.
     """
     on_cpu = select_device(variants[0].config).type == "cpu"
-    thread_rate = max(MAX_CPU_FLOPS[variant.config.precision] for variant in variants)
-    rate = thread_rate * threads if on_cpu else MAX_GPU_FLOPS
+    rate = MAX_GPU_FLOPS
+    if on_cpu:
+        rate = threads * max(MAX_CPU_FLOPS[variant.config.precision] for variant in variants)
     seconds = sum(variant.flops for variant in variants) / rate
     if seconds > MAX_ROUND_SECONDS:
         raise ConfigError(

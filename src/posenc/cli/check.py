@@ -14,6 +14,7 @@ from posenc.check.under_test import SMALL_MODEL
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs, require_single_values
 from posenc.config import components
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
 from posenc.config.paths import options
@@ -43,7 +44,7 @@ def _encoding_under_test(
     overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> EncodingUnderTest:
     """Compose an encoding with its small model. Raises ConfigError for an invalid request."""
-    config = compose_job([*SMALL_MODEL, *overrides], config_dirs)
+    config = compose_job([*SMALL_MODEL, *overrides], Composer("train", config_dirs))
     modules = list(config.modules)
     components.check(config.encoding, name="encoding", modules=modules)
     encoding = EncodingUnderTest(

@@ -10,7 +10,7 @@ from posenc.benchmark.throughput import Machine
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.components import build
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_sweep_jobs
@@ -21,7 +21,8 @@ def run(arguments: Arguments) -> int:
     machine_overrides = [o for o in arguments.overrides if root_key(o) == "machine"]
     overrides = [o for o in arguments.overrides if o not in machine_overrides]
     machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
-    configs = compose_sweep_jobs(sweep_jobs("train", overrides, folders), folders)
+    jobs = sweep_jobs("train", overrides, folders)
+    configs = compose_sweep_jobs(jobs, Composer("train", folders))
     if CFG in arguments.flags:
         return print_configs(configs)
     with console.status("estimating"):

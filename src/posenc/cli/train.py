@@ -22,7 +22,7 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         from posenc.jobs.job_config import compose_sweep_jobs
 
-        return print_configs(compose_sweep_jobs(sweep.jobs, sweep.config_dirs))
+        return print_configs(compose_sweep_jobs(sweep.jobs, sweep.composer))
     with console.status("validating configurations and preparing data") as status:
         planned_runs = plan_training(sweep, arguments.command_line(), status.update)
     before, after = launch_training(sweep, planned_runs)

@@ -8,6 +8,7 @@ from rich.console import Console
 from posenc.api.tuning import Search, Trial, tune
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
+from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import override_key
@@ -24,7 +25,7 @@ def run(arguments: Arguments) -> int:
     words = [word for word in arguments.overrides if override_key(word) != "trials"]
     if CFG in arguments.flags:
         jobs = sweep_jobs("train", split_intervals(words)[1], arguments.config_dirs)
-        return print_configs(compose_sweep_jobs(jobs, arguments.config_dirs))
+        return print_configs(compose_sweep_jobs(jobs, Composer("train", arguments.config_dirs)))
     console = Console(stderr=True)
     trials, command = _num_trials(arguments), arguments.command_line()
     sweep, searches, complete = tune(words, arguments.config_dirs, trials, command, console.print)

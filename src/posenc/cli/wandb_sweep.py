@@ -36,12 +36,12 @@ def run(arguments: Arguments) -> int:
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)
     if CFG in arguments.flags:
-        return print_configs(compose_job(job, config_dirs, composer) for job in jobs)
+        return print_configs(compose_job(job, composer) for job in jobs)
     verified: set[str] = set()
     ends = zip(*(interval.ends for interval in intervals), strict=True) if intervals else [()]
     for extremes in ends:
         for job in jobs:
-            validate(compose_job([*job, *extremes], config_dirs, composer), verified)
+            validate(compose_job([*job, *extremes], composer), verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = wandb_tracker(config.logger)

@@ -3,7 +3,6 @@
 import pickle
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -27,16 +26,13 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
 
 
-def compose_sweep_jobs(
-    jobs: Iterable[Sequence[str]], config_dirs: Sequence[Path], composer: Composer | None = None
-) -> list[DictConfig]:
+def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[DictConfig]:
     """Return the configurations of the jobs of a sweep; see `compose_job`.
 
     Of the jobs that differ only in their seed, two are composed. If their configurations are the
     same except for the seed, no other setting depends on the seed, and the remaining jobs are
     copies with other seeds.
     """
-    composer = composer or Composer("train", config_dirs)
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
     templates: dict[tuple[str, ...], bytes | None] = {}
     configs = []
@@ -48,7 +44,7 @@ def compose_sweep_jobs(
             config.seed = next(int(match[1]) for match in matches if match)
             configs.append(config)
             continue
-        config = compose_job(overrides, config_dirs, composer)
+        config = compose_job(overrides, composer)
         values: Any = OmegaConf.to_container(config)
         first = first_jobs.setdefault(others, values)
         if first is not values and others not in templates:
@@ -58,27 +54,25 @@ def compose_sweep_jobs(
     return configs
 
 
-def compose_job(
-    overrides: Sequence[str], config_dirs: Sequence[Path], composer: Composer | None = None
-) -> DictConfig:
+def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
     """Return the complete configuration of one job of `posenc train`, resolved and checked.
 
     The jobs of a sweep share a `composer`. Components are not built here, but by `validate`. Raises
     ConfigError if the configuration is invalid.
     """
-    values = compose_resolved(composer or Composer("train", config_dirs), overrides)
+    values = compose_resolved(composer, overrides)
     apply_debug(values)
     chosen = set(values["choices"])
     if values.get("logger"):  # a list of loggers is not among the choices
         chosen.add("logger")
     for group in (*COMPONENTS, "logger"):
         if group not in chosen:
-            available = ", ".join(options(group, config_dirs))
+            available = ", ".join(options(group, composer.config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     check_settings(values)
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     for key in ("premises", "claims"):
-        check_claims(values[key], list(config_dirs), key)
+        check_claims(values[key], composer.config_dirs, key)
     parse_published(values["published"])
     config.modules = trusted_modules(values)
     return config

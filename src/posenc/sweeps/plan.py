@@ -72,7 +72,7 @@ def plan(
     sweep; `composer` may have composed some jobs. New runs that an experiment in `reuse` has
     finished are copied from it. If `local`, the runs must fit this machine's devices and memory.
     """
-    configs = compose_sweep_jobs(jobs, config_dirs, composer)
+    configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
     encodings = _validate_all(configs, local=local)
     datasets: dict[str, Dataset] = {}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 
@@ -22,8 +21,6 @@ from posenc.runs.run_directory import RunDirectory
 log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
-LOAD_ERRORS = (UnpicklingError, AttributeError, EOFError, KeyError, RuntimeError, TypeError)
-"""Exceptions of torch.load for a file that is not a checkpoint or contains other objects."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,9 @@ class Checkpoint:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
             state = saved["state_dict"]
             return {name.removeprefix("model."): value for name, value in state.items()}
-        except LOAD_ERRORS as error:
+        except OSError:  # says nothing about the contents
+            raise
+        except Exception as error:  # damaged bytes can make torch.load raise anything
             raise self.load_error(error) from error
 
     def load_error(self, error: Exception) -> RunError:

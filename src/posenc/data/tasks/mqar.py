@@ -10,7 +10,7 @@ the answers to the model; if it did, the last answer would follow by elimination
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class AssociativeRecall(Task):
                 " vocabulary; set data.keys=null data.values=null"
             )
         count = (vocab_size - 1) // 2
-        parameters = vars(replace(self, keys=count, values=count))
+        parameters = {**vars(self), "keys": count, "values": count}
         return RandomTokenRecall(**parameters, vocab_size=vocab_size)
 
     @property
