@@ -35,11 +35,18 @@ def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.P
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    """Run or resume a run: in this process on one device, in others on several."""
+    """Run or resume a run: in this process on one device, in others on several.
+
+    Like a launcher, restart a run whose rank was aborted: PyTorch's communication threads do this
+    now and then on CPUs (docs/scaling.md).
+    """
     if run.config().devices == 1:
         assert main([str(run.path)]) == FINISHED, run.status().error
-    else:
-        assert start(run).wait() == FINISHED, run.log_file.read_text()
+        return run
+    code = start(run).wait()
+    if code == LOST and "SIGABRT" in (run.status().error or ""):
+        code = start(run).wait()
+    assert code == FINISHED, run.log_file.read_text()
     return run
 
 
@@ -183,13 +190,12 @@ def test_killed_ranks_and_changed_numbers_of_devices_change_no_results(
 def test_a_run_on_one_device_can_be_resumed_with_fsdp(small_run: SmallRun) -> None:
     overrides = (*ADAPTIVE_EMBEDDING, *DROPOUT)
     uninterrupted = finish(small_run(*overrides, "name=uninterrupted"))
-    fast = (*overrides, "name=resumed", "checkpoint.every_seconds=0.01")
-    run = small_run(*fast)
+    run = small_run(*overrides, "name=resumed")
     process = start(run)
     wait_for_step(run, 9, process)
     process.terminate()
     assert process.wait() == INTERRUPTED, run.log_file.read_text()
-    run = finish(small_run(*fast, "devices=2", "trainer.strategy=fsdp"))
+    run = finish(small_run(*overrides, "name=resumed", "devices=2", "trainer.strategy=fsdp"))
     assert_same_results(run, uninterrupted)
 
 
