@@ -146,6 +146,11 @@ def test_kept_weights_can_be_evaluated_later(
     assert posenc([*command, "evaluation.at_tokens=[960]"]) == 0
     added = [row["at_tokens"] for row in run.rows() if row["length"] == 36]
     assert sorted(added, key=str) == [960, None]
+    recall = ["data=task_mqar", "data.keys=null", "data.values=null", "data.examples=9"]
+    assert posenc([*command[:3], *recall, "evaluation.at_tokens=[960]"]) == 0
+    losses = {row["at_tokens"]: row["loss"] for row in run.rows() if row["data_name"] == "mqar"}
+    assert losses.keys() == {960, None}
+    assert losses[960] != losses[None]
     assert posenc([*command, "evaluation.at_tokens=[576]"]) == 1
     assert "576" in capsys.readouterr().err
 
