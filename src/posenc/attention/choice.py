@@ -41,7 +41,8 @@ On a GPU, `flex` is used only on request, because it has not been compared with 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
 """Compute capability of a GPU -> `kernel_options` of FlexAttention, by default PyTorch's own.
 
-Empty, because no GPU has been measured; scripts/benchmarks/flex_options.py measures candidates.
+Empty, because nothing has been measured on a GPU; scripts/benchmarks/flex_options.py measures
+candidates.
 """
 
 KERNELS: dict[str, ModuleType] = {

@@ -39,7 +39,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
     """
     fused = torch_operators.CPU_ATTENTION
     if q.device.type == "cpu" and fused is not None:
-        return fused(q, k, v, attn_mask=bias, scale=scale)
+        return fused(q, k, v, attn_mask=bias, scale=scale)  # adds the bias to the scores
     dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
     lse = scores.logsumexp(-1)

@@ -64,8 +64,8 @@ def check(
     `name` is the config group of the node; if the group holds several nodes, it is followed by the
     node's key, as in `callbacks.early_stopping`. `build` supplies the arguments in `kwargs` by
     name, and the first ones by position (`NUM_POSITIONAL_ARGS`). Raises ConfigError for targets
-    that are not trusted or not of the group's type (`GROUP_TYPES`), and for unknown, missing or
-    mistyped arguments.
+    that are not trusted or not of the group's type (`GROUP_TYPES`), and for arguments that are
+    unknown, missing or of the wrong type.
     """
     if not isinstance(node, DictConfig):
         raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")

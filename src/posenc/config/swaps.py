@@ -1,4 +1,4 @@
-"""Evaluation swaps, which replace a part of a trained encoding, such as its RoPE spectrum."""
+"""Evaluation swaps, which replace or wrap a trained encoding, for example its RoPE spectrum."""
 
 from collections.abc import Sequence
 from itertools import product

@@ -1,4 +1,4 @@
-"""Separate parameters in every layer, for an encoding whose layers share them by definition.
+"""Separate parameters in every layer, for an encoding that shares them across layers by definition.
 
 Layer i uses the i-th of `layers` instances of the inner encoding; each instance draws its own
 initial parameters. Encodings that are defined with separate parameters per layer do not need this.

@@ -144,7 +144,7 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
     command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"
     if run.status().state == "finished":
         return RunError(
-            f"{run.name} was trained to the end, but {latest}; to train the rest again, delete"
+            f"{run.name} was fully trained, but {latest}; to train the rest again, delete"
             f" {run.status_file} and run {command}"
         )
     return RunError(

@@ -1,4 +1,4 @@
-"""Swaps, which replace the length-dependent part of a trained encoding and keep its weights."""
+"""Swaps, which extend the context of a trained model: they change its encoding, not its weights."""
 
 from inspect import isclass
 from typing import Any

@@ -34,9 +34,9 @@ VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    The hooks of the encoding are called once on a tiny input, unless `verified` contains the
-    encoding's settings, which are added to it. Raises ConfigError if a component cannot be built or
-    the components cannot be used together.
+    The hooks of the encoding are called once on a tiny input. This is skipped if `verified` already
+    contains the encoding's settings; otherwise, they are added to it. Raises ConfigError if a
+    component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
     for name in COMPONENTS:

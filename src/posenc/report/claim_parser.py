@@ -1,4 +1,4 @@
-"""Parses the claims and premises in an experiment's YAML, before any training starts."""
+"""Parses the claims and premises in an experiment's YAML, before training and for a report."""
 
 import math
 from collections.abc import Mapping

@@ -136,6 +136,13 @@ class CurveSet:
         return sorted({point.x for curve in self.curves for point in curve.points})
 
     @property
+    def title(self) -> str:
+        """The title of the curves' table."""
+        name = self.quantity.name.capitalize()
+        name += f" of {self.swapped} with swaps" if self.swapped else ""
+        return f"{name}, trained at L = {self.train_length}: {self.measurement}"
+
+    @property
     def by_label(self) -> dict[str, Curve]:
         return {curve.label: curve for curve in self.curves}
 

@@ -22,7 +22,7 @@ from posenc.report.common_budgets import (
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
-from posenc.runs.evaluation_rows import read_arrays, read_evaluation
+from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 
@@ -218,7 +218,7 @@ def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
         label=directory.name,
         config=config,
         status=status,
-        rows=read_evaluation(directory.evaluation_file) if trained else [],
+        rows=directory.rows() if trained else [],
         timing=directory.timing(),
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},

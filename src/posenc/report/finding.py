@@ -20,7 +20,8 @@ def finding(
     """Return how many premises and claims hold, and which encodings are best.
 
     `losses` are those of the main measurement, `accuracies` those of all tasks. Premises that do
-    not hold come first. Encodings are compared at the training length and at the longest one.
+    not hold come before the claims. Encodings are compared at the training length and at the
+    longest one.
     """
     sentences = [
         *_debug_sentences(experiment.runs),
@@ -33,7 +34,7 @@ def finding(
 
 def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
     if any(run.config.get("debug") for run in runs):
-        yield "These are debug runs, whose numbers mean nothing."
+        yield "These are debug runs; their results are not meaningful."
 
 
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:

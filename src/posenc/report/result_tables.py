@@ -31,12 +31,6 @@ def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[
     return [_table(*sets[i], fixed_targets.get(i, [])) for i in separate]
 
 
-def table_title(curves: CurveSet) -> str:
-    name = curves.quantity.name.capitalize()
-    name += f" of {curves.swapped} with swaps" if curves.swapped else ""
-    return f"{name}, trained at L = {curves.train_length}: {curves.measurement}"
-
-
 def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
     """Return the published perplexities that have a value at any of the lengths, by label."""
     if curves.quantity is not PERPLEXITY:
@@ -106,7 +100,7 @@ def _table(
         *([EARLY_NOTE] if early else []),
         *([NGRAM_NOTE] if curves.ngrams else []),
     ]
-    return Table(table_title(curves), columns, grid, notes, key_columns=2)
+    return Table(curves.title, columns, grid, notes, key_columns=2)
 
 
 def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:

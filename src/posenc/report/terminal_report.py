@@ -15,7 +15,6 @@ from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow
-from posenc.report.result_tables import table_title
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
@@ -126,10 +125,10 @@ def _table_at_lengths(
     ]
     grid = []
     for row in rows:
-        points = {x: row.curve.point_at(x) for x in lengths}
+        values = [row.values.get(x) for x in lengths]
         cells = [
-            Cell(quantity.text_of(point), best=row.values[x].best) if point else Cell(None)
-            for x, point in points.items()
+            Cell(quantity.text_of(value.point), best=value.best) if value else Cell(None)
+            for value in values
         ]
         grid.append([row.curve.label, *cells])
     if curves.best_ngram:
@@ -138,7 +137,7 @@ def _table_at_lengths(
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return Table(f"{table_title(curves)}, {seeds}", columns, grid)
+    return Table(f"{curves.title}, {seeds}", columns, grid)
 
 
 def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ log = logging.getLogger("posenc")
 def fit(session: Session, training_fraction: float) -> bool:
     """Train until the token budget is used up or a callback ends the training.
 
-    Returns False if the run was told to stop before that. `training_fraction` is the fraction of
+    Returns False if it was asked to stop before that. `training_fraction` is the fraction of
     the run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
@@ -105,7 +105,7 @@ def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
 def _out_of_memory_error(
     config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
 ) -> RunError:
-    """Return an error with a way to use less memory; a resumed run keeps its micro-batch size."""
+    """Return an error with a remedy; a resumed run keeps its micro-batch size."""
     sequences, length = steps.micro_sequences, config.train_length
     remedy = "rerun the command with retry=true when nothing else uses the device"
     if not has_checkpoint and sequences > 1:
