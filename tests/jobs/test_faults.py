@@ -1,5 +1,6 @@
 """Faults injected into runs: the error message, what is kept, and how the run resumes."""
 
+import io
 import logging
 import os
 import re
@@ -252,3 +253,24 @@ def test_a_malicious_checkpoint_runs_no_code(
     message = capsys.readouterr().err
     assert "is not a checkpoint of this run" in message and "Traceback" not in message
     assert not (tmp_path / "code_was_run").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[100:], lambda data: data[:-100]])
+def test_a_damaged_checkpoint_with_a_valid_digest_is_named(
+    small_run: SmallRun, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = small_run()
+    buffer = io.BytesIO()
+    torch.save({"state_dict": {"model.x": torch.zeros(300)}}, buffer)
+    damaged = damage(buffer.getvalue())
+
+    def write(path: Path) -> None:
+        path.write_bytes(damaged)
+
+    saved = checkpoint.save_checkpoint(run.checkpoints, 7, write)
+    for step in range(1, 8):
+        append_jsonl(run.metrics_file, {"step": step, "loss": 1.0})
+    assert job([str(run.path)]) == FAILED
+    error = str(run.status().error)
+    assert saved.path.name in error and "is not a checkpoint of this run" in error
+    assert "Traceback" not in caplog.text

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,19 +36,25 @@ class Checkpoint:
         """Return whether this is a file whose contents match the digest in the name."""
         return self.path.is_file() and _digest(self.path) == self.digest
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """Return the state_dict of the model, loaded without running code from the file.
+    def load(self) -> dict[str, Any]:
+        """Return the contents, loaded without running code from the file.
 
         Raises RunError if the file contains anything other than tensors and plain values.
         """
         try:
-            saved = torch.load(self.path, map_location="cpu", weights_only=True)
-            state = saved["state_dict"]
-            return {name.removeprefix("model."): value for name, value in state.items()}
-        except OSError:  # says nothing about the contents
+            contents = torch.load(self.path, map_location="cpu", weights_only=True)
+        except OSError:  # the file could not be read, which does not mean that it is damaged
             raise
         except Exception as error:  # damaged bytes can make torch.load raise anything
             raise self.load_error(error) from error
+        if not isinstance(contents, dict) or not isinstance(contents.get("state_dict"), dict):
+            raise self.load_error(KeyError("state_dict"))
+        return contents
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return the state_dict of the model. Raises RunError like `load`."""
+        state = self.load()["state_dict"]
+        return {str(name).removeprefix("model."): value for name, value in state.items()}
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""

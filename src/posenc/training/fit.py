@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from functools import partial
-from pickle import UnpicklingError
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -60,13 +59,13 @@ def fit(session: Session, training_fraction: float) -> bool:
         batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
     path = str(checkpoint.path) if checkpoint else None
+    if checkpoint:
+        checkpoint.load()  # Lightning reports damaged contents with a traceback
     try:
         with session.stop.handling_signals():
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
-    except UnpicklingError as error:
-        raise error if checkpoint is None else checkpoint.load_error(error) from error
     if trainer.global_step < steps.total and not recorder.training_ended:
         return False
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)
