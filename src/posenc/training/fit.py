@@ -41,11 +41,12 @@ def fit(session: Session, training_fraction: float) -> bool:
     completed_steps = checkpoint.step if checkpoint else 0
     if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
         return True
+    if checkpoint:
+        checkpoint.load()  # Lightning would report damaged contents with a traceback
+        log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
-    if checkpoint:
-        log.info("resumed from step %d", checkpoint.step)
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation(session, module.model)
     callbacks = build_callbacks(config)
@@ -59,8 +60,6 @@ def fit(session: Session, training_fraction: float) -> bool:
         batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
     path = str(checkpoint.path) if checkpoint else None
-    if checkpoint:
-        checkpoint.load()  # Lightning reports damaged contents with a traceback
     try:
         with session.stop.handling_signals():
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
