@@ -16,6 +16,7 @@ from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cable import Cable
 from posenc.encodings.fox import Fox
+from posenc.encodings.grape_a import GrapeA
 from posenc.encodings.nope import NoPE
 from posenc.encodings.sandwich import Sandwich
 
@@ -29,6 +30,7 @@ GATES: list[Make] = [
     Cable,
     partial(Cable, weighted=False),
     partial(Fox, gate="forget", initial_bias=2.0),
+    *(partial(GrapeA, gate=gate) for gate in ("key", "query", "both")),
 ]
 lengths = st.integers(1, 1100)
 
@@ -50,12 +52,12 @@ def test_gates_are_precise_at_any_length(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [Fox, Cable])
+@pytest.mark.parametrize("make", [Fox, Cable, GrapeA])
 def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrecise) -> None:
     assert_precise("factored", make, torch.arange(2050))
 
 
-@pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich], ids=make_id)
+@pytest.mark.parametrize("make", [partial(Alibi, trainable=True), Sandwich, GrapeA], ids=make_id)
 @settings(max_examples=3, deadline=None)
 @given(length=lengths, gap=st.integers(1, 2000), offset=st.integers(0, 200_000))
 @example(length=770, gap=13, offset=0)
@@ -109,7 +111,9 @@ class Increasing(NoPE):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return 0.05 * distance + 0 * head
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> tuple[Tensor | None, Tensor]:
+    def bias_factors(
+        self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor
+    ) -> tuple[Tensor | None, Tensor]:
         return None, -0.05 * pos.double()[None, None, :, None].expand(1, 3, -1, -1)
 
 
@@ -137,14 +141,14 @@ def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
         assert (out[:, :, 299] - expected[:, :, 299]).abs().max() < tolerance
 
 
-@pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich], ids=make_id)
+@pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich, GrapeA], ids=make_id)
 @torch.no_grad()
 def test_columns_for_a_gpu_equal_the_reference_up_to_bfloat16_rounding(make: Make) -> None:
     torch.manual_seed(0)
     encoding, pos, generator = make(GEOMETRY), torch.arange(600), torch.Generator().manual_seed(3)
     x = torch.randn(1, 600, 24, generator=generator)
     q, k, v = torch.randn(3, 1, 3, 600, 8, generator=generator).bfloat16().unbind(0)
-    factors = encoding.bias_factors(x, pos)
+    factors = encoding.bias_factors(x, q, k, pos)
     assert factors is not None
     query, key = (None if f is None else f.expand(1, 3, 600, -1) for f in factors)
     assert key is not None

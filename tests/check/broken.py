@@ -219,7 +219,7 @@ class WrongFactors(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -0.25 * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors:
         steps = 0.5 * pos.double()[None, None, :, None]
         return None, steps
 

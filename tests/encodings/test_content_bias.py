@@ -393,11 +393,11 @@ def test_sums_over_100_000_tokens_are_exact() -> None:
 def test_factors_multiply_to_the_bias(name: str, product: Product) -> None:
     encoding = build(MAKERS[name], geometry(6))
     x, q, k = random_inputs(encoding.geometry, 50)
-    factors = encoding.at_layer(LAYER).bias_factors(x.float(), torch.arange(50))
+    factors = encoding.at_layer(LAYER).bias_factors(x.float(), q, k, torch.arange(50))
     assert factors is not None
     for factor in factors:
         assert factor is None or (factor.shape == (2, 6, 50, 1) and factor.dtype == torch.float64)
-    exact = encoding.at_layer(LAYER).bias_factors(x, torch.arange(50))
+    exact = encoding.at_layer(LAYER).bias_factors(x, q, k, torch.arange(50))
     assert exact is not None
     torch.testing.assert_close(
         product(exact), content_bias_of(encoding, x, q, k), atol=1e-9, rtol=0
@@ -421,16 +421,17 @@ def test_fixed_gates_with_decay_times_2_to_256_equal_alibi(
     assert len(list(encoding.parameters())) == trainable
     pos, head = torch.arange(40), torch.arange(8)[:, None, None]
     distance = (pos[:, None] - pos).double()
+    x, states = torch.zeros(1, 40, 64), torch.zeros(1, 8, 40, 8)
     expected = Alibi(geometry(8)).bias(head, distance, pos[:, None])
     tolerance = 1e-6 if trainable else 1e-12
     for index in range(LAYERS):
         layer = encoding.at_layer(index)
         actual = layer.bias(head, distance, pos[:, None])
         torch.testing.assert_close(actual, expected, rtol=tolerance, atol=1e-12)
-        factors = layer.bias_factors(torch.zeros(1, 40, 64), pos)
+        factors = layer.bias_factors(x, states, states, pos)
         assert factors is not None
         torch.testing.assert_close(product(factors)[0], actual, rtol=0, atol=1e-9)
-    assert encoding.bias_factors(torch.zeros(1, 40, 64), torch.zeros(1, 40, 2)) is None
+    assert encoding.bias_factors(x, states, states, torch.zeros(1, 40, 2)) is None
 
 
 def test_the_gradient_of_trainable_fixed_gates_reaches_only_their_layer() -> None:

@@ -108,7 +108,8 @@ def test_alibi_bias_and_factors_match_the_slopes(heads: int, product: Product) -
     head = torch.arange(heads)[:, None, None]
     distance = (pos[:, None] - pos[None, :]).double()
     bias = encoding.bias(head, distance, pos[:, None])
-    factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), pos)
+    states = torch.zeros(1, heads, 9, 8)
+    factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), states, states, pos)
     assert factors is not None
     multiplied = product(factors)[0]
     for h, slope in enumerate(authors_slopes(heads)):
@@ -213,7 +214,8 @@ def test_sandwich_golden_values(
 
 def test_sandwich_factors_equal_the_bias_up_to_a_constant(product: Product) -> None:
     encoding, pos = Sandwich(geometry(64, 4), bias_width=16), torch.arange(40)
-    factors = encoding.bias_factors(torch.zeros(1, 40, 64), pos)
+    states = torch.zeros(1, 4, 40, 16)
+    factors = encoding.bias_factors(torch.zeros(1, 40, 64), states, states, pos)
     assert factors is not None
     head = torch.arange(4)[:, None, None]
     bias = encoding.bias(head, (pos[:, None] - pos[None, :]).double(), pos[:, None])

@@ -77,7 +77,7 @@ def test_without_content_grape_a_is_alibi_times_ln_2() -> None:
     x, _, _ = random_inputs(4)
     zeros, pos = torch.zeros(1, 4, KEYS, 5, dtype=torch.float64), torch.arange(KEYS)
     distance = (pos[-ROWS:, None] - pos).double()
-    alibi = Alibi(geometry(4)).bias(torch.arange(4)[:, None, None], distance.clamp(min=0), distance)
+    alibi = Alibi(geometry(4)).bias(torch.arange(4)[:, None, None], distance, distance)
     actual = last_rows(encoding.at_layer(0), x[:1], zeros, zeros, pos)
     torch.testing.assert_close(actual[0], alibi * math.log(2), rtol=1e-6, atol=0)
 

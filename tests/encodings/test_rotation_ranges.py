@@ -28,11 +28,12 @@ from posenc.encodings.randomized import Randomized
 from posenc.encodings.rerope import ReRope
 from posenc.encodings.rope import Rope
 from posenc.encodings.self_extend import SelfExtend
+from posenc.encodings.sinks import Sinks
 from posenc.encodings.spectra import geometric, half_truncated
 from posenc.encodings.t5 import T5
 from posenc.encodings.temperature import Temperature
 from posenc.encodings.window import Window
-from posenc.encodings.wrapper import EncodingFactory
+from posenc.encodings.wrapper import EncodingFactory, Wrapper
 from posenc.encodings.xpos import Xpos
 
 HEADS, WIDTH, TRAIN_LENGTH = 3, 8, 16
@@ -194,21 +195,40 @@ def test_golden_distances(make: EncodingFactory, i: int, j: int, expected: float
     assert distance_of(make, 4096, i, j) == pytest.approx(expected, rel=1e-6)
 
 
+class WithTrainableAlibi(Wrapper):
+    """A learnable bias added to an encoding with several rotations."""
+
+    def __init__(self, geometry: Geometry, *, inner: EncodingFactory) -> None:
+        super().__init__(geometry, inner)
+        self.alibi = Alibi(geometry, trainable=True)
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return self.alibi.bias(head, distance, pos_q)
+
+
+OUTER: dict[str, Callable[..., EncodingFactory]] = {
+    "alone": lambda inner: inner,
+    "window": lambda inner: partial(Window, inner=inner, size=7),
+    "sink": lambda inner: partial(Sinks, inner=inner, logit=0.5),
+    "learnable bias": lambda inner: partial(WithTrainableAlibi, inner=inner),
+}
+
+
 @pytest.mark.parametrize("make", ENCODINGS)
-@pytest.mark.parametrize("window", [None, 7])
+@pytest.mark.parametrize("outer", OUTER)
 def test_blocks_equal_the_reference_in_outputs_and_gradients(
-    make: EncodingFactory, window: int | None, monkeypatch: pytest.MonkeyPatch
+    make: EncodingFactory, outer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
-    encoding, length = make(GEOMETRY), 53
-    if window is not None:
-        encoding = Window(GEOMETRY, inner=make, size=window)
+    encoding, length = OUTER[outer](make)(GEOMETRY).double(), 53
     results = []
     for kernel in ("reference", "blocks"):
         tensors = tuple(tensor.requires_grad_() for tensor in inputs(length))
         out = attend(encoding, kernel, tensors, torch.arange(length))
         weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
-        results.append([out, *torch.autograd.grad((out * weights).sum(), tensors[1:])])
+        leaves = [*tensors[1:], *encoding.parameters()]
+        grads = torch.autograd.grad((out * weights).sum(), leaves, materialize_grads=True)
+        results.append([out, *grads])
     for expected, actual in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 

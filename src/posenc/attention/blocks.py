@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from posenc.attention import fused_sdpa
 from posenc.attention.bias_cache import cached_bias, num_encodings
-from posenc.attention.fused_sdpa import QueryBlock
+from posenc.attention.block_attention import BlockAttention
 from posenc.attention.reference import (
     AttentionInputs,
     attend_rows,
+    rotation_index_arguments,
     score_bias,
     score_dtype,
     visible_keys,
@@ -82,20 +82,24 @@ def attend_block(
     compute = partial(masked_bias, encoding, inputs, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
     queries, block_keys = q[:, :, rows], k[:, :, keys]
-    values = pad(v[:, :, keys], (0, q.shape[-1] - v.shape[-1]))
+    index = None
+    if encoding.overrides("rotation_index"):
+        index = encoding.rotation_index(*rotation_index_arguments(encoding, inputs.pos, rows, keys))
+    width = q.shape[-1] if index is None else encoding.geometry.head_width
+    values = pad(v[:, :, keys], (0, width - v.shape[-1]))
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()
-    if sink is not None or bias.requires_grad or bias.dtype != q.dtype:
+    if index is not None or sink is not None or bias.requires_grad or bias.dtype != q.dtype:
         # PyTorch's fused kernels support none of these.
-        out = BlockAttention.apply(queries, block_keys, values, bias, sink, scale)
+        out = BlockAttention.apply(queries, block_keys, values, bias, sink, index, scale)
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)
     return out[..., : v.shape[-1]]
 
 
 def needs_scores(encoding: Encoding) -> bool:
-    """Return whether a hook selects the scores, computes the weights, or is called with them."""
-    return any(map(encoding.overrides, ("rotation_index", "normalize", "value_bias")))
+    """Return whether a hook computes the attention weights or is called with them."""
+    return encoding.overrides("normalize") or encoding.overrides("value_bias")
 
 
 def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
@@ -106,37 +110,3 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
     if bias is None:
         bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
     return bias.masked_fill(masked, -torch.inf)
-
-
-class BlockAttention(torch.autograd.Function):
-    """Attention of a block with a sink, a learnable bias, or a bias of another dtype than q.
-
-    The bias is [1|B, 1|H, R, K].
-    """
-
-    @staticmethod
-    def forward(ctx, q, k, v, bias, sink, scale):  # type: ignore[no-untyped-def]
-        out, lse = fused_sdpa.forward(q, k, v, bias, scale)
-        if sink is not None:
-            out, lse = fused_sdpa.add_sink(out, lse, sink)
-        ctx.save_for_backward(q, k, v, bias, sink, out, lse)
-        ctx.scale = scale
-        return out
-
-    @staticmethod
-    def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        q, k, v, bias, sink, out, lse = ctx.saved_tensors
-        grad_k, grad_v = torch.zeros_like(k, dtype=lse.dtype), torch.zeros_like(v, dtype=lse.dtype)
-        block = QueryBlock(q, out, grad_out, lse)
-        grad_q, grad_bias = fused_sdpa.backward_with_bias(
-            block, k, v, bias, ctx.scale, grad_k, grad_v
-        )
-        grad_sink = None if sink is None else fused_sdpa.sink_gradient(block, sink)
-        return (
-            grad_q.to(q.dtype),
-            grad_k.to(k.dtype),
-            grad_v.to(v.dtype),
-            grad_bias,
-            grad_sink,
-            None,
-        )

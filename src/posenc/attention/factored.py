@@ -62,8 +62,10 @@ def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tenso
 @torch.no_grad()
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
     """Return the factors of one token whose hidden state is zero; all tokens have the same rank."""
-    x = torch.zeros(1, 1, encoding.geometry.width, device=pos.device)
-    return encoding.bias_factors(x, pos[:1])
+    geometry = encoding.geometry
+    x = torch.zeros(1, 1, geometry.width, device=pos.device)
+    states = torch.zeros(1, geometry.heads, 1, geometry.head_width, device=pos.device)
+    return encoding.bias_factors(x, *encoding.rotate(x, states, states, pos[:1]), pos[:1])
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
@@ -71,7 +73,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
     Raises UnsupportedKernelError if the bias of this input has no factors.
     """
-    factors = encoding.bias_factors(x, pos)
+    factors = encoding.bias_factors(x, q, k, pos)
     if factors is None:  # sample_factors returned factors, but this input has none
         reason = "its bias has no factors for this input"
         raise UnsupportedKernelError("factored", encoding, reason)

@@ -199,15 +199,20 @@ def rectangle_bias(
     keys with a bias below `threshold` get no weight.
     """
     dtype, first = threshold.dtype, key_factors[:, :, rows.start, None]
-    relative = (key_factors[:, :, keys] - first).to(dtype)
+    relative = key_factors[:, :, keys] - first
     constant = first - key_factors[:, :, rows]
     if query_factors is None:
         constant = constant[..., 0].to(dtype)
         constant = constant.masked_fill(constant < threshold, MASKED_BIAS)
-        bias = relative.mT.masked_fill(relative.mT < threshold[..., None], MASKED_BIAS)
+        by_key = relative.mT.to(dtype)
+        bias = by_key.masked_fill(by_key < threshold[..., None], MASKED_BIAS)
         return bias.expand(-1, -1, constant.shape[-1], -1), constant
     query = query_factors[:, :, rows]
-    return query.to(dtype) @ relative.mT, (query * constant).sum(-1).to(dtype)
+    # Large terms of several columns may cancel; relative to the first row, they are small.
+    origin = query[:, :, :1] if query.shape[-1] > 1 else torch.zeros_like(query[:, :, :1])
+    bias = (query - origin).to(dtype) @ relative.to(dtype).mT
+    bias += (origin @ relative.mT).to(dtype)
+    return bias, (query * constant).sum(-1).to(dtype)
 
 
 def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:

@@ -30,6 +30,10 @@ class FactorGradients:
     extra columns of q and k. An extra column of q does not change the scores if the same column of
     k is 0, and the gradient of these zeros is the sum of dS weighted by the column of q; the same
     holds with q and k exchanged. If `query_factors` is None, they are ones.
+
+    Query factors can be much larger than the biases, such as positions. A rectangle therefore sums
+    Q_i dS_ij as (Q_i - Q_s) dS_ij plus Q_s dS_ij, where s is its first row. If the bias of a
+    distant pair is small because large terms cancel, the rounding errors of dS cancel as well.
     """
 
     def __init__(
@@ -45,12 +49,15 @@ class FactorGradients:
         self.increments = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
         self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
         self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
-        columns = self.rank + 1 + (0 if query_factors is None else self.rank)
+        columns = self.rank + 1 + (0 if query_factors is None else self.rank + 1)
         extra = columns + -(self.width + columns) % WIDTH_MULTIPLE
         self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
         ones_column = self.width + self.rank
-        self.q[..., self.width : ones_column] = 1 if query_factors is None else query_factors
         self.k[..., ones_column] = 1
+        if query_factors is None:
+            self.q[..., self.width] = 1
+        else:
+            self.q[..., ones_column + self.rank + 1] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
         """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
@@ -77,12 +84,18 @@ class FactorGradients:
             first = self.width + self.rank + 1
             relative = self.key_factors[:, :, keys] - self.key_factors[:, :, rows.start, None]
             self.k[:, :, keys, first : first + self.rank] = relative
+            relative = self.query_factors[:, :, rows] - self.query_factors[:, :, rows.start, None]
+            self.q[:, :, rows, self.width : self.width + self.rank] = relative
         return self.q[:, :, rows], self.k[:, :, keys]
 
     def add_rectangle(self, rows: slice, keys: slice, grad_q: Tensor, grad_k: Tensor) -> None:
         """Add a rectangle, given the gradients of its widened q and k."""
         rank, columns_q = self.rank, grad_q[..., self.width :].double() / self.scale
-        by_key = grad_k[..., self.width : self.width + rank].double() / self.scale
+        columns_k = grad_k[..., self.width :].double() / self.scale
+        by_key = columns_k[..., :rank]
+        if self.query_factors is not None:
+            column_sums = columns_k[..., 2 * rank + 1, None]
+            by_key = by_key + column_sums * self.query_factors[:, :, rows.start, None]
         row_sums = columns_q[..., rank : rank + 1]
         by_row = (
             row_sums if self.query_factors is None else row_sums * self.query_factors[:, :, rows]

@@ -57,7 +57,7 @@ class Alibi(FormulaBias):
         (slope,) = coefficients
         return -slope * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         return None, (self.slopes.to(x.device)[:, None] * pos.double())[None, ..., None]

@@ -45,5 +45,5 @@ class AlibiPi(Wrapper):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         return self.active.bias(head, distance / self.fixed_factor, pos_q / self.fixed_factor)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        return self.active.bias_factors(x, pos.double() / self.fixed_factor)
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
+        return self.active.bias_factors(x, q, k, pos.double() / self.fixed_factor)

@@ -125,10 +125,11 @@ class Encoding(nn.Module):
         """
         return 0
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         """Return float64 factors whose product is the entire bias, up to a constant per query.
 
-        None means that the bias has no such factorization.
+        x, q and k are as in `content_bias`, for all T tokens. None means that the bias has no such
+        factorization.
         """
         return None
 

@@ -43,7 +43,7 @@ class CumulativeBias(PerLayer, ABC):
         bias = (sums[:, :, queries] - sums.mT).to(dtype)
         return bias if weights is None else weights[:, :, queries].to(dtype) * bias
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors:
         weights, sums = self.weights_and_sums(x)
         return weights, -sums
 
@@ -102,7 +102,7 @@ class FoxFixed(PerLayer, FormulaBias):
         (log_gate,) = coefficients
         return log_gate * distance
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         sums = (self.log_gates(x.device)[:, None] * pos.double())[None, ..., None]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
 from posenc.encodings.alibi import authors_slopes
-from posenc.encodings.base import Geometry, PerLayer
+from posenc.encodings.base import Factors, Geometry, PerLayer
 
 EPSILON = 1e-6
 
@@ -46,16 +46,39 @@ class GrapeA(PerLayer):
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        rate = softplus(self.rate[self.layer].to(dtype)) * self.slopes.to(q.device, dtype)
-        gates = rate.new_zeros(())
-        if self.query is not None:
-            gates = gates + self._gate(q, self.query, dtype)
-        if self.key is not None:
-            gates = gates + self._gate(k, self.key, dtype).mT
-        return -distance.clamp(min=0) * rate[:, None, None] * gates
+        query_gates, key_gates = self._gates(q, self.query), self._gates(k, self.key)
+        return -distance * self._rates(q) * (query_gates + key_gates.mT)
 
-    def _gate(self, states: Tensor, vectors: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of queries or keys [B, H, T, d]."""
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
+        """Return the factors of -(i - j) (a_i + b_j) = j a_i - i b_j + j b_j - i a_i."""
+        if pos.ndim > 1:  # the distance between coordinates does not factorize
+            return None
+        position = pos.double()[:, None].expand(*k.shape[:3], 1)
+        query_gates, key_gates = (
+            self._gates(states, vectors).double()
+            for states, vectors in ((q, self.query), (k, self.key))
+        )
+        queries, keys = [], []
+        if self.query is not None:
+            queries, keys = [query_gates], [position]
+        if self.key is not None:
+            queries += [position, torch.ones_like(position)]
+            keys += [-key_gates, key_gates * position]
+        return torch.cat(queries, -1), self._rates(k).double() * torch.cat(keys, -1)
+
+    def _rates(self, states: Tensor) -> Tensor:
+        """Return the slopes m omega [H, 1, 1]."""
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        rates = softplus(self.rate[self.layer].to(dtype)) * self.slopes.to(states.device, dtype)
+        return rates[:, None, None]
+
+    def _gates(self, states: Tensor, vectors: Tensor | None) -> Tensor:
+        """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of states [B, H, T, d].
+
+        Returns zeros if the gate is omitted.
+        """
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        if vectors is None:
+            return states.new_zeros((*states.shape[:3], 1), dtype=dtype)
         direction = normalize(vectors[self.layer].to(dtype), dim=-1, eps=EPSILON)
         return softplus(states.to(dtype) @ direction[..., None] * states.shape[-1] ** -0.5)

@@ -46,7 +46,7 @@ class LmInfinite(Window):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor | None:
         return self.active.bias(head, distance.clamp(max=self.size), pos_q)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> None:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> None:
         """Return None: a limited distance has no factors."""
 
     def overrides(self, hook: str) -> bool:

@@ -65,8 +65,8 @@ class Randomized(Wrapper):
         distance, pos_q = self.sampler.offset(distance), self.sampler.offset(pos_q)
         return self.active.content_bias(x, q, k, distance, pos_q)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        return self.active.bias_factors(x, pos) if self.sampler.offsets is None else None
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
+        return self.active.bias_factors(x, q, k, pos) if self.sampler.offsets is None else None
 
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         return self.active.value_bias(weights, self.sampler.offset(distance))

@@ -34,7 +34,7 @@ class Sandwich(Encoding):
             total += (distance.double() * frequency).cos() - 1
         return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         angles = pos.double()[:, None] * self.frequencies.to(x.device)

@@ -51,8 +51,8 @@ class Wrapper(PerLayer):
     def content_lookback(self) -> int:
         return self.active.content_lookback()
 
-    def bias_factors(self, x: Tensor, pos: Tensor) -> Factors | None:
-        return self.active.bias_factors(x, pos)
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
+        return self.active.bias_factors(x, q, k, pos)
 
     def normalize(self, scores: Tensor) -> Tensor:
         return self.active.normalize(scores)
