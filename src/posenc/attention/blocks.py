@@ -109,4 +109,4 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
     masked = ~visible_keys(encoding, rows, keys, q.device)
     if bias is None:
         bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
-    return bias.masked_fill(masked, -torch.inf)
+    return torch.where(masked, -torch.inf, bias)

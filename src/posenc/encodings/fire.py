@@ -7,15 +7,14 @@ f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold T
 layers (FIRE-S in the paper). The bias is [H, R, K] for distances [R, K] and query positions [R, 1].
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from posenc.encodings.base import Encoding, Geometry
 
-CHUNK_SIZE = 2**13  # pairs per chunk, so that their hidden units fit in a CPU's cache
+CHUNK_SIZE = 2**14  # pairs per chunk, so that their terms fit in a CPU's cache
 MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
 
 
@@ -54,47 +53,123 @@ class Fire(Encoding):
         if relative.ndim > 2:
             relative = relative.squeeze(1)
         heads = head.flatten()
-        first = (p.to(dtype) for p in (self.first.weight, self.first.bias))
-        second = (p.to(dtype)[heads] for p in (self.second.weight, self.second.bias))
-        out = ScalarMLP.apply(relative.reshape(1, -1), *first, *second)
+        w, a = (p.to(dtype) for p in (self.first.weight.squeeze(1), self.first.bias))
+        v, b = (p.to(dtype)[heads] for p in (self.second.weight, self.second.bias))
+        out = scalar_mlp(relative.reshape(-1), w, a, v, b)
         return out.unflatten(1, relative.shape).movedim(0, -3)
 
     def _psi(self, x: Tensor) -> Tensor:
         return torch.log1p((self.c.to(x.dtype) * x).abs())
 
 
-class ScalarMLP(torch.autograd.Function):
-    """Computes v relu(w x + a) + b [H, N] for x [1, N], w [F, 1], a [F], v [H, F] and b [H].
+@torch.library.custom_op("posenc::scalar_mlp", mutates_args=())
+def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
+    """Return v relu(w x + a) + b [H, N] for x [N], w and a [F], v [H, F] and b [H].
 
-    It processes x in chunks: the hidden units [F, N] are never all in memory, and the backward
-    pass recomputes them.
+    The MLP is piecewise linear in x, so it is computed as c max(x, t) + s x + d with the knots t
+    that lie in the range of x. x is processed in chunks, whose terms are recomputed in the backward
+    pass. It is an operator because the number of knots depends on values, which torch.compile and
+    fake tensors do not support.
     """
-
-    @staticmethod
-    def forward(ctx, x, w, a, v, b):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(x, w, a, v)
-        out = x.new_empty(len(v), x.shape[1])
-        for out_chunk, x_chunk in zip(
-            out.split(CHUNK_SIZE, 1), x.split(CHUNK_SIZE, 1), strict=True
-        ):
-            torch.addmm(b[:, None], v, _hidden(x_chunk, w, a), out=out_chunk)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        x, w, a, v = ctx.saved_tensors
-        grad_x, grad_w, grad_a, grad_v = (torch.zeros_like(tensor) for tensor in (x, w, a, v))
-        chunks = (tensor.split(CHUNK_SIZE, 1) for tensor in (grad_out, x, grad_x))
-        for grad_out_chunk, x_chunk, grad_x_chunk in zip(*chunks, strict=True):
-            hidden = _hidden(x_chunk, w, a)
-            grad_v.addmm_(grad_out_chunk, hidden.T)
-            grad_hidden = (v.T @ grad_out_chunk).mul_(hidden > 0)
-            grad_w.addmm_(grad_hidden, x_chunk.T)
-            grad_a.add_(grad_hidden.sum(1))
-            torch.mm(w.T, grad_hidden, out=grad_x_chunk)
-        return grad_x, grad_w, grad_a, grad_v, grad_out.sum(1)
+    t, c, s, d = knots_and_slopes(x, w, a, v, b)
+    coefficients = torch.cat([c, s[:, None], d[:, None]], dim=1)
+    out = x.new_empty(len(v), len(x))
+    for chunk in _chunks(len(x)):
+        torch.mm(coefficients, _terms(x[chunk], t), out=out[:, chunk])
+    return out
 
 
-def _hidden(x: Tensor, w: Tensor, a: Tensor) -> Tensor:
-    return torch.addmm(a[:, None], w, x).relu_()
+@torch.library.custom_op("posenc::scalar_mlp_backward", mutates_args=())
+def scalar_mlp_backward(
+    grad_out: Tensor, x: Tensor, w: Tensor, a: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of x, w, a, v and b."""
+    t, c, s, _ = knots_and_slopes(x, w, a, v, v.new_zeros(len(v)))
+    coefficients = torch.cat([c, s[:, None]], dim=1)
+    grad_coefficients = v.new_zeros(len(v), len(t) + 2)
+    grad_x, grad_t = torch.empty_like(x), torch.zeros_like(t)
+    for chunk in _chunks(len(x)):
+        grad_coefficients.addmm_(grad_out[:, chunk], _terms(x[chunk], t).T)
+        grad_terms = coefficients.T @ grad_out[:, chunk]  # of max(x, t), then of x
+        below = x[chunk] < t[:, None]
+        grad_t.add_((grad_terms[:-1] * below).sum(1))
+        grad_terms[:-1].masked_fill_(below, 0)
+        grad_x[chunk] = grad_terms.sum(0)
+    grad_c, grad_s, grad_d = grad_coefficients.split([len(t), 1, 1], dim=1)
+    # The derivatives of knots_and_slopes.
+    rising, falling, linear = unit_kinds(x, w, a)
+    grad_rising, grad_falling = grad_c.split([int(rising.sum()), int(falling.sum())], dim=1)
+    grad_slopes = torch.zeros_like(v)
+    grad_slopes[:, rising] = grad_rising
+    grad_slopes[:, falling] = grad_s - grad_falling
+    grad_slopes[:, linear] = grad_s
+    grad_w, grad_a = (v * grad_slopes).sum(0), torch.zeros_like(a)
+    grad_v = w * grad_slopes
+    grad_v[:, rising | linear] += grad_d * a[rising | linear]
+    grad_a[rising | linear] = (grad_d * v[:, rising | linear]).sum(0)
+    knots = torch.cat([rising.nonzero(), falling.nonzero()]).flatten()
+    grad_w.index_add_(0, knots, grad_t * a[knots] / w[knots].square())
+    grad_a.index_add_(0, knots, -grad_t / w[knots])
+    return grad_x, grad_w, grad_a, grad_v, grad_d.flatten().clone()
+
+
+@scalar_mlp.register_fake
+def _(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
+    return x.new_empty(v.shape[0], x.shape[0])
+
+
+@scalar_mlp_backward.register_fake
+def _(
+    grad_out: Tensor, x: Tensor, w: Tensor, a: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    inputs = x, w, a, v, v[:, 0]
+    return tuple(torch.empty_like(tensor) for tensor in inputs)  # type: ignore[return-value]
+
+
+def _save_inputs(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs[:4])
+
+
+def _backward(ctx, grad_out):  # type: ignore[no-untyped-def]
+    return scalar_mlp_backward(grad_out, *ctx.saved_tensors)
+
+
+scalar_mlp.register_autograd(_backward, setup_context=_save_inputs)
+
+
+def knots_and_slopes(
+    x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return t, c, s and d so that v relu(w x + a) + b equals c max(x, t) + s x + d.
+
+    A rising unit is w max(x, t) + a, and a falling one w x - w max(x, t), with t = -a / w.
+    """
+    rising, falling, linear = unit_kinds(x, w, a)
+    slopes = v * w
+    t = -torch.cat([a[rising] / w[rising], a[falling] / w[falling]])
+    c = torch.cat([slopes[:, rising], -slopes[:, falling]], dim=1)
+    s = slopes[:, falling | linear].sum(1)
+    return t, c, s, b + v[:, rising | linear] @ a[rising | linear]
+
+
+def unit_kinds(x: Tensor, w: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which units relu(w x + a) rise or fall with a knot in the range of x, or are linear.
+
+    All others are zero.
+    """
+    at_ends = torch.stack([w * x.min() + a, w * x.max() + a])
+    linear, zero = (at_ends >= 0).all(0), (at_ends <= 0).all(0)
+    return (w > 0) & ~(linear | zero), (w < 0) & ~(linear | zero), linear & ~zero
+
+
+def _terms(x: Tensor, t: Tensor) -> Tensor:
+    """Return the rows max(x, t), x and 1 [F + 2, N]."""
+    terms = x.new_empty(len(t) + 2, len(x))
+    torch.maximum(x, t[:, None], out=terms[:-2])
+    terms[-2], terms[-1] = x, 1
+    return terms
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    for start in range(0, size, CHUNK_SIZE):
+        yield slice(start, start + CHUNK_SIZE)

@@ -28,7 +28,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     # oneDNN does not support empty inputs.
     use_onednn = ONEDNN and float32 and x.device.type == "cpu" and x.numel()
-    if not use_onednn or torch.compiler.is_compiling():
+    if not use_onednn:
         return nn.functional.linear(x, weight, bias)
     return OneDnnLinear.apply(x, weight, bias)
 
@@ -52,7 +52,16 @@ class OneDnnLinear(torch.autograd.Function):
         return grad_x, grad_weight, rows.sum(0) if needs_bias else None
 
 
+@torch.library.custom_op("posenc::onednn_linear", mutates_args=())
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias by oneDNN's operator, for which PyTorch defines no gradient."""
+    """Return x @ weight.T + bias by oneDNN, for which PyTorch defines no gradient.
+
+    As an operator of its own, it is also called by compiled code, which would use MKL otherwise.
+    """
     assert ONEDNN_LINEAR is not None
     return ONEDNN_LINEAR(x, weight, bias, "none", [], "")
+
+
+@onednn_linear.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return x.new_empty(*x.shape[:-1], weight.shape[0])
