@@ -37,7 +37,11 @@ class BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, bias, sink, index, scale):  # type: ignore[no-untyped-def]
         parts = rotation_parts(index, bias, v.shape[-1])
-        out, lse = merge_outputs([attend_part(q, k, v, part, scale) for part in parts])
+        out, lse = attend_part(q, k, v, next(parts), scale)
+        out = out.to(lse.dtype)
+        for part in parts:
+            fused_sdpa.merge_outputs(out, lse, *attend_part(q, k, v, part, scale))
+        out = out.to(q.dtype)
         if sink is not None:
             out, lse = fused_sdpa.add_sink(out, lse, sink)
         ctx.save_for_backward(q, k, v, bias, sink, index, out, lse)
@@ -90,19 +94,13 @@ def rotation_parts(index: Tensor | None, bias: Tensor, width: int) -> Iterator[R
 def attend_part(
     q: Tensor, k: Tensor, v: Tensor, part: RotationPart, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the logsumexp of a rotation, which is -inf for rows without keys."""
+    """Return the output and the logsumexp of a rotation.
+
+    Rows without keys have the lowest finite logsumexp; with -inf, merging two of them would be NaN.
+    """
     channels, keys, bias, empty = part
     if empty is not None:
         bias = bias.masked_fill(empty[:, None], 0)
     inputs = q[..., channels], k[:, :, keys, channels], v[:, :, keys]
     out, lse = fused_sdpa.forward(*inputs, bias, scale)
-    return out, lse if empty is None else lse.masked_fill(empty, -torch.inf)
-
-
-def merge_outputs(outputs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Return the output and the logsumexp for all keys, given those for disjoint sets of keys."""
-    if len(outputs) == 1:
-        return outputs[0]
-    lse = torch.stack([part_lse for _, part_lse in outputs]).logsumexp(dim=0)
-    parts = (out * (part_lse - lse).exp()[..., None] for out, part_lse in outputs)
-    return torch.stack(list(parts)).sum(dim=0).to(outputs[0][0].dtype), lse
+    return out, lse if empty is None else lse.masked_fill(empty, torch.finfo(lse.dtype).min)

@@ -18,7 +18,7 @@ from posenc.attention.block_attention import BlockAttention
 from posenc.attention.reference import (
     AttentionInputs,
     attend_rows,
-    rotation_index_arguments,
+    rotation_index,
     score_bias,
     score_dtype,
     visible_keys,
@@ -82,9 +82,7 @@ def attend_block(
     compute = partial(masked_bias, encoding, inputs, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
     queries, block_keys = q[:, :, rows], k[:, :, keys]
-    index = None
-    if encoding.overrides("rotation_index"):
-        index = encoding.rotation_index(*rotation_index_arguments(encoding, inputs.pos, rows, keys))
+    index = rotation_index(encoding, inputs.pos, rows, keys)
     width = q.shape[-1] if index is None else encoding.geometry.head_width
     values = pad(v[:, :, keys], (0, width - v.shape[-1]))
     scale = v.shape[-1] ** -0.5

@@ -61,11 +61,15 @@ def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tenso
 
 @torch.no_grad()
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
-    """Return the factors of one token whose hidden state is zero; all tokens have the same rank."""
+    """Return the factors of one token; all tokens have the same rank.
+
+    Its hidden state, query and key are zero and not rotated, because rotating may draw random
+    numbers.
+    """
     geometry = encoding.geometry
     x = torch.zeros(1, 1, geometry.width, device=pos.device)
     states = torch.zeros(1, geometry.heads, 1, geometry.head_width, device=pos.device)
-    return encoding.bias_factors(x, *encoding.rotate(x, states, states, pos[:1]), pos[:1])
+    return encoding.bias_factors(x, states, states, pos[:1])
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:

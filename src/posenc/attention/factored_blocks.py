@@ -72,7 +72,9 @@ class LowRankAttention(torch.autograd.Function):
                 part_out, part_lse = fused_sdpa.forward(
                     q[:, :, rows], k[:, :, keys], v[:, :, keys], bias, scale
                 )
-                merge_outputs(out[:, :, rows], lse[:, :, rows], part_out, part_lse + constant)
+                fused_sdpa.merge_outputs(
+                    out[:, :, rows], lse[:, :, rows], part_out, part_lse + constant
+                )
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, query_factors, key_factors, out, lse, threshold)
         ctx.scale = scale
@@ -225,11 +227,3 @@ def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:
     dtype = score_dtype(q.dtype)
     q_norm, k_norm = (tensor.norm(dim=-1, dtype=dtype).amax(-1) for tensor in (q, k))
     return -(2 * scale * q_norm * k_norm + math.log(q.shape[2]) + MARGIN[dtype])[..., None]
-
-
-def merge_outputs(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
-    """Merge attention over other keys (`part_out`, `part_lse`) into `out` and `lse`, in place."""
-    total = torch.logaddexp(lse, part_lse)
-    out.mul_((lse - total).exp_()[..., None])
-    out.add_(part_out.mul_((part_lse - total).exp_()[..., None]))
-    lse.copy_(total)

@@ -6,6 +6,8 @@ j < l <= i, and dS is the gradient of the scores. The gradient of K is computed 
 Summing it directly would lose precision by cancellation, because FoX sums it again over tokens.
 """
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -49,15 +51,15 @@ class FactorGradients:
         self.increments = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
         self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
         self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
-        columns = self.rank + 1 + (0 if query_factors is None else self.rank + 1)
-        extra = columns + -(self.width + columns) % WIDTH_MULTIPLE
+        # Each range of extra columns has values in q or in k; its sums are gradients of the other.
+        starts = list(accumulate([self.rank, 1, self.rank], initial=self.width))
+        self.by_key, self.row_sums, self.by_query = map(slice, starts, starts[1:])
+        self.column_sums = slice(starts[-1], starts[-1] + 1)
+        last = self.row_sums if query_factors is None else self.column_sums
+        extra = last.stop - self.width + -last.stop % WIDTH_MULTIPLE
         self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
-        ones_column = self.width + self.rank
-        self.k[..., ones_column] = 1
-        if query_factors is None:
-            self.q[..., self.width] = 1
-        else:
-            self.q[..., ones_column + self.rank + 1] = 1
+        self.k[..., self.row_sums] = 1
+        self.q[..., self.by_key if query_factors is None else self.column_sums] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
         """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
@@ -81,22 +83,19 @@ class FactorGradients:
     def widened_inputs(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
         """Return the widened q and k of a rectangle."""
         if self.query_factors is not None:
-            first = self.width + self.rank + 1
             relative = self.key_factors[:, :, keys] - self.key_factors[:, :, rows.start, None]
-            self.k[:, :, keys, first : first + self.rank] = relative
+            self.k[:, :, keys, self.by_query] = relative
             relative = self.query_factors[:, :, rows] - self.query_factors[:, :, rows.start, None]
-            self.q[:, :, rows, self.width : self.width + self.rank] = relative
+            self.q[:, :, rows, self.by_key] = relative
         return self.q[:, :, rows], self.k[:, :, keys]
 
     def add_rectangle(self, rows: slice, keys: slice, grad_q: Tensor, grad_k: Tensor) -> None:
         """Add a rectangle, given the gradients of its widened q and k."""
-        rank, columns_q = self.rank, grad_q[..., self.width :].double() / self.scale
-        columns_k = grad_k[..., self.width :].double() / self.scale
-        by_key = columns_k[..., :rank]
+        by_key = grad_k[..., self.by_key].double() / self.scale
         if self.query_factors is not None:
-            column_sums = columns_k[..., 2 * rank + 1, None]
-            by_key = by_key + column_sums * self.query_factors[:, :, rows.start, None]
-        row_sums = columns_q[..., rank : rank + 1]
+            column_sums = grad_k[..., self.column_sums].double() / self.scale
+            by_key += column_sums * self.query_factors[:, :, rows.start, None]
+        row_sums = grad_q[..., self.row_sums].double() / self.scale
         by_row = (
             row_sums if self.query_factors is None else row_sums * self.query_factors[:, :, rows]
         )
@@ -105,5 +104,5 @@ class FactorGradients:
         self.increments[:, :, rows.start + 1 : rows.stop] += suffix_sums
         if self.grad_query_factors is not None:
             relative = self.key_factors[:, :, rows] - self.key_factors[:, :, rows.start, None]
-            by_query = columns_q[..., rank + 1 : 2 * rank + 1]
+            by_query = grad_q[..., self.by_query].double() / self.scale
             self.grad_query_factors[:, :, rows] += by_query - row_sums * relative

@@ -46,6 +46,17 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
     return (scores.sub_(lse[..., None]).exp_() @ v.to(dtype)).to(q.dtype), lse
 
 
+def merge_outputs(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) -> None:
+    """Merge attention over other keys (`part_out`, `part_lse`) into `out` and `lse`, in place.
+
+    `out` is in the dtype of `lse`. `part_out` may be overwritten.
+    """
+    total = torch.logaddexp(lse, part_lse)
+    out.mul_((lse - total).exp_()[..., None])
+    out.add_(part_out.to(out.dtype).mul_((part_lse - total).exp_()[..., None]))
+    lse.copy_(total)
+
+
 def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Return `out` and `lse` of `forward` with a logit [H] per head in the softmax's denominator.
 

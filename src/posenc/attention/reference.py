@@ -74,9 +74,7 @@ def dot_products(
 
     If the encoding has several rotations, each pair has the product in one of them.
     """
-    if not encoding.overrides("rotation_index"):
-        return q @ k.mT
-    index = encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
+    index = rotation_index(encoding, pos, rows, keys)
     if index is None:
         return q @ k.mT
     width = encoding.geometry.head_width
@@ -85,6 +83,13 @@ def dot_products(
     for number, products in enumerate(others, start=1):
         first = torch.where(index == number, products, first)
     return first
+
+
+def rotation_index(encoding: Encoding, pos: Tensor, rows: slice, keys: slice) -> Tensor | None:
+    """Return the number [R, K] of the rotation of each pair, or None if there is only one."""
+    if not encoding.overrides("rotation_index"):
+        return None
+    return encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
 
 
 def rotation_index_arguments(

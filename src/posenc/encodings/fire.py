@@ -71,7 +71,7 @@ def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
     pass. It is an operator because the number of knots depends on values, which torch.compile and
     fake tensors do not support.
     """
-    t, c, s, d = knots_and_slopes(x, w, a, v, b)
+    t, c, s, d = knots_and_slopes(unit_kinds(x, w, a), w, a, v, b)
     coefficients = torch.cat([c, s[:, None], d[:, None]], dim=1)
     out = x.new_empty(len(v), len(x))
     for chunk in _chunks(len(x)):
@@ -84,7 +84,8 @@ def scalar_mlp_backward(
     grad_out: Tensor, x: Tensor, w: Tensor, a: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of x, w, a, v and b."""
-    t, c, s, _ = knots_and_slopes(x, w, a, v, v.new_zeros(len(v)))
+    kinds = unit_kinds(x, w, a)
+    t, c, s, _ = knots_and_slopes(kinds, w, a, v, v.new_zeros(len(v)))
     coefficients = torch.cat([c, s[:, None]], dim=1)
     grad_coefficients = v.new_zeros(len(v), len(t) + 2)
     grad_x, grad_t = torch.empty_like(x), torch.zeros_like(t)
@@ -97,7 +98,7 @@ def scalar_mlp_backward(
         grad_x[chunk] = grad_terms.sum(0)
     grad_c, grad_s, grad_d = grad_coefficients.split([len(t), 1, 1], dim=1)
     # The derivatives of knots_and_slopes.
-    rising, falling, linear = unit_kinds(x, w, a)
+    rising, falling, linear = kinds
     grad_rising, grad_falling = grad_c.split([int(rising.sum()), int(falling.sum())], dim=1)
     grad_slopes = torch.zeros_like(v)
     grad_slopes[:, rising] = grad_rising
@@ -138,13 +139,15 @@ scalar_mlp.register_autograd(_backward, setup_context=_save_inputs)
 
 
 def knots_and_slopes(
-    x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor
+    kinds: tuple[Tensor, Tensor, Tensor], w: Tensor, a: Tensor, v: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return t, c, s and d so that v relu(w x + a) + b equals c max(x, t) + s x + d.
 
+    `kinds` is returned by `unit_kinds` and says which units rise, fall or are linear.
+
     A rising unit is w max(x, t) + a, and a falling one w x - w max(x, t), with t = -a / w.
     """
-    rising, falling, linear = unit_kinds(x, w, a)
+    rising, falling, linear = kinds
     slopes = v * w
     t = -torch.cat([a[rising] / w[rising], a[falling] / w[falling]])
     c = torch.cat([slopes[:, rising], -slopes[:, falling]], dim=1)

@@ -75,10 +75,10 @@ class GrapeA(PerLayer):
     def _gates(self, states: Tensor, vectors: Tensor | None) -> Tensor:
         """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of states [B, H, T, d].
 
-        Returns zeros if the gate is omitted.
+        If the gate is omitted, returns 0 in the shape [1, 1, 1, 1].
         """
         dtype = torch.promote_types(states.dtype, torch.float32)
         if vectors is None:
-            return states.new_zeros((*states.shape[:3], 1), dtype=dtype)
+            return states.new_zeros((1, 1, 1, 1), dtype=dtype)
         direction = normalize(vectors[self.layer].to(dtype), dim=-1, eps=EPSILON)
         return softplus(states.to(dtype) @ direction[..., None] * states.shape[-1] ** -0.5)
