@@ -9,6 +9,8 @@ from posenc.config.yaml_files import check_yaml_files
 
 POWERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
 """Lines whose last value stands for 10^11 values."""
+CHAIN = [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 100)]
+"""Lines whose last value has 100 nested levels."""
 
 
 @pytest.mark.parametrize(
@@ -16,7 +18,9 @@ POWERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12
     [
         ("\n".join(["a0: &a0 1", *POWERS]), "more than 100,000 values"),
         ("about: &a {title: *a}", "more than 100,000 values"),
-        ("about: " + "[" * 800 + "]" * 800, "nested too deeply"),
+        ("about: " + "[" * 51 + "]" * 51, "more than 50 nested levels"),
+        ("about: " + "[" * 100_000 + "]" * 100_000, "more than 50 nested levels"),
+        ("\n".join(["a0: &a0 1", *CHAIN]), "more than 50 nested levels"),
         ("about: {title: *unknown}", "unknown"),
         ("title: caf\xe9", "not UTF-8 at byte 10"),
     ],

@@ -1,6 +1,7 @@
 """Reads and writes saved configurations ten times as fast as OmegaConf, in its YAML dialect."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -28,15 +29,24 @@ def load_yaml(text: str) -> Any:
 
     Saved configurations have no aliases, and no mapping in them has the same key twice.
     """
+    if any(isinstance(event, yaml.AliasEvent) for event in events_within_limit(text)):
+        raise ConstructorError(None, None, "an alias, which planning does not write")
+    return yaml.load(text, Loader=_Loader)
+
+
+def events_within_limit(text: str) -> Iterator[yaml.Event]:
+    """Yield the parser's events for a YAML text, which may come from anywhere.
+
+    Raises yaml.YAMLError if it is not valid or has more than MAX_NESTING nested levels, on which
+    PyYAML exhausts the stack: Python's, or that of libyaml.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ConstructorError(None, None, "an alias, which planning does not write")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_NESTING:  # libyaml would crash on a very deep list
+        if depth > MAX_NESTING:
             raise ConstructorError(None, None, f"more than {MAX_NESTING} nested levels")
-    return yaml.load(text, Loader=_Loader)
+        yield event
 
 
 def dump_yaml(values: Any) -> str:

@@ -7,6 +7,8 @@ import yaml
 
 from posenc.config.errors import ConfigError, one_line
 from posenc.config.paths import groups
+from posenc.config.saved_yaml import events_within_limit
+from posenc.config.values import MAX_NESTING
 
 MAX_VALUES = 100_000
 """The maximum number of values in a file; a few lines of aliases can stand for billions."""
@@ -26,28 +28,32 @@ def check_yaml_files(folder: Path) -> None:
 
 def _problem(file: Path) -> str | None:
     try:
-        root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        size = 0 if root is None else _expanded_size(root, {})
+        text = file.read_text(encoding="utf-8")
+        list(events_within_limit(text))
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        size, depth = (0, 0) if root is None else _expanded(root, {})
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}; save it as UTF-8"
     except yaml.YAMLError as error:
         return f"is not valid YAML: {one_line(error)}"
-    except RecursionError:
-        return "is nested too deeply; use fewer levels"
     if size > MAX_VALUES:
         return f"has more than {MAX_VALUES:,} values with its aliases expanded; use fewer aliases"
+    if depth > MAX_NESTING:
+        return f"has more than {MAX_NESTING} nested levels with its aliases expanded"
     return None
 
 
-def _expanded_size(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Return the number of values in a node, or infinity if the node contains itself.
+def _expanded(node: yaml.Node, known: dict[int, tuple[float, float]]) -> tuple[float, float]:
+    """Return the number of values and of levels in a node; infinity if the node contains itself.
 
-    `sizes` has the sizes of the nodes counted so far, by id.
+    `known` has the results for the nodes visited so far, by id.
     """
-    if id(node) not in sizes:
-        sizes[id(node)] = math.inf
+    if id(node) not in known:
+        known[id(node)] = math.inf, math.inf
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         if isinstance(node, yaml.MappingNode):
             children = [child for pair in node.value for child in pair]
-        sizes[id(node)] = 1 + sum(_expanded_size(child, sizes) for child in children)
-    return sizes[id(node)]
+        results = [_expanded(child, known) for child in children]
+        size = 1 + sum(size for size, _ in results)
+        known[id(node)] = size, 1 + max((depth for _, depth in results), default=0)
+    return known[id(node)]
