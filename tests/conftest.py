@@ -1,5 +1,6 @@
 """Fixtures for all tests: small configurations, a generated corpus, very small runs."""
 
+import os
 import random
 import signal
 from collections.abc import Callable, Generator
@@ -15,6 +16,8 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 # A shell starts background processes with SIGINT ignored, which their children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -14,9 +14,12 @@ from posenc.attention.toeplitz import bias_by_distance
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.bam import Bam
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.cable import Cable
 from posenc.encodings.fire import Fire
 from posenc.encodings.fox import Fox, FoxFixed
+from posenc.encodings.grape_a import GrapeA
 from posenc.encodings.interleave import Interleave
+from posenc.encodings.k_cable import KCable
 from posenc.encodings.kerple import KerpleLog, KerplePower
 from posenc.encodings.nope import NoPE
 from posenc.encodings.randomized import Randomized
@@ -34,8 +37,13 @@ FORMULAS: list[Make] = [
     partial(Sinks, inner=Alibi, logit=1.5, trainable=False),
 ]
 TABLES: list[Make] = [T5, Sandwich, partial(Window, inner=T5, size=100)]
+FACTORS: list[Make] = [
+    *(Fox, Cable, GrapeA),
+    partial(Fox, gate="forget"),
+    partial(Window, inner=Fox, size=100),
+]
 WITHOUT_BIAS: list[Make] = [NoPE, partial(Window, inner=NoPE, size=100)]
-MAKES = [*WITHOUT_BIAS, *FORMULAS, *TABLES]
+MAKES = [*WITHOUT_BIAS, *FORMULAS, *TABLES, *FACTORS]
 
 
 def inputs(length: int, device: str = "cpu") -> list[Tensor]:
@@ -55,7 +63,8 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     ("make", "length"),
     [
         *((make, 131) for make in MAKES),
-        *((make, length) for make in (NoPE, Alibi, T5) for length in (1, 128, 257)),
+        *((make, length) for make in (NoPE, Alibi, T5, Fox) for length in (1, 128, 257)),
+        *((make, 1100) for make in (Fox, Cable)),
     ],
 )
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -144,7 +153,7 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("make", [Fire, Fox])
+@pytest.mark.parametrize("make", [Fire, KCable])
 def test_biases_that_depend_on_more_than_distance_are_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
     with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):

@@ -1,9 +1,12 @@
-"""Compiled FlexAttention on a CUDA GPU, for windows and biases that depend only on distance.
+"""Compiled FlexAttention on a CUDA GPU, with one of three kinds of bias, and an optional window.
 
-If the encoding defines its bias by a formula (`FormulaBias`) and no gradient of its coefficients is
-needed, the kernel evaluates the formula for each score. Any other bias is read from
-`bias_by_distance`. The gradient of a learnable bias is accumulated with atomic additions, so it is
-not bit-reproducible.
+Formula    The encoding defines its bias by a formula (`FormulaBias`), and no gradient of the
+           coefficients is needed: the kernel evaluates the formula for each score.
+Table      Any other bias that depends only on distance is read from `bias_by_distance`; a learnable
+           one gets its gradient from `bias_gradient`.
+Factors    A bias that depends on token content and has few `bias_factors`, such as the cumulative
+           gates of FoX and CABLE, is computed from them for each score. FlexAttention accumulates
+           their gradient with atomic additions, so it is not bit-reproducible.
 
 `fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
 back to eager mode, which materializes the full score matrix. Sequences are padded to whole blocks,
@@ -25,14 +28,19 @@ from torch.nn.attention.flex_attention import (
 )
 from torch.nn.functional import pad
 
-from posenc.attention.reference import score_dtype, window_size
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.bias_gradient import with_bias_gradient
+from posenc.attention.factored import sample_factors
+from posenc.attention.reference import overridden_hook, score_dtype, window_size
 from posenc.attention.toeplitz import reason_not_toeplitz
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, Factors
 from posenc.encodings.formula_bias import FormulaBias
 from posenc.encodings.wrapper import Wrapper
 
 BLOCK_SIZE = 128
 CACHED_MASKS = 16
+MAX_FACTORS = 4
+"""More factors per query and key would take longer to read than the scores take to compute."""
 MIN_HEAD_WIDTH = 16
 """Narrower heads do not compile in PyTorch 2.13."""
 RECOMPILE_LIMIT = 64
@@ -51,12 +59,29 @@ def unsupported_reason(
         return "FlexAttention does not support float64"
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
         return f"FlexAttention requires a head width of at least {MIN_HEAD_WIDTH} channels"
+    if encoding.overrides("content_bias"):
+        return _reason_without_factors(encoding, pos)
     return reason_not_toeplitz(encoding, pos)
+
+
+def _reason_without_factors(encoding: Encoding, pos: Tensor) -> str | None:
+    """Return why the kernel cannot compute a content-dependent bias from factors, or None."""
+    if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
+        return reason
+    if encoding.overrides("sink"):
+        return "it has a sink, and its factors give the scores only up to a constant per query"
+    if pos.ndim > 1:
+        return "a bias on multi-dimensional positions has no factors"
+    factors = sample_factors(encoding, pos) if encoding.overrides("bias_factors") else None
+    if factors is None:
+        return "its bias depends on token content and has no factors"
+    rank = factors[1].shape[-1]
+    return f"its bias has {rank} factors, more than {MAX_FACTORS}" if rank > MAX_FACTORS else None
 
 
 def needs_bias_by_distance(encoding: Encoding) -> bool:
     """Return whether the kernel reads the bias from `bias_by_distance`."""
-    if not encoding.overrides("bias"):
+    if not encoding.overrides("bias") or encoding.overrides("content_bias"):
         return False
     source = formula_source(encoding)
     return source is None or (
@@ -93,28 +118,41 @@ def attend(
     padding = -length % BLOCK_SIZE
     if padding:
         q, k, v = (pad(tensor, (0, 0, 0, padding)) for tensor in (q, k, v))
+    padded = length + padding
+    window = window_size(encoding, padded)
     if bias is not None:
-        score_mod: ScoreMod | None = bias_score_mod(pad(bias, (0, padding)))
+        bias = pad(bias, (0, padding))
+        score_mod: ScoreMod | None = bias_score_mod(bias.detach())
+    elif encoding.overrides("content_bias"):
+        factors = encoding.bias_factors(x, q[:, :, :length], k[:, :, :length], pos)
+        if factors is None:  # sample_factors returned factors, but this input has none
+            reason = "its bias has no factors for this input"
+            raise UnsupportedKernelError("flex", encoding, reason)
+        score_mod = factor_score_mod(factors, q.shape[:2], padding)
     elif (source := formula_source(encoding)) is not None:
         like = torch.empty((), dtype=score_dtype(q.dtype), device=q.device)
         score_mod = formula_score_mod(source.formula, source.coefficients(like))
     else:
         score_mod = None
-    padded = length + padding
+    scale = v.shape[-1] ** -0.5
     kernel_options: Any = dict(options) if options else None
     call = partial(
         compiled_flex_attention(),
         *(q, k, v),
         score_mod=score_mod,
-        block_mask=block_mask(padded, window_size(encoding, padded), q.device),
-        scale=v.shape[-1] ** -0.5,
+        block_mask=block_mask(padded, window, q.device),
+        scale=scale,
         kernel_options=kernel_options,
     )
-    sink = encoding.sink()
-    if sink is None:
+    sink, learnable = encoding.sink(), bias is not None and bias.requires_grad
+    if sink is None and not learnable:
         return call()[:, :, :length]
     out, aux = call(return_aux=AuxRequest(lse=True))
-    out = (out * (aux.lse - sink[:, None]).sigmoid()[..., None]).to(out.dtype)
+    lse = aux.lse
+    if bias is not None and learnable:
+        out, lse = with_bias_gradient(out, lse, bias, q, k, v, window, scale)
+    if sink is not None:
+        out = (out * (lse - sink[:, None]).sigmoid()[..., None]).to(out.dtype)
     return out[:, :, :length]
 
 
@@ -137,6 +175,37 @@ def bias_score_mod(bias: Tensor) -> ScoreMod:
         score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor
     ) -> Tensor:
         return score + bias[head, (q_idx - kv_idx).clamp(min=0)]
+
+    return score_mod
+
+
+def factor_score_mod(factors: Factors, heads: torch.Size, padding: int) -> ScoreMod:
+    """Return a function that adds the bias Q_i . (K_j - K_i) of query i and key j to a score.
+
+    This is the bias up to a constant per query. Key factors are sums over many tokens, so each is
+    the sum of two float32 values, which are subtracted separately; only the larger one has a
+    gradient. `heads` is (B, H).
+    """
+    query_factors, key_factors = factors
+    if query_factors is None:
+        query_factors = torch.ones_like(key_factors)
+    large = key_factors.float()
+    small = (key_factors.detach() - large.detach()).float()
+    columns = [
+        [
+            pad(part[..., c].expand(*heads, -1), (0, padding))
+            for part in (query_factors.float(), large, small)
+        ]
+        for c in range(key_factors.shape[-1])
+    ]
+
+    def score_mod(
+        score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor
+    ) -> Tensor:
+        for query, *parts in columns:
+            change = sum(p[batch, head, kv_idx] - p[batch, head, q_idx] for p in parts)
+            score = score + query[batch, head, q_idx] * change
+        return score
 
     return score_mod
 

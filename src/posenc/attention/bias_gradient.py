@@ -1,0 +1,88 @@
+"""The gradient of a learnable Toeplitz bias on a GPU, without atomic additions.
+
+FlexAttention would add the gradient of every score to the entry of its distance with one atomic
+addition each. Here the gradients of the scores are computed once more from q, k, v and the output,
+in square tiles. Tiles that are equally far from the diagonal have the same distances, so one
+program adds all of them up. Afterwards, one tile per offset is summed along its diagonals. The
+result is bit-reproducible.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from posenc.attention.toeplitz import sum_by_entry
+
+TILE = 64
+"""Queries and keys per tile."""
+
+
+def with_bias_gradient(
+    out: Tensor,
+    lse: Tensor,
+    bias: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: int,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Return `out` and `lse` unchanged, with the gradient of the bias attached to them.
+
+    out [B, H, T, d] and lse [B, H, T] are the attention of q, k, v [B, H, T, d] with a detached
+    bias [H, T] over distances, for distances smaller than `window`.
+    """
+    return BiasGradient.apply(out, lse, bias, q, k, v, window, scale)
+
+
+class BiasGradient(torch.autograd.Function):
+    """Passes the gradients of `out` and `lse` on, and computes that of the bias from them."""
+
+    @staticmethod
+    def forward(ctx, out, lse, bias, q, k, v, window, scale):  # type: ignore[no-untyped-def]
+        ctx.window, ctx.scale = window, scale
+        ctx.save_for_backward(out, lse, bias, q, k, v)
+        return out.view_as(out), lse.view_as(lse)
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_lse):  # type: ignore[no-untyped-def]
+        out, lse, bias, q, k, v = ctx.saved_tensors
+        offset = (grad_out.float() * out.float()).sum(-1) - grad_lse.float()
+        tiles = score_gradient_tiles(q, k, v, bias, lse, grad_out, offset, ctx.window, ctx.scale)
+        grad_bias = sum_by_distance(tiles, bias.shape[1]).to(bias.dtype)
+        return grad_out, grad_lse, grad_bias, None, None, None, None, None
+
+
+def score_gradient_tiles(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    lse: Tensor,
+    grad_out: Tensor,
+    offset: Tensor,
+    window: int,
+    scale: float,
+) -> Tensor:
+    """Return the gradients of the scores as tiles [H, T / TILE, TILE, TILE], rounded up.
+
+    Tile n is the sum over the batch and over all tiles of queries that are n tiles after the tile
+    of their keys. The gradient of a score with weight w is w (grad_out . v - offset).
+    """
+    from posenc.attention.bias_gradient_kernel import launch  # requires Triton
+
+    heads, length = q.shape[1:3]
+    tiles = q.new_empty(heads, -(-length // TILE), TILE, TILE, dtype=torch.float32)
+    inputs = (q, k, v, bias.detach(), lse, grad_out, offset)
+    launch([tensor.contiguous() for tensor in inputs], tiles, min(window, length), scale)
+    return tiles
+
+
+def sum_by_distance(tiles: Tensor, length: int) -> Tensor:
+    """Return the sums [H, T] by distance, query minus key, of tiles [H, n, TILE, TILE]."""
+    heads, count, size, _ = tiles.shape
+    # Entry e of tile n has the distance (n - 1) * size + e + 1.
+    entries = pad(sum_by_entry(tiles.flip(-1).flatten(0, 1)), (0, 1))
+    nearer, farther = entries.view(heads, count, 2, size).unbind(2)
+    after_zero = farther + pad(nearer[:, 1:], (0, 0, 0, 1))
+    return torch.cat([nearer[:, 0, -1:], after_zero.flatten(1)], dim=1)[:, :length]
