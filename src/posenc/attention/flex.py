@@ -15,7 +15,7 @@ queries.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -115,45 +115,52 @@ def attend(
     are the `kernel_options` of `flex_attention`.
     """
     length = q.shape[2]
-    padding = -length % BLOCK_SIZE
-    if padding:
+    score_mod = build_score_mod(encoding, x, q, k, pos, bias)
+    if padding := -length % BLOCK_SIZE:
         q, k, v = (pad(tensor, (0, 0, 0, padding)) for tensor in (q, k, v))
-    padded = length + padding
-    window = window_size(encoding, padded)
-    if bias is not None:
-        bias = pad(bias, (0, padding))
-        score_mod: ScoreMod | None = bias_score_mod(bias.detach())
-    elif encoding.overrides("content_bias"):
-        factors = encoding.bias_factors(x, q[:, :, :length], k[:, :, :length], pos)
-        if factors is None:  # sample_factors returned factors, but this input has none
-            reason = "its bias has no factors for this input"
-            raise UnsupportedKernelError("flex", encoding, reason)
-        score_mod = factor_score_mod(factors, q.shape[:2], padding)
-    elif (source := formula_source(encoding)) is not None:
-        like = torch.empty((), dtype=score_dtype(q.dtype), device=q.device)
-        score_mod = formula_score_mod(source.formula, source.coefficients(like))
-    else:
-        score_mod = None
+        bias = bias if bias is None else pad(bias, (0, padding))
+    window = window_size(encoding, q.shape[2])
     scale = v.shape[-1] ** -0.5
-    kernel_options: Any = dict(options) if options else None
-    call = partial(
-        compiled_flex_attention(),
+    sink, needs_gradient = encoding.sink(), bias is not None and bias.requires_grad
+    result = compiled_flex_attention()(
         *(q, k, v),
         score_mod=score_mod,
-        block_mask=block_mask(padded, window, q.device),
+        block_mask=block_mask(q.shape[2], window, q.device),
         scale=scale,
-        kernel_options=kernel_options,
+        kernel_options=dict(options) if options else None,
+        return_aux=AuxRequest(lse=True) if needs_gradient or sink is not None else None,
     )
-    sink, learnable = encoding.sink(), bias is not None and bias.requires_grad
-    if sink is None and not learnable:
-        return call()[:, :, :length]
-    out, aux = call(return_aux=AuxRequest(lse=True))
-    lse = aux.lse
-    if bias is not None and learnable:
+    if not isinstance(result, tuple):
+        return result[:, :, :length]
+    out, lse = result[0], result[1].lse
+    if bias is not None and needs_gradient:
         out, lse = with_bias_gradient(out, lse, bias, q, k, v, window, scale)
     if sink is not None:
         out = (out * (lse - sink[:, None]).sigmoid()[..., None]).to(out.dtype)
     return out[:, :, :length]
+
+
+def build_score_mod(
+    encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, bias: Tensor | None
+) -> ScoreMod | None:
+    """Return a function that adds the bias to a score, or None if the encoding has no bias.
+
+    It accepts indices of tokens after the last one, up to a whole block; their scores are masked.
+    """
+    padding = -q.shape[2] % BLOCK_SIZE
+    if bias is not None:
+        return bias_score_mod(pad(bias.detach(), (0, padding)))
+    if encoding.overrides("content_bias"):
+        factors = encoding.bias_factors(x, q, k, pos)
+        if factors is None:  # sample_factors returned factors, but this input has none
+            reason = "its bias has no factors for this input"
+            raise UnsupportedKernelError("flex", encoding, reason)
+        return factor_score_mod(factors, q.shape[:2], padding)
+    source = formula_source(encoding)
+    if source is None:
+        return None
+    like = torch.empty((), dtype=score_dtype(q.dtype), device=q.device)
+    return formula_score_mod(source.formula, source.coefficients(like))
 
 
 def formula_score_mod(formula: Callable[..., Tensor], coefficients: tuple[Tensor, ...]) -> ScoreMod:
