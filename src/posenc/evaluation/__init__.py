@@ -1,1 +1,1 @@
-"""Evaluation of a checkpoint at many lengths: each target is scored once, sums are in float64."""
+"""Evaluation of checkpoints at many lengths, with exact sums: in float64, each target once."""

@@ -1,4 +1,4 @@
-"""Adds up the losses of scored batches in blocks of consecutive tokens of the text."""
+"""Sums the losses of scored batches over blocks of consecutive tokens of the text."""
 
 import numpy as np
 from torch import Tensor

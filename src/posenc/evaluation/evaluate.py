@@ -50,14 +50,14 @@ def evaluate(
     device: torch.device,
     on_progress: Callable[[float, float], bool],
 ) -> list[dict[str, Any]]:
-    """Compute the evaluation rows with these keys, save each when it is complete, and return them.
+    """Compute the evaluation rows for `keys`, save each as soon as it is complete, and return them.
 
     `on_progress` is called with the fraction of the work that is done and the speed in tokens per
     second. If it returns False, the evaluation stops and the rows completed so far are returned.
     Raises RunError if weights are missing (before anything is measured) or a loss is not finite.
     """
     requests = measurement_requests(config, data, keys)
-    # Ordered, so that all ranks agree.
+    # Not a set: all ranks must look up the checkpoints in the same order.
     training_tokens = dict.fromkeys(request.at_tokens for request in requests)
     checkpoints = {tokens: _find_checkpoint(run, config, tokens) for tokens in training_tokens}
     total_tokens = sum(request.tokens for request in requests)
@@ -113,7 +113,7 @@ def load_model(
 def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:
     """Return the checkpoint after `at_tokens` training tokens; None means the final one.
 
-    Raises RunError if there is no intact one.
+    Raises RunError if this checkpoint is missing or corrupt.
     """
     if at_tokens is not None:
         step = evaluated_steps(config)[at_tokens]
@@ -168,9 +168,9 @@ def evaluation_row(
 ) -> dict[str, Any]:
     """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
 
-    `full_count` is the number of targets that the protocol scores without a budget, and `coverage`
-    the fraction of the split's tokens (of a task's answer tokens) that were scored. Perplexities
-    per word and per byte are None unless every token of the split was scored.
+    `full_count` is the number of targets that the protocol scores without a budget. `coverage` is
+    the fraction of the split's tokens that were scored or, for a task, of its answer tokens.
+    Perplexities per word and per byte are None unless every token of the split was scored.
     """
     total, count = float(result.sums.sum()), int(result.counts.sum())
     text, full_count = windows.text, int(windows.num_scored.sum())
@@ -219,7 +219,7 @@ def _save_rows(
     others = [row for row in saved_rows if row_key(row) not in new_rows]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
-    for row in [row for row in rows if row in largest]:  # none with a smaller budget
+    for row in [row for row in rows if row in largest]:  # skip rows with a smaller budget
         if PROTOCOLS[row["protocol"]].positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
@@ -240,5 +240,5 @@ def _accuracies(result: Measurement, count: int) -> dict[str, float]:
 
 
 def _exp(loss: float) -> float | None:
-    """Return exp(loss), or None on overflow, e.g. per word of a text with few spaces."""
+    """Return exp(loss), or None on overflow: per word, if the text has few spaces."""
     return math.exp(loss) if loss < 700 else None

@@ -1,6 +1,6 @@
 """The evolutionary search for LongRoPE's factors (Ding et al. 2024, 2402.13753, algorithm 1).
 
-A candidate has a factor for each pair of channels, by which its frequency is divided. Factors do
+A candidate has one factor per pair of channels; the pair's frequency is divided by it. Factors do
 not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target length
 divided by the training length. The step, the probability and the limits are those of the authors'
 code, microsoft/LongRoPE, evolution/algorithms.
@@ -17,15 +17,15 @@ from posenc.encodings.spectra.longrope import ntk_factors
 
 Factors = tuple[float, ...]
 Generation = list[tuple[Factors, float]]
-"""The new candidates of a generation, with their losses."""
+"""The candidates that are new in a generation, with their losses."""
 
 STEP = 0.01
-"""Resolution of mutated factors."""
+"""Step size of the grid from which mutated factors are drawn."""
 DECIMALS = 6
 PROBABILITY = 0.3
 """The probability that a factor is mutated or, in a crossover, comes from the second parent."""
 MAX_TRIES = 20
-"""Attempts to make a new candidate from the same parents."""
+"""Maximum number of attempts to make a new candidate from the same parents."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def next_generation(
 ) -> Generation:
     """Return the candidates of the generation after `generations`, with their losses.
 
-    Without generations, these are the `starting` candidates and mutations of them; otherwise,
-    mutations and crossovers of the best candidates so far. The random numbers depend only on `seed`
-    and the number of generations, so a search can be continued from its generations.
+    The first generation consists of the `starting` candidates and mutations of them. Later ones
+    consist of mutations and crossovers of the best candidates so far. The random numbers depend
+    only on `seed` and the number of generations, so a search can be resumed from its generations.
     """
     rng = np.random.default_rng([seed, len(generations)])
     known = {factors for generation in generations for factors, _ in generation}
@@ -89,7 +89,7 @@ def next_generation(
 
 
 def best(generations: Sequence[Generation], count: int) -> Generation:
-    """Return the `count` candidates with the lowest losses; earlier ones first if equal."""
+    """Return the `count` candidates with the lowest losses; on a tie, the earlier one is first."""
     return sorted((c for generation in generations for c in generation), key=lambda c: c[1])[:count]
 
 
@@ -115,7 +115,7 @@ def mutate(
 def cross(
     first: Factors, second: Factors, known: Collection[Factors], rng: np.random.Generator
 ) -> Factors | None:
-    """Return `first` with random factors taken from `second`; None if no try is valid and new."""
+    """Return `first` with random factors from `second`; None if no attempt is valid and new."""
     for _ in range(MAX_TRIES):
         chosen = rng.random(len(first)) < PROBABILITY
         child = tuple(np.where(chosen, second, first).tolist())

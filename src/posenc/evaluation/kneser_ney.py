@@ -1,14 +1,16 @@
 """Interpolated Kneser-Ney n-gram models, a baseline for a language model of the same tokens.
 
 Kneser & Ney 1995 in the interpolated form of Chen & Goodman 1999 (Computer Speech & Language 13,
-section 4), with one discount per order. For a context h of n-1 tokens and h' without its first:
+section 4), with one discount per order. Let h be a context of n-1 tokens, and h' the same context
+without its first token:
 
     p_n(w | h) = max(c(h w) - D_n, 0) / c(h) + D_n t(h) / c(h) * p_{n-1}(w | h')
 
 c(h) is the sum of c(h w) over w and t(h) the number of w with c(h w) > 0. In the highest order,
 c(h w) is the number of occurrences of h w; in the lower ones, it is the number of distinct tokens
-that precede h w. D_n = n1 / (n1 + 2 n2), where n1 and n2 n-grams have a count of 1 and 2, or 1/2 if
-n1 is 0. p_0 is 1 / vocabulary; after a context that does not occur in training, p_n is p_{n-1}.
+that precede h w. D_n = n1 / (n1 + 2 n2), where n1 and n2 are the numbers of n-grams with a count of
+1 and 2; D_n is 1/2 if n1 is 0. p_0 is 1 / vocabulary size. After a context that does not occur in
+training, p_n is p_{n-1}.
 """
 
 from dataclasses import dataclass
@@ -22,24 +24,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Order:
-    """The n-grams of one order, numbered by their rank among `keys` [m], which are sorted.
+    """The m n-grams of one order. The id of an n-gram is its index in `keys` [m], which are sorted.
 
-    A key is the number of the first n-1 tokens as an (n-1)-gram, times the vocabulary size, plus
-    the last token.
+    A key is the id of the first n-1 tokens, which are an (n-1)-gram, times the vocabulary size,
+    plus the last token.
     """
 
     keys: Ints
     context: Ints
-    """The number of each n-gram's context [m] as an (n-1)-gram."""
+    """The ids [m] of the (n-1)-grams that consist of all tokens but the last."""
     suffix: Ints
-    """The number of each n-gram without its first token [m] as an (n-1)-gram."""
+    """The ids [m] of the (n-1)-grams that consist of all tokens but the first."""
     occurrences: Ints
 
 
 class KneserNey:
     """Models of orders 1 to `max_order` trained on windows of tokens [n, T].
 
-    n-grams do not cross the boundaries of windows.
+    n-grams do not cross window boundaries.
     """
 
     def __init__(self, windows: Ints, vocab_size: int, max_order: int) -> None:
@@ -58,13 +60,13 @@ class KneserNey:
     def losses(self, tokens: Ints, order: int) -> Floats:
         """Return the negative log-likelihood [N] in nats of each token, given those before it.
 
-        The first `order` - 1 tokens are predicted by the lower orders that their context allows.
+        The first `order` - 1 tokens are predicted with the highest order that fits their context.
         """
         counts = [self._counts(n, n == order) for n in range(1, order + 1)]
         p = np.full(len(tokens), 1.0 / self.vocab_size)
-        contexts = np.zeros(len(tokens), dtype=np.int64)  # the number of the context, -1: unseen
+        contexts = np.zeros(len(tokens), dtype=np.int64)  # ids of the contexts; -1 if unseen
         for (numerators, totals, backoff), level in zip(counts, self._orders, strict=False):
-            ngrams = _ngram_numbers(level, contexts, tokens, self.vocab_size)
+            ngrams = _ngram_ids(level, contexts, tokens, self.vocab_size)
             seen = np.flatnonzero(contexts >= 0)
             seen = seen[totals[contexts[seen]] > 0]
             seen_contexts = contexts[seen]
@@ -93,21 +95,21 @@ class KneserNey:
 def _count(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
     """Return the n-grams of all orders in windows [n, T]."""
     orders: list[_Order] = []
-    numbers = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)
+    ids = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)
     for n in range(1, max_order + 1):
-        # numbers[:, i] is the number of the (n-1)-gram that ends before the i-th remaining token.
-        context, shorter = numbers[:, :-1], numbers[:, 1:]
+        # ids[:, i] is the id of the (n-1)-gram that ends before token n - 1 + i.
+        context, suffix = ids[:, :-1], ids[:, 1:]
         key = context * vocab_size + windows[:, n - 1 :]
         keys, first, inverse, occurrences = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
-        orders.append(_Order(keys, keys // vocab_size, shorter.ravel()[first], occurrences))
-        numbers = inverse.reshape(key.shape)
+        orders.append(_Order(keys, keys // vocab_size, suffix.ravel()[first], occurrences))
+        ids = inverse.reshape(key.shape)
     return orders
 
 
-def _ngram_numbers(level: _Order, contexts: Ints, tokens: Ints, vocab_size: int) -> Ints:
-    """Return the number of the n-gram of each context and token, -1 if it does not occur."""
+def _ngram_ids(level: _Order, contexts: Ints, tokens: Ints, vocab_size: int) -> Ints:
+    """Return the id of the n-gram of each context and token, -1 if it does not occur."""
     keys = contexts * vocab_size + tokens
     ranks = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
     return np.where((contexts >= 0) & (level.keys[ranks] == keys), ranks, -1)

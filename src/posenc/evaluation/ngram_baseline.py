@@ -17,7 +17,7 @@ from posenc.runs.files import write_json
 from posenc.runs.lock import lock
 
 MAX_TRAINING_TOKENS = 64_000_000
-"""Counting orders 1 to 5 in 49 million tokens of Python source took 4.4 GB of memory and 103 s."""
+"""Counting orders 1 to 5 in 49 million tokens of Python source takes 4.4 GB of memory and 103 s."""
 
 
 def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
@@ -25,8 +25,8 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
 
     The models are trained on the windows that the run was trained on, each counted once, and
     predict every token of the evaluation split from those before it in the text. A row has the sum
-    of the losses in nats and the number of tokens. Runs that differ only in the model share the
-    rows, which are kept in the cache directory. Orders that do not fit into a window are left out.
+    of the losses in nats and the number of tokens. The rows are kept in the cache directory and
+    shared by runs that differ only in the model. Orders that do not fit into a window are left out.
     Returns no rows if `ngram_order` is null or the windows have more than 64 million tokens.
     """
     if config.ngram_order is None:

@@ -22,8 +22,8 @@ from posenc.runs.evaluation_rows import budget_key, measurement_key
 class Request:
     """One measurement of one set of weights, at one length, and the keys of its rows.
 
-    `tokens` is how many tokens the model processes, unless the time budget ends the measurement
-    early.
+    `tokens` is the number of tokens that the model processes, unless the time budget ends the
+    measurement early.
     """
 
     keys: list[dict[str, Any]]
@@ -48,10 +48,10 @@ class Request:
 def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
     """Return the keys of all rows that `config` requests on the data with this fingerprint.
 
-    The field `stride` holds the value of the protocol's parameter, whatever that parameter is
-    called: the number of targets scored in a window. Besides the fields that identify a row, a key
-    has the fields that an existing row must match to be reused: the budget and, for fixed_target,
-    the longest evaluation length, which determines the targets.
+    The field `stride` is the number of targets scored per window: the value of the protocol's
+    parameter (`stride`, `k` or `targets`). Besides the fields that identify a row, a key has the
+    fields that an existing row must match to be reused: the budget and, for fixed_target, the
+    longest evaluation length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
@@ -144,6 +144,6 @@ def training_fraction(
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Return whether a row has the requested targets, all scored or with the same budget."""
+    """Whether a row has the requested targets and was scored without a budget or with this one."""
     same_targets = row.get("longest") == key["longest"]
     return same_targets and budget_key(row) in ((None, None), budget_key(key))

@@ -31,7 +31,7 @@ class Measurement:
     `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
     position in the window. If accuracy was requested, `num_correct` is the number of targets that
     the model ranks first, and `num_exact` the number of windows in which it ranks all targets
-    first. `blocks` are the sums in each block of the text; None for a task.
+    first. `blocks` has the sums and counts for each block of the text; None for a task.
     """
 
     sums: NDArray[np.float64]
@@ -61,8 +61,8 @@ def measure(
     """Score every window that the budget allows, about `batch_tokens` tokens at a time.
 
     The windows are sharded over the processes of the run; each process returns the whole result.
-    After each batch, `on_batch` receives the tokens processed so far and the seconds they took. If
-    it returns False in any process, None is returned. The model is left in evaluation mode.
+    After each batch, `on_batch` receives the tokens processed so far and the seconds they took.
+    Returns None if `on_batch` returns False in any process. The model is left in evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
@@ -75,14 +75,15 @@ def measure(
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
         scored_batches = _scored_batches(model, windows, order, batch_tokens, accuracy)
-        for batch, (losses, is_hit) in scored_batches:
+        for batch, (losses, is_correct) in scored_batches:
             length = batch.inputs.shape[1]
             sums[:length] += _at_positions(batch.scored, losses.double()).sum(dim=0).numpy()
             counts[:length] += batch.scored.sum(dim=0).numpy()
             blocks.add(batch, losses.double())
-            if is_hit is not None:
-                hits = _at_positions(batch.scored, is_hit.double()).sum(dim=1)
-                correct += (int(hits.sum()), int((hits == batch.scored.sum(dim=1)).sum()))
+            if is_correct is not None:
+                per_window = _at_positions(batch.scored, is_correct.double()).sum(dim=1)
+                num_exact = (per_window == batch.scored.sum(dim=1)).sum()
+                correct += (int(per_window.sum()), int(num_exact))
             tokens, completed = tokens + batch.inputs.numel(), completed + len(batch.inputs)
             seconds = time.perf_counter() - start_time
             stopped = not on_batch(tokens * world_size(), seconds)
@@ -101,7 +102,7 @@ def measure(
 def _scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
-    """Yield the windows in `order` with their scores, in smaller batches after memory runs out."""
+    """Yield the windows in `order` with their scores; use smaller batches after memory runs out."""
     boundaries = np.flatnonzero(np.diff(windows.lengths[order])) + 1
     equal_lengths = np.split(order, boundaries)
     pending = deque(group for group in equal_lengths if len(group))
@@ -132,7 +133,7 @@ def _scored_batches(
 
 
 def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | None:
-    """Return the scores of a batch; if memory runs out, free what was allocated and return None."""
+    """Return the scores of a batch; if memory runs out, empty the CUDA cache and return None."""
     device = model.device
     try:
         inputs, targets = batch.inputs.to(device), batch.targets.to(device)

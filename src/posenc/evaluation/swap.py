@@ -1,4 +1,4 @@
-"""Swaps, which extend the context of a trained model: they change its encoding, not its weights."""
+"""Swaps extend the context of a trained model by changing its encoding but not its weights."""
 
 from inspect import isclass
 from typing import Any
@@ -19,8 +19,8 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     A swap that is a class wraps the run's encoding. A swap that is a spectrum replaces every
     spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
     the training length, but at least 1; if `size` is null, it becomes the training length. Raises
-    ConfigError if a spectrum is to be replaced, but the encoding has no spectrum, has a spectrum
-    other than `geometric`, or has trainable frequencies.
+    ConfigError if the swap is a spectrum, but the encoding has no spectrum, has a spectrum other
+    than `geometric`, or has trainable frequencies.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}
@@ -54,7 +54,7 @@ def _is_wrapper(swap: DictConfig, config: DictConfig) -> bool:
 
 
 def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:
-    """Replace every spectrum in `node` by `kwargs`; return whether there was one."""
+    """Replace every spectrum in `node` with `kwargs`; return whether there was one."""
     replaced = False
     for key, child in node.items():
         if key == "spectrum":

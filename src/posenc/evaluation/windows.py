@@ -19,7 +19,7 @@ INVERSE_GOLDEN_RATIO = (5**0.5 - 1) / 2
 class Batch:
     """Windows of one length: int64 `inputs` and `targets` [B, T], and a mask `scored` [B, T].
 
-    `starts` [B] are the positions of the first targets in the split's text; empty for a task.
+    `starts` [B] are the positions of each window's first target in the text; empty for a task.
     """
 
     inputs: Tensor
@@ -86,7 +86,7 @@ class TokenWindows:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits for a measurement: at most `tokens` are scored, and no batch starts after `seconds`.
+    """Limits of a measurement: at most `tokens` are scored, and no batch starts after `seconds`.
 
     None means no limit. At least one window is always scored.
     """

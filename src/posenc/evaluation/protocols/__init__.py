@@ -2,8 +2,8 @@
 
 A protocol for text is a function `(tokens, length, ...) -> spans` in its own module, listed in
 `PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, in which the
-targets from first_scored to stop - 1 are scored. This package imports no torch, except in `tasks`,
-so that reports can list the protocols.
+targets from first_scored to stop - 1 are scored. Only the module `tasks` imports torch, so reports
+can list the protocols without it.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Protocol:
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
     receives the longest evaluation length. With `positions`, the loss at each position is saved.
-    With `accuracy`, the targets that the model ranks first are counted. Tasks have no `spans`.
+    With `accuracy`, the targets that the model ranks first are counted. `spans` is None for tasks.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
@@ -53,7 +53,7 @@ NONOVERLAPPING_PROTOCOLS = tuple(
 
 
 def check_protocols(config: DictConfig) -> None:
-    """Raise ConfigError unless `evaluation.protocols` and their parameters fit together.
+    """Raise ConfigError if `evaluation.protocols` or one of their parameters is invalid.
 
     Each protocol needs its parameter, each parameter needs its protocol, and no parameter may
     exceed the shortest evaluation length.

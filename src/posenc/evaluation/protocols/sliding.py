@@ -1,4 +1,4 @@
-"""A window that advances by `stride` tokens and scores them (Press et al. 2022, appendix B).
+"""A window advances by `stride` tokens and scores the new ones (Press et al. 2022, appendix B).
 
 The tokens from b * stride to (b + 1) * stride - 1 are scored with the length - stride tokens before
 them as context, or fewer near the start of the text: fairseq's `--context-window C` with

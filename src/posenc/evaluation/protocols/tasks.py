@@ -1,4 +1,4 @@
-"""Sequences of a task at the evaluation length, in which only the answers are scored.
+"""Sequences of a task at the evaluation length; only their answers are scored.
 
 Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model ranks first
 (given the correct preceding tokens), and `exact`, the fraction of sequences whose answer tokens are
