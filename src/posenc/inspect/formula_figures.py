@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot
-from posenc.report.confidence import exact
+from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import Style
 from posenc.report.heat_map import HeatMap, HeatPanel, heat_figure
 from posenc.report.line_plot import line_figure
@@ -20,7 +20,9 @@ def formula_line(
 ) -> Line:
     """Return a line through points (x, y); `dashed` overrides the dash pattern of its style."""
     style = replace(style, dash=DASHED) if dashed else style
-    return Line(label, style, tuple(PlotPoint(float(x), exact(float(y))) for x, y in points))
+    return Line(
+        label, style, tuple(PlotPoint(float(x), zero_width_band(float(y))) for x, y in points)
+    )
 
 
 def formula_figure(

@@ -3,7 +3,7 @@
 from math import ceil, floor, log2, log10
 
 MAX_TICKS = 8
-LINEAR_TICKS_MAX_RATIO = 3.0  # of end to start, up to which a log axis has linear ticks
+LINEAR_TICKS_MAX_RATIO = 3.0  # a log axis with a smaller high / low has linear ticks
 TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
 """Vega expression that formats a tick label: 0.5, 16384, 1e5."""
 AXIS_MARGIN = 0.06  # on each side, as a fraction of the range
@@ -17,7 +17,7 @@ def token_ticks(low: float, high: float, train_length: int) -> list[int]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers within the range of a log axis; a narrow range has denser ticks."""
+    """Return round numbers within the range of a log axis, denser if the range is narrow."""
     if high / low < LINEAR_TICKS_MAX_RATIO:
         return linear_ticks(low, high)
     decades = log10(high) - log10(low)

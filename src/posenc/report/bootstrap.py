@@ -1,14 +1,13 @@
 """Intervals by a paired bootstrap over blocks of the evaluation text and over seeds.
 
-A resample draws as many blocks of text as there are, with replacement, and uses them for all
-measurements and seeds. What makes a block easy or hard for every model therefore cancels in a
-difference of losses.
+A resample draws as many blocks of text as there are, with replacement, and uses the same blocks for
+all measurements and seeds. The difficulty of a block therefore cancels in a difference of losses.
 
 Drawing seeds in the same way would underestimate the variation between a few seeds: a 95% interval
-for the mean of three values would contain the true mean in about 75% of cases. Their mean is
-resampled with Student's t distribution instead: a resample adds t * s / sqrt(n), where s is the
-standard deviation over the n seeds and t has n - 1 degrees of freedom. If all blocks were alike,
-this would be the t interval over seeds.
+for the mean of three values would contain the true mean in only about 75% of cases. Instead, each
+resample adds t * s / sqrt(n) to the mean over the n seeds, where s is their standard deviation and
+t is drawn from Student's t distribution with n - 1 degrees of freedom. If all blocks were alike,
+the result would be the t interval over seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,7 +77,7 @@ def bootstrap_interval(
 ) -> BootstrapInterval | None:
     """Return the interval of a statistic of several mean losses, averaged over seeds.
 
-    `measurements[k][i]` are the blocks of measurement k with seed i: measurements are paired by
+    `measurements[k][i]` has the blocks of measurement k with seed i. Measurements are paired by
     seed and by block, so all need the same seeds and the same split. `statistic` maps mean losses
     [..., K] of the K measurements to numbers [...]; it is computed for each seed. Returns None if a
     measurement scored targets in fewer than MIN_BLOCKS blocks. The result is deterministic.
@@ -111,7 +110,7 @@ def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _block_weights(num_blocks: int) -> Array:
-    """Return how often each of RESAMPLES resamples contains each block, [RESAMPLES, B]."""
+    """Return the number of times [RESAMPLES, B] that each resample contains each block."""
     generator = np.random.default_rng(RANDOM_SEED)
     uniform = np.full(num_blocks, 1 / num_blocks)
     return generator.multinomial(num_blocks, uniform, size=RESAMPLES).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The contents of a line chart; `line_plot.line_figure` draws it.
+"""The data and labels of a line chart; `line_plot.line_figure` draws it.
 
 The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
 than a factor of LOG_Y_RATIO.
@@ -17,7 +17,7 @@ LOG_Y_RATIO = 4.0
 
 @dataclass(frozen=True)
 class PlotPoint:
-    """A point of a line, with a band in y."""
+    """A point of a line, with its band on the y axis."""
 
     x: float
     y: Band

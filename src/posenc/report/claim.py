@@ -18,7 +18,7 @@ MIN_SEEDS = 3
 
 @dataclass(frozen=True)
 class TrainLengths:
-    """The training lengths L at which a clause is judged: a list, or all lengths within limits."""
+    """The training lengths L at which a clause is judged: those listed, or all within limits."""
 
     listed: tuple[int, ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
@@ -35,7 +35,7 @@ class TrainLengths:
 
 @dataclass(frozen=True)
 class Clause:
-    """One comparison of `left` with a side, an n-gram model, a length or a number.
+    """A comparison of `left` with another side, an n-gram model, a length or a number.
 
     A number is in the unit of `left`. If `right` is a side, it is multiplied by `times`.
     """
@@ -56,8 +56,8 @@ class Clause:
     def interval_confidence(self) -> float:
         """The confidence level of the two-sided interval.
 
-        `equal` is two one-sided tests (TOST) at 1 - `confidence` each, which both reject if the
-        interval with twice that error lies within the margins: 90% for a confidence of 95%.
+        `equal` is judged by two one-sided tests (TOST), each at level a = 1 - `confidence`. Both
+        reject if the interval of confidence 1 - 2a lies within the margins: 90% if a is 5%.
         """
         return round(2 * self.confidence - 1, 12) if self.comparison == "equal" else self.confidence
 

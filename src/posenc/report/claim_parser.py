@@ -23,8 +23,8 @@ CLAIM_KEYS = {"statement", "published", "all"}
 def parse_claims(value: Any, key: str = "claims") -> list[Claim]:
     """Return the claims of an experiment; docs/claims.md defines their grammar.
 
-    `key` is where they are in the YAML: `claims`, or `premises`, which have the same grammar.
-    Raises a single ConfigError listing the problems of all claims.
+    `key` is their key in the YAML: `claims`, or `premises`, which have the same grammar. Raises a
+    single ConfigError that lists the problems of all claims.
     """
     if not isinstance(value, list | None):
         raise ConfigError(f"{key}={value!r} must be a list of claims; see docs/claims.md")
@@ -52,7 +52,7 @@ def _claim(item: Any, name: str) -> Claim:
     statement, published = item.get("statement"), item.get("published")
     if not statement or not isinstance(statement, str) or not isinstance(published, str | None):
         raise ConfigError(
-            f"{name}: statement={statement!r} and published={published!r} must be text"
+            f"{name}: statement={statement!r} and published={published!r} must be strings"
         )
     shared = {key: item[key] for key in SHARED_KEYS & item.keys()}
     single = {key: item[key] for key in CLAUSE_KEYS & item.keys()}
@@ -82,8 +82,8 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
     if comparison in NEEDS_MARGIN and not margin:
         example = "0.01 (1%)" if left.scale.is_relative else f"0.01 ({left.scale.unit})"
         raise ConfigError(
-            f"{name}.margin: {values['margin']!r} must be above 0 for {comparison}, because without"
-            f" a tolerance equal results would never be decided; give one, such as {example}"
+            f"{name}.margin: {values['margin']!r} must be above 0 for {comparison}, because with a"
+            f" margin of 0, equal results would always be undecided; set one, such as {example}"
         )
     return Clause(left, comparison, right, times, lengths, margin, confidence)
 

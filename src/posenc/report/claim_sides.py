@@ -158,7 +158,7 @@ class Trend:
         return f"slope of {log}{subject} over {axis} ({', '.join(numbers)})"
 
     def _without_key(self, value: Value) -> Value:
-        """Return a value without the selector that the trend varies."""
+        """Return a value without the parameter or length that varies along the trend."""
         if self.parameters:
             settings = {key: item for key, item in value.selector.items() if key != self.key}
             return replace(value, selector=settings)

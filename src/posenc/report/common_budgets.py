@@ -1,7 +1,7 @@
-"""The evaluation budget, for each measurement, whose rows a report compares and averages.
+"""Chooses the evaluation budget of each measurement that a report compares and averages.
 
 A run that was evaluated with several budgets has several rows for one measurement. A mean over
-seeds, or the best number of a column, is meaningful only among rows that scored the same tokens.
+seeds, or the best value of a column, is meaningful only among rows that scored the same tokens.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from posenc.runs.evaluation_rows import budget_key, largest_rows, measurement_ke
 
 Row = dict[str, Any]
 Key = tuple[int, tuple[Any, ...]]
-"""The training length, and the key of a measurement."""
+"""A training length and the key of a measurement."""
 
 
 def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[Key, Any]:
@@ -37,7 +37,7 @@ def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[Ke
 def one_row_per_measurement(
     rows: Sequence[Row], train_length: int, budgets: Mapping[Key, Any]
 ) -> list[Row]:
-    """Return a row for each measurement: that of the common budget, or else the largest."""
+    """Return a row per measurement: with the common budget or, without one, the most tokens."""
     common = [row for row in rows if has_common_budget(row, train_length, budgets)]
     measured = {measurement_key(row) for row in common}
     others = [row for row in rows if measurement_key(row) not in measured]
@@ -45,5 +45,5 @@ def one_row_per_measurement(
 
 
 def has_common_budget(row: Row, train_length: int, budgets: Mapping[Key, Any]) -> bool:
-    """Whether a row can be compared with those of most other runs."""
+    """Whether a row has the budget that most runs used, so that they can be compared."""
     return budget_key(row) == budgets[train_length, measurement_key(row)]

@@ -1,4 +1,4 @@
-"""Whether samples may be compared: the same training data, and the same tokens scored."""
+"""Checks that samples are comparable: from the same training data and the same scored tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ WINDOW_KEYS = ("protocol", "stride")
 def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
     """Raise NoVerdictError unless the samples of two sides can be compared; `right` may be empty.
 
-    Within each side, all samples of a change or trend must be comparable with the first one; then
-    the sides are compared sample by sample. Sides that are changes or trends may score different
+    Within each side, all samples of a change or trend must be comparable with the first one. Then
+    the sides are checked sample by sample. Sides that are changes or trends may score different
     tokens if their protocols differ, because each change or trend is measured within its own side.
     """
     for first, *others in filter(None, (left, right)):
@@ -37,7 +37,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 
     Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
     text, or if the sample is from before the end of training. An n-gram model scores every token,
-    so its token count must equal that of non-overlapping windows.
+    so a sample from non-overlapping windows must have the same token count.
     """
     run, row = sample.run, sample.row or {}
     if row.get("at_tokens") is not None:
@@ -108,7 +108,7 @@ def _differ(
 
 
 def _short(value: Any) -> Any:
-    """Return the first digits of a hash; other values as they are."""
+    """Return the first 12 digits of a hash, and other values unchanged."""
     return value[:12] if isinstance(value, str) else value
 
 

@@ -54,8 +54,8 @@ def limitations(
 def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
-    The longest length is the last one at which all have a value, if there is one. `rows` are the
-    `result_rows` of the curves.
+    The longest length is the longest one at which all encodings have a value or, if there is none,
+    any has. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
@@ -65,14 +65,14 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
         if values:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
-            number = quantity.text_of(best.point)
+            number = quantity.format_mean(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
             parts.append(f"{label} at {length} tokens ({number}{tied})")
     return f"{quantity.name} is {word} with {', and with '.join(parts)}."
 
 
 def missing_runs(experiment: Experiment) -> list[str]:
-    """Return the number of runs without results, then a line for each; empty if there are none."""
+    """Return a line with the number of runs without results and a line for each; empty if none."""
     lines = [
         f"{run.name}: {run.state}"
         for run in experiment.runs
@@ -176,13 +176,13 @@ def _coverage_note(experiment: Experiment) -> list[str]:
         return []
     return [
         f"Because of an evaluation budget, as little as {parts[0]:.0%} of the text was scored, and"
-        " a different part of it at each length. Encodings can be compared at one length, but not"
-        " one length with another; this also applies to S and early tokens."
+        " a different part of it at each length. Compare encodings at the same length, but not one"
+        " length with another, as S and the fraction explained by early tokens do."
     ]
 
 
 def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return a note on early tokens if there are longer windows (Press et al. 2022, app. B)."""
+    """Return a note on early tokens if there are windows longer than L (Press et al. 2022)."""
     curves = next((c for c in curve_sets if c.measurement.protocol == "nonoverlapping"), None)
     if curves is None or curves.x_values[-1] <= curves.train_length:
         return []

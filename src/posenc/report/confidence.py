@@ -23,7 +23,7 @@ class TInterval:
 class Band:
     """A mean with its t interval, or with the minimum and maximum if there are too few seeds.
 
-    `seeds` is 0 for a number computed from a formula.
+    `seeds` is 0 for a value that is not a mean over seeds.
     """
 
     mean: float
@@ -33,7 +33,7 @@ class Band:
 
     @property
     def description(self) -> str:
-        """What `low` and `high` are; empty if both equal the mean."""
+        """A description of `low` and `high`; empty if both equal the mean."""
         if self.seeds <= 1:
             return ""
         if self.seeds < MIN_SEEDS:
@@ -58,8 +58,8 @@ def band(values: Sequence[float]) -> Band:
     return Band(interval.mean, interval.low, interval.high, len(values))
 
 
-def exact(value: float) -> Band:
-    """Return the band of a number computed from a formula."""
+def zero_width_band(value: float) -> Band:
+    """Return a band for a value that is not a mean over seeds, such as a value of a formula."""
     return Band(value, value, value, 0)
 
 

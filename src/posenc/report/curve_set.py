@@ -18,37 +18,38 @@ from posenc.runs.block_sums import BlockSums
 class DisplayedQuantity:
     """The quantity that tables show for a curve set, such as the perplexity for losses.
 
-    `from_mean` converts a mean over seeds, described by `mean` in tooltips, to the quantity, and
-    `text` formats it. `choose` is min or max, whichever returns the best value.
+    `from_mean` converts a mean over seeds to the quantity, and `format` formats the quantity.
+    `mean_name` is the name of that mean in tooltips. `choose` is the function that returns the best
+    value: min or max. `note` explains the quantity below a table.
     """
 
     name: str
     from_mean: Callable[[float], float]
-    text: Callable[[float], str]
+    format: Callable[[float], str]
     choose: Callable[..., Any]
-    mean: str
+    mean_name: str
     note: str
 
-    def text_of(self, point: "Point") -> str:
-        """Return the text of the mean over the seeds of a point."""
-        return self.text(self.from_mean(point.mean))
+    def format_mean(self, point: "Point") -> str:
+        """Format the quantity at a point, computed from the mean over its seeds."""
+        return self.format(self.from_mean(point.mean))
 
 
 PERPLEXITY = DisplayedQuantity(
     "perplexity",
     from_mean=exp,
-    text=format_number,
+    format=format_number,
     choose=min,
-    mean="loss in nats per token",
+    mean_name="loss in nats per token",
     note="Perplexity per token: the exponential of the mean loss over seeds, which is the geometric"
     " mean of the seeds' perplexities. Lower is better.",
 )
 ACCURACY = DisplayedQuantity(
     "accuracy",
     from_mean=float,
-    text="{:.3f}".format,
+    format="{:.3f}".format,
     choose=max,
-    mean="accuracy",
+    mean_name="accuracy",
     note="Fraction of answer tokens that the model ranks first, given the correct preceding answer"
     " tokens; mean over seeds. Higher is better.",
 )
@@ -58,7 +59,8 @@ ACCURACY = DisplayedQuantity(
 class Point:
     """The values of several seeds at one `x`; each value averages over `tokens` scored tokens.
 
-    `blocks` and `end_losses` are those of the samples, in the order of `seeds`.
+    `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`; see
+    `curves.RunPoint`.
     """
 
     x: float
@@ -113,10 +115,10 @@ class CurveSet:
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is another quantity, such as a position, and
-    `num_windows` the number of windows. `ngrams` maps orders to the mean losses over seeds of
+    `num_windows` is the number of windows. `ngrams` maps orders to the mean losses over seeds of
     n-gram models of the training tokens, scored on the same text. `chance` is the accuracy of
-    guessing, if the curves are accuracies on a task for which it is known. `swapped` is the label
-    of an encoding if the curves are its swaps.
+    guessing, if the curves are accuracies on a task for which it is known. If the curves are one
+    encoding with different swaps, `swapped` is the label of that encoding.
     """
 
     measurement: EvaluationKey
@@ -148,7 +150,7 @@ class CurveSet:
 
     @property
     def key(self) -> dict[str, object]:
-        """The fields that identify the set: the first columns of csv files."""
+        """The fields that identify the set: the first columns of CSV files."""
         names = ("split", "protocol", "stride", "swap")
         return {
             "data": self.measurement.data_name,
@@ -158,13 +160,13 @@ class CurveSet:
         }
 
     @property
-    def line_name(self) -> str:
-        """The heading of the column of curve labels in tables."""
+    def label_heading(self) -> str:
+        """The heading of the column that has the curve labels."""
         return "swap" if self.swapped else "encoding"
 
     @property
     def setting(self) -> str:
-        """The training length, and the encoding if the curves are its swaps."""
+        """The training length and, if the curves are its swaps, the encoding."""
         swapped = f", {self.swapped} with swaps" if self.swapped else ""
         return f"L = {self.train_length}{swapped}"
 

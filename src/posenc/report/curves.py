@@ -1,7 +1,7 @@
 """Collects the curves of an experiment from the evaluation rows and losses by position of its runs.
 
-Each evaluation row of a run becomes a `RunPoint`. Those of the same measurement and training length
-form a `CurveSet`, in which a `Point` averages over seeds.
+Each evaluation row of a run becomes a `RunPoint`. The points of one measurement and training length
+form a `CurveSet`, in which a `Point` has the values of all seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,8 +35,8 @@ MIN_BIN_TOKENS = 2_000
 class RunPoint(NamedTuple):
     """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position.
 
-    `blocks` has the sums of the loss in each block of the text, and `end_loss` is the loss at the
-    end of the windows; each is None if it was not saved.
+    `blocks` has the summed loss of each block of the text, and `end_loss` is the mean loss at the
+    end of the windows. Each is None if it was not saved.
     """
 
     run: Run
@@ -78,8 +78,8 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 def position_curves(experiment: Experiment) -> list[CurveSet]:
     """Return loss by binned position for each measurement and training length, with swaps merged.
 
-    The windows are the longest ones of which there are at least MIN_POSITION_WINDOWS, or else those
-    of which there are most: a mean over a few windows mostly shows which text they contain.
+    Uses the longest windows of which there are at least MIN_POSITION_WINDOWS or, if there are none,
+    the length with the most windows. A mean over a few windows mostly depends on their text.
     """
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in experiment.comparable_rows:
@@ -87,15 +87,15 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         counts = run.positions.get(f"{name}.count")
         if row["protocol"] != BY_POSITION or counts is None:
             continue
-        if counts.sum() <= row["count"]:  # otherwise, the counts are of a larger budget
+        if counts.sum() <= row["count"]:  # otherwise, the file has the losses of a larger budget
             by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
     run_points = (
-        RunPoint(run, key[0], *bin)
+        RunPoint(run, key[0], *position_bin)
         for key, (length, _) in windows.items()
         for run, name in lengths[key][length]
-        for bin in _position_bins(run, name)
+        for position_bin in _position_bins(run, name)
     )
     sets = curve_sets(experiment, run_points)
     chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
@@ -108,7 +108,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
-    """Return the window length for losses by position, and the number of windows in every run."""
+    """Return a window length that most runs have, and the minimum number of its windows in a run."""
     most_runs = max(map(len, runs_by_length.values()))
     counts = {
         length: min(int(run.positions[f"{name}.count"].max()) for run, name in runs)
@@ -144,8 +144,7 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main measurement first.
 
-    It is measured on the training corpus without a swap, in non-overlapping windows if there are
-    any.
+    It is on the training corpus, without a swap and, if there are any, in non-overlapping windows.
     """
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
@@ -193,7 +192,7 @@ def _point(x: float, run_points: dict[int, RunPoint]) -> Point:
 def _published(
     experiment: Experiment, measurement: EvaluationKey, train_length: int, labels: Iterable[str]
 ) -> tuple[tuple[str, PublishedCurve], ...]:
-    """Return the published curves that match a measurement, with the labels they belong to."""
+    """Return the published curves that match a measurement, each with the label of its runs."""
     keys = {**vars(measurement), "corpus": measurement.data_name}
     return tuple(
         (run.label, curve)
@@ -208,7 +207,7 @@ def _published(
 def _ngrams(
     experiment: Experiment, measurement: EvaluationKey, train_length: int, scored_tokens: set[int]
 ) -> dict[int, float]:
-    """Return the mean losses of n-gram models by order, if they were scored on the same tokens."""
+    """Return the mean loss of n-gram models by order; empty if they scored other tokens."""
     if measurement.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
     by_seed = {
@@ -229,7 +228,7 @@ def _chance(experiment: Experiment, data: str) -> float | None:
     node = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), None)
     try:
         task = build(OmegaConf.create(node or {}), name="data")
-    except ConfigError:  # a task outside posenc, or with parameters of another version
+    except ConfigError:  # a custom task, or parameters of another posenc version
         return None
     return task.chance if isinstance(task, Task) else None
 

@@ -1,9 +1,9 @@
-"""How much of the gain on longer windows comes from having fewer early tokens.
+"""The fraction of the gain on longer windows that comes from having fewer early tokens.
 
-Tokens at the beginning of a window have little context. In longer windows there are fewer of them,
-so the mean loss falls even if a model makes no use of context beyond the training length L (the
-early-token curse: Press et al. 2022, appendix B). If every position from L on had the loss e that
-positions at the end of a training window have, the loss in windows of T tokens would be
+Tokens at the beginning of a window have little context. Longer windows have a smaller fraction of
+them, so the mean loss falls even if a model makes no use of context beyond the training length L
+(the early-token curse: Press et al. 2022, appendix B). Let e be the loss at the end of windows of L
+tokens. If every position from L on had the loss e, the loss in windows of T tokens would be
 
     loss(T) = e + L (loss(L) - e) / T,
 
@@ -23,7 +23,7 @@ MIN_LENGTHS = 3
 
 @dataclass(frozen=True)
 class EarlyTokens:
-    """The fitted S in nats per window, and the fraction of the gain that early tokens explain.
+    """The fitted S (`slope`) in nats per window, and the fraction of the gain due to early tokens.
 
     `fraction` is None if the curve has no loss at the training length, if the losses by position
     were not saved, or if any seed has no gain.
@@ -36,7 +36,7 @@ class EarlyTokens:
 def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
     """Return the early-token statistics of a curve of loss by length; None with too few lengths.
 
-    Both are computed for each seed that was evaluated at all lengths from the training length on.
+    They are computed for each seed that was evaluated at all lengths from the training length on.
     """
     points = [point for point in curve.points if point.x >= train_length]
     if len(points) < MIN_LENGTHS:

@@ -10,7 +10,7 @@ from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-COLORS = (  # Okabe and Ito's, without yellow and black; legible on white and on dark gray
+COLORS = (  # six of Okabe and Ito's colors, gray, purple and brown; legible on white and dark gray
     *("#0072B2", "#D55E00", "#009E73", "#808080", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#7A5CC4", "#9C6B3C"),
 )
@@ -28,7 +28,7 @@ MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
 DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
 CUSTOM_DASH = (6, 2, 1.5, 2, 1.5, 2, 1.5, 2)
-NUM_CUSTOM = len(COLORS) * len(MARKERS)  # all different: 9 and 8 have no common divisor
+NUM_CUSTOM = len(COLORS) * len(MARKERS)  # styles, all different: 9 and 8 have no common divisor
 ENCODINGS = (  # the encodings compared most often come first and have solid lines
     *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
     *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
@@ -49,7 +49,7 @@ SWAPS = (  # `none` is the encoding without a swap
     *("rerope", "dual_chunk", "lm_infinite", "alibi_pi", "longrope"),
 )
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
-HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # change of hue from light to dark, and of saturation
+HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # hue changes by 0.09 (of 1) from light to dark
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ REFERENCE_STYLE = Style("#606060", "plus", (2, 3))
 
 
 def style_at(index: int) -> Style:
-    """Return the style with this index, which starts at 0; the first nine differ in color."""
+    """Return the style with this index (from 0); the first nine styles differ in color."""
     names = list(MARKERS)
     rounds = index // len(COLORS) + index // NUM_CUSTOM  # colors and markers repeat together
     dash = DASHES[rounds % len(DASHES)]
@@ -105,7 +105,7 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
 def swap_styles(names: Collection[str]) -> dict[str, Style]:
     """Return a style for each swap, such as `yarn factor=4`.
 
-    It is the same in every report, except that several factors of one swap share its hue.
+    It is the same in every report, unless several settings of one swap have to share its hue.
     """
     styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}

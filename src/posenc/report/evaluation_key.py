@@ -1,4 +1,4 @@
-"""The key of an evaluation row, and the report's descriptions of protocols and swaps."""
+"""The key of an evaluation row, and the names of protocols and swaps in a report."""
 
 from dataclasses import dataclass
 

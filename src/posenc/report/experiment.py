@@ -32,11 +32,12 @@ SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its evaluation `rows` and losses by position, both empty until training is done.
+    """One run: its configuration, status and results.
 
-    `metrics` has the last logged value of each metric, `timing` the lines of timing.jsonl, `ngrams`
-    the losses of n-gram models of the same training tokens, `block_arrays` the arrays of
-    loss_by_block.npz.
+    `rows` are its evaluation rows, and `positions` and `block_arrays` the arrays of
+    loss_by_position.npz and loss_by_block.npz; all three are empty until training is done. `timing`
+    has the lines of timing.jsonl, `metrics` the last logged value of each metric, and `ngrams` the
+    losses of n-gram models of the same training tokens.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Run:
         return all(self._has(key, value) for key, value in selector.items())
 
     def at_tokens(self, selector: Mapping[str, Any]) -> int | None:
-        """Return the field `at_tokens` of the rows at the selected training tokens."""
+        """Return the `at_tokens` of the rows that `selector` selects; None: the final weights."""
         tokens = selector.get("tokens")
         return None if tokens is None or tokens == self.config["tokens"] else tokens
 
@@ -87,8 +88,8 @@ class Run:
     def select_rows(self, row_keys: Mapping[str, Any], at_tokens: int | None = None) -> list[Row]:
         """Return the rows, at all lengths, that have the values in `row_keys`.
 
-        The default corpus is the run's own data; the default split is the one that the run's
-        evaluation was configured for. `at_tokens` is None for the weights at the end of training.
+        By default, these are the rows on the run's own data and configured evaluation split.
+        `at_tokens` is None for the final weights.
         """
         keys = {"split": self.config["evaluation"]["split"], "at_tokens": at_tokens, **row_keys}
         corpus = keys.pop("corpus", None)
@@ -101,7 +102,7 @@ class Run:
 
     @property
     def _evaluated_at_tokens(self) -> set[int]:
-        """The training tokens, before the end of training, at which the run is evaluated."""
+        """The intermediate training budgets at which the run was or will be evaluated."""
         measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
         return measured | set(self.config["evaluation"].get("at_tokens") or [])
 
@@ -144,7 +145,7 @@ class Experiment:
 
     @cached_property
     def comparable_rows(self) -> list[tuple[Run, Row]]:
-        """The rows of the final weights with the budget that most runs of their length have."""
+        """The rows of the final weights with the evaluation budget that most runs used."""
         budgets = common_budgets((run.train_length, run.rows) for run in self.evaluated)
         return [
             (run, row)
@@ -155,7 +156,7 @@ class Experiment:
 
 
 def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experiment:
-    """Read the runs of an experiment's folder, or those of them that `select` returns.
+    """Read the runs in an experiment's folder, or only those that `select` returns.
 
     A run with damaged files does not affect the others. Raises ConfigError if the folder contains
     no runs, and RunError if no run has been evaluated.
@@ -170,7 +171,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
         planned = [name for name in planned if name in {run.name for run in directories}]
     order = {name: i for i, name in enumerate(planned)}
     runs, damaged = _read_runs(directories)
-    missing = "config.yaml is missing; rerun the command, which writes it again"
+    missing = "config.yaml is missing; rerun the command to write it again"
     damaged |= {
         name: RunDirectory(folder / name).status().error or missing
         for name in order
@@ -194,7 +195,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
 
 
 def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str, str]]:
-    """Return the runs that can be read, and the reason why for each of the others."""
+    """Return the runs that can be read, and the reason for each run that cannot."""
     runs: list[Run] = []
     damaged: dict[str, str] = {}
     for directory in directories:
@@ -205,8 +206,8 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
     labels = run_labels([run.config for run in runs])
     budgets = common_budgets((run.train_length, run.rows) for run in runs)
     rows = [one_row_per_measurement(run.rows, run.train_length, budgets) for run in runs]
-    triples = zip(runs, labels, rows, strict=True)
-    return [replace(run, label=label, rows=kept) for run, label, kept in triples], damaged
+    labeled = zip(runs, labels, rows, strict=True)
+    return [replace(run, label=label, rows=kept) for run, label, kept in labeled], damaged
 
 
 def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:

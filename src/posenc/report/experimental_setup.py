@@ -1,4 +1,4 @@
-"""The experimental setup: everything that the results in a report depend on."""
+"""The experimental setup: the models, data, training and machines behind the results."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def experimental_setup(
 
 
 def describe_choice(runs: Sequence[Run], group: str) -> str:
-    """Return the options that the runs choose in a config group, with their parameters."""
+    """Return the options selected in a config group, with their parameters."""
     choices = []
     for run in runs:
         settings = flatten(run.config.get(group) or {})

@@ -1,4 +1,4 @@
-"""The result of an experiment in a few sentences, with which its report begins."""
+"""The result of an experiment in a few sentences, at the beginning of its report."""
 
 from collections.abc import Iterator, Sequence
 

@@ -19,7 +19,7 @@ from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
 MAX_CELLS = 1_000
 NAMED_ROW_HEIGHT = 26  # pixels
 MIN_IMAGE_PIXELS = 512  # minimum length of the longer side of an image
-CIVIDIS = (  # from low to high; looks the same with and without red-green color blindness
+CIVIDIS = (  # reversed, so low values are light; safe for red-green color blindness
     *("#fee838", "#ddc858", "#bbad6d", "#9a9376", "#7c7b78", "#60646f", "#424e6c", "#18376f"),
     "#00224e",
 )
@@ -121,8 +121,9 @@ def _axes(heat_map: HeatMap, panel: HeatPanel) -> list[Any]:
     x = alt.X("x:Q", title=heat_map.x_title, scale=alt.Scale(**scale), axis=alt.Axis(**axis))
     if _has_named_rows(panel):
         return [x, alt.X2("x2:Q"), alt.Y("row:N", sort=None, title=None)]
-    down = alt.Scale(domain=[extent["y"], extent["y2"]], nice=False, reverse=True)
-    y = alt.Y("y:Q", title=heat_map.y_title, scale=down, axis=alt.Axis(grid=False, tickMinStep=1))
+    y_scale = alt.Scale(domain=[extent["y"], extent["y2"]], nice=False, reverse=True)
+    y_axis = alt.Axis(grid=False, tickMinStep=1)
+    y = alt.Y("y:Q", title=heat_map.y_title, scale=y_scale, axis=y_axis)
     return [x, alt.X2("x2:Q"), y, alt.Y2("y2:Q")]
 
 

@@ -16,12 +16,12 @@ NO_TRAIN_LENGTH = "no run in the experiment has a training length that the claim
 
 @dataclass(frozen=True)
 class ClauseVerdict:
-    """The outcome of one comparison, with its numbers.
+    """The outcome of one clause, with its numbers.
 
     `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
-    factor `times`. On a relative scale, they are geometric means and `difference` is left / right
-    - 1; otherwise `difference` is left - right. `reason` explains an outcome other than "holds" or
-    "fails".
+    factor `times`. On a relative scale, they are geometric means and `difference` is
+    left / right - 1; otherwise, `difference` is left - right. `reason` explains an outcome other
+    than "holds" or "fails".
     """
 
     clause: Clause
@@ -35,10 +35,10 @@ class ClauseVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim at one training length, which is None if the claim covers no run.
+    """The verdict on a claim at one training length.
 
-    `unmet` holds the verdicts on the premises that do not hold; if there are any, the claim neither
-    holds nor fails.
+    `train_length` is None if the claim covers no run. `unmet` has the verdicts on the premises that
+    do not hold; if there are any, the claim neither holds nor fails.
     """
 
     claim: Claim

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posenc.report.chart import Chart, Line, PlotPoint
-from posenc.report.confidence import band, exact
+from posenc.report.confidence import band, zero_width_band
 from posenc.report.curve_set import CurveSet
 from posenc.report.encoding_styles import REFERENCE_STYLE
 from posenc.report.plotted_curves import (
@@ -59,7 +59,7 @@ def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Char
 def relative_perplexity(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return perplexity relative to its value at L, with published curves overlaid.
 
-    Perplexities on different corpora or with different tokenizers are not comparable, but how they
+    Perplexities on different corpora or with different tokenizers are not comparable, but their
     change with length is. Returns None if no encoding was evaluated at L and at another length.
     """
     candidates = [(c, _relative_lines(c, styles)) for c in curve_sets if len(c.x_values) > 1]
@@ -128,7 +128,8 @@ def _chance_line(curves: CurveSet) -> list[Line]:
 def _horizontal_line(label: str, y: float, curves: CurveSet, note: str) -> Line:
     """Return a line from the first to the last x of a curve set."""
     ends = dict.fromkeys((curves.x_values[0], curves.x_values[-1]))
-    return Line(label, REFERENCE_STYLE, tuple(PlotPoint(x, exact(y), note) for x in ends))
+    points = tuple(PlotPoint(x, zero_width_band(y), note) for x in ends)
+    return Line(label, REFERENCE_STYLE, points)
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:

@@ -31,7 +31,7 @@ MAX_MARKERS = 12
 
 def line_figure(section: str, chart: Chart) -> Figure:
     """Return the figure of a chart; with `log_y`, pages offer a log and a linear y axis."""
-    with debug_mode(False):  # debug mode would validate every part again at each step
+    with debug_mode(False):  # otherwise, Altair validates every part again at each step
         panels = [_panel(chart, i) for i in range(len(chart.subplots))]
     labels = (chart.title, chart.subtitle, chart.caption, chart.csv)
     return Figure(section, chart.file_stem, *labels, panels, chart.lines)
@@ -54,9 +54,9 @@ def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[floa
 
 def _panel(chart: Chart, index: int) -> Panel:
     subplot = chart.subplots[index]
-    default = chart.defaults_to_log_y(subplot)
+    default_log_y = chart.defaults_to_log_y(subplot)
     charts, data = {}, {}
-    for log_y in (default, not default) if chart.log_y else (default,):
+    for log_y in (default_log_y, not default_log_y) if chart.log_y else (default_log_y,):
         plot = _Plot(chart, index, log_y)
         charts["log y" if log_y else "linear y"] = plot.layers()
         data |= plot.data
@@ -119,7 +119,7 @@ class _Plot:
         return channel("line:N", scale=alt.Scale(domain=names, range=values), legend=None)
 
     def _line_chart(self, data: str) -> alt.Chart:
-        """Return a chart of the data set `data`, with each row in the color of its line."""
+        """Return a chart of the named data set `data`, with each row in the color of its line."""
         chart = alt.Chart(alt.NamedData(data))
         chart = chart.transform_filter(f"indexof({HIDDEN}, datum.line) < 0")
         return chart.encode(x=self.x, y=self.y, color=self._style_channel(alt.Color, "color"))

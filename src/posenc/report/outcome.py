@@ -26,7 +26,7 @@ NEEDS_MARGIN = ("at_most", "at_least", "equal")
 
 
 class NoVerdictError(Exception):
-    """A clause cannot be judged; the message has the reason and often a command that helps."""
+    """A clause cannot be judged; the message gives the reason and often a command that fixes it."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -35,11 +35,10 @@ class NoVerdictError(Exception):
 
 
 def combine(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the outcome of the whole, given those of its parts, of which there is at least one.
+    """Return the combined outcome of one or more parts: a claim's clauses or training lengths.
 
-    It applies to the clauses of a claim and to a claim's training lengths. The whole fails if any
-    part fails, and holds if all parts hold. Otherwise it has the first outcome in `PRECEDENCE`: an
-    obstacle that more seeds would not remove comes before one that they would.
+    The whole fails if any part fails, and holds if all parts hold. Otherwise, its outcome is the
+    one that comes first in `PRECEDENCE`, where outcomes that more seeds cannot change come first.
     """
     return min(outcomes, key=PRECEDENCE.index)
 

@@ -72,9 +72,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, a question, its answer in a few words, and sections.
+    """A title, a question, the finding that answers it, and sections.
 
-    The first line of `notice` introduces the others.
+    The first line of `notice` introduces the others, which are shown as a list.
     """
 
     title: str

@@ -24,7 +24,7 @@ from posenc.report.run_samples import (
 
 @dataclass(frozen=True)
 class Pairs:
-    """Both sides' numbers by seed, and why they do not suffice if there are too few."""
+    """The numbers of both sides by seed; `obstacle` is None if there are enough for a verdict."""
 
     seeds: tuple[int, ...]
     left: tuple[float, ...]

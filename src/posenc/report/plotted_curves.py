@@ -21,7 +21,7 @@ def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
 
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the swapped encoding, training length, windows, and measurement if it varies."""
+    """Return the title of a subplot, with its measurement if that differs between subplots."""
     title = f"{curves.swapped}, " if curves.swapped else ""
     title += f"trained at L = {curves.train_length}"
     if curves.window:
@@ -41,8 +41,8 @@ def curve_chart(
     """Return a chart with one subplot of lines for each curve set, or None if there are none.
 
     Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
-    `options` are the other fields of the chart; if the curves are swaps, its file stem and its
-    title say so.
+    `options` are the other fields of the chart. If the curves are swaps, they are mentioned in its
+    file stem and title.
     """
     if not curve_sets:
         return None
@@ -87,14 +87,14 @@ def published_line(label: str, curve: PublishedCurve, styles: Styles) -> Line:
 def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
     """Return a CSV row with the loss in nats per token for each point of the curve sets.
 
-    `x_column` names the column of evaluation lengths or positions; the column `band` describes what
-    `low` and `high` are.
+    `x_column` names the column of evaluation lengths or positions. The column `band` describes
+    `low` and `high`.
     """
     return records_csv(
         [
             {
                 **curves.key,
-                curves.line_name: curve.label,
+                curves.label_heading: curve.label,
                 x_column: f"{point.x:.6g}",
                 "loss": f"{point.mean:.6f}",
                 "low": f"{point.band.low:.6f}",
@@ -116,14 +116,14 @@ def plotted_points_csv(
 ) -> str:
     """Return a CSV row for each plotted point; `lines` has the lines drawn for each curve set.
 
-    `x`, `y` and `label` are column names; `label` defaults to the `line_name` of the curve set. The
-    column `band` describes what `low` and `high` are.
+    `x`, `y` and `label` are column names; `label` defaults to the `label_heading` of the curve set.
+    The column `band` describes `low` and `high`.
     """
     return records_csv(
         [
             {
                 **curves.key,
-                label or curves.line_name: line.label,
+                label or curves.label_heading: line.label,
                 "published": str(line.published).lower(),
                 x: f"{point.x:.6g}",
                 y: f"{point.y.mean:.6g}",

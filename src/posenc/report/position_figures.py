@@ -40,9 +40,9 @@ HEAT_MAP_CAPTION = (
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return a chart with a subplot for each measurement and training length.
 
-    Losses are relative to nope, or else to the first curve, because they differ much less
-    between encodings than between positions. The chart shows the losses themselves if no encoding
-    is in all subplots, or if a subplot has only one.
+    Losses differ much less between encodings than between positions, so the chart shows them
+    relative to nope or, without it, the first encoding that is in all subplots. It shows the losses
+    themselves if there is no such encoding, or if a subplot has only one.
     """
     reference = _reference_label(curve_sets)
     if reference is None:
@@ -92,7 +92,7 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
 
 
 def _reference_label(curve_sets: Sequence[CurveSet]) -> str | None:
-    """Return a label that all curve sets have: that of nope if possible, or else the first.
+    """Return the label of nope or, without it, the first label that all curve sets have.
 
     Returns None if there is no such label, or if a curve set has only one curve.
     """
@@ -108,7 +108,7 @@ def _reference_label(curve_sets: Sequence[CurveSet]) -> str | None:
 
 
 def _difference_lines(curves: CurveSet, reference: str, styles: Styles) -> list[Line]:
-    """Return a line for each curve; that of the reference is zero."""
+    """Return a line for each curve; the line of the reference is at zero."""
     references = {point.x: point for point in curves.by_label[reference].points}
     lines = []
     for curve in curves.curves:
@@ -139,7 +139,10 @@ def _panel(curves: CurveSet, title: str) -> HeatPanel:
 
 
 def _bin_edges(positions: Sequence[float]) -> tuple[float, ...]:
-    """Return edges halfway between positions on a log axis; the outer bins are symmetric."""
+    """Return bin edges halfway between positions on a log axis.
+
+    The outer bins extend equally far on both sides of their position.
+    """
     if len(positions) == 1:
         return (positions[0] / 2, positions[0] * 2)
     inner = [sqrt(a * b) for a, b in pairwise(positions)]

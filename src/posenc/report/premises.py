@@ -1,4 +1,4 @@
-"""Premises: claims that must hold before the other claims of an experiment are judged."""
+"""Premises: claims that must hold for the other claims of an experiment to be meaningful."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from posenc.report.judge import Verdict, judge
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The verdicts on an experiment's premises and, given these, on its claims."""
+    """The verdicts on an experiment's premises and claims; see `judge_experiment`."""
 
     premises: Sequence[Verdict]
     claims: Sequence[Verdict]
@@ -18,7 +18,8 @@ class Verdicts:
 def judge_experiment(experiment: Experiment) -> Verdicts:
     """Return the verdicts on the premises and claims of an experiment.
 
-    All clauses of a claim to which an unmet premise applies have the outcome "premise not met".
+    If a premise that applies to a claim does not hold, all clauses of the claim have the outcome
+    "premise not met".
     """
     premises = judge(experiment.premises, experiment)
     claims = judge(experiment.claims, experiment)
@@ -26,7 +27,7 @@ def judge_experiment(experiment: Experiment) -> Verdicts:
 
 
 def _apply(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
-    """Return the verdict on a claim, given those on all premises."""
+    """Return the verdict on a claim, changed to "premise not met" if a premise does not hold."""
     applicable = _applicable(premises, _training_lengths(verdict))
     unmet = tuple(premise for premise in applicable if premise.outcome != "holds")
     if not unmet:
@@ -38,8 +39,8 @@ def _apply(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
 def _applicable(premises: Sequence[Verdict], lengths: set[int]) -> list[Verdict]:
     """Return the verdicts on premises that apply to a claim about runs of these training lengths.
 
-    If a premise was judged at any of these lengths, its verdicts at these lengths apply; otherwise,
-    all of its verdicts do.
+    If a premise was judged at any of these lengths, its verdicts at these lengths apply. Otherwise,
+    all of its verdicts apply.
     """
     matched = {id(p.claim) for p in premises if p.train_length in lengths}
     return [p for p in premises if p.train_length in lengths or id(p.claim) not in matched]

@@ -16,10 +16,10 @@ UNITS = ("perplexity", "loss", "accuracy")
 
 @dataclass(frozen=True)
 class PublishedCurve:
-    """A curve from the literature, to be compared with the runs that match `selector`.
+    """A curve from the literature, compared with the runs that match `selector`.
 
-    `values` maps evaluation lengths in tokens to values. They are compared with the evaluation rows
-    that match `row_keys`.
+    `values` maps evaluation lengths in tokens to values in `unit`. They are compared with the
+    evaluation rows that match `row_keys`.
     """
 
     selector: Mapping[str, Any]
@@ -59,7 +59,7 @@ def _parse_curve(item: Any, name: str) -> PublishedCurve:
 
 
 def _parse_values(value: Any, name: str) -> dict[int, float]:
-    """Return the values by length; lengths read from JSON are strings."""
+    """Return the values by length, which may be a string because JSON keys are."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"{name}: {value!r} must map evaluation lengths to numbers")
     values = {}

@@ -1,4 +1,4 @@
-"""The quantities that claims compare: where each is measured and on which scale it is compared."""
+"""The quantities that claims compare, with their sources and their scales of comparison."""
 
 import math
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Row = dict[str, Any]
 class Quantity:
     """A number measured for each run.
 
-    `source` is the argument of `read`: the evaluation row at one length ("row"), the rows at all
-    lengths ("rows"), or the lines of timing.jsonl ("timing"). `read` returns the number on the
-    scale of comparison (for a ratio, its logarithm). `protocol` is the default protocol.
+    `source` determines the argument of `read`: the evaluation row at one length ("row"), the rows
+    at all lengths ("rows"), or the lines of timing.jsonl ("timing"). `read` returns the number on
+    the scale of comparison (for a ratio, its logarithm). `protocol` is the default protocol.
     """
 
     name: str
@@ -37,7 +37,7 @@ def _length_of_minimum(rows: list[Row]) -> float:
 
 
 def _training_speed(lines: list[Row]) -> float:
-    """Return the log of the median speed; unlike the mean, it is robust to pauses."""
+    """Return the log of the median speed; unlike the mean, the median is robust to pauses."""
     return math.log(median(line["tokens_per_second"] for line in lines))
 
 

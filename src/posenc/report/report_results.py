@@ -32,10 +32,9 @@ from posenc.report.vega_figure import Figure
 class Results:
     """An experiment's curves, with the verdicts, tables, figures and texts computed from them.
 
-    The first `num_main_tables` of the perplexity tables have the main measurement: one for each
-    training length, and one for each encoding with swaps. `figures` has all figures for which there
-    is data, each assigned to a section of the report. `setup` has pairs of a term and its
-    description.
+    The first `num_main_tables` perplexity tables show the main measurement: one for each training
+    length, and one for each encoding with swaps. `figures` has all figures for which there is data,
+    each assigned to a section of the report. `setup` has pairs of a term and its description.
     """
 
     experiment: Experiment
@@ -81,20 +80,20 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
 def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
-    """Return the figures of encodings and, after each of them, the same figure of swaps."""
+    """Return all figures; a figure of swaps follows the same figure of encodings."""
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
     swaps = [c.label for curves in sets if curves.swapped for c in curves.curves]
     all_styles = {False: line_styles(encodings), True: swap_styles(dict.fromkeys(swaps))}
     figures = []
-    for section, chart_of, curve_sets in (
+    for section, make_chart, curve_sets in (
         ("tasks", accuracy_by_length, accuracies),
         ("results", perplexity_by_length, losses),
         ("positions", loss_by_position, positions),
     ):
         for swapped, styles in all_styles.items():
-            chart = chart_of([c for c in curve_sets if bool(c.swapped) == swapped], styles)
+            chart = make_chart([c for c in curve_sets if bool(c.swapped) == swapped], styles)
             figures += [line_figure(section, chart)] if chart else []
     others = {
         "relative": relative_perplexity([c for c in losses if not c.swapped], all_styles[False]),

@@ -1,4 +1,4 @@
-"""The result tables as csv, with a column for each evaluation length and for each interval."""
+"""The result tables as CSV, with a column for each evaluation length and each interval bound."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
 def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
-    """Return a line for each row of each curve set, and for each published curve."""
+    """Return the result tables of all curve sets and the published curves as one CSV table."""
     lengths = sorted({x for curves, _ in sets for x in curves.x_values})
     early = any(row.early_tokens for _, rows in sets for row in rows)
     records = []
@@ -23,17 +23,20 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
         for row in rows:
             label, points = row.curve.label, row.values.items()
             numbers = {x: quantity.from_mean(value.point.mean) for x, value in points}
-            record = {**curves.key, curves.line_name: label, "seeds": row.curve.seeds}
+            record = {**curves.key, curves.label_heading: label, "seeds": row.curve.seeds}
             for x in lengths:
-                text = quantity.text(numbers[x]) if x in numbers else None
+                text = quantity.format(numbers[x]) if x in numbers else None
                 record |= {f"{x:.0f}": text, **_intervals(x, row.values.get(x), quantity)}
             record["longest_over_train_length"] = ratio_text(numbers, curves)
             records.append(record | (_early_columns(row) if early else {}))
             if label in published:
                 values = published[label].values
-                texts = {f"{x:.0f}": quantity.text(values[x]) for x in lengths if x in values}
+                texts = {f"{x:.0f}": quantity.format(values[x]) for x in lengths if x in values}
                 ratio = ratio_text(values, curves)
-                line = {curves.line_name: f"{label}, published", "longest_over_train_length": ratio}
+                line = {
+                    curves.label_heading: f"{label}, published",
+                    "longest_over_train_length": ratio,
+                }
                 records.append(dict.fromkeys(records[-1]) | curves.key | texts | line)
     return records_csv(records)
 

@@ -1,4 +1,4 @@
-"""The notes below a result table: what its values, intervals and marks mean."""
+"""The notes below a result table, which explain its values, intervals and marks."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ BEST_NOTE = (
 )
 NO_METHOD = "there are too few seeds for intervals"
 SEEDS_NOTE = (
-    f"±: half the {CONFIDENCE:.0%} t interval over seeds, which does not cover the choice of the"
-    " text."
+    f"±: half the width of the {CONFIDENCE:.0%} t interval over seeds, which does not cover the"
+    " choice of the text."
 )
 TEXT_NOTE = (
-    "Another text of the same kind and size would move all values of a column together: their"
-    f" {CONFIDENCE:.0%} intervals over {{covers}} reach from {{low:+.1%}} to {{high:+.1%}}"
-    f" ({DESCRIPTION}). In the difference of two values of a column, this cancels."
+    "Another text of the same kind and size would shift all values of a column together: their"
+    f" {CONFIDENCE:.0%} intervals over {{covers}} range from {{low:+.1%}} to {{high:+.1%}}"
+    f" ({DESCRIPTION}). This shift cancels in the difference of two values of a column."
 )
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
@@ -29,8 +29,8 @@ EARLY_NOTE = (
     " by fewer tokens with little context; above 100%, context beyond L makes the loss worse."
 )
 FIXED_NOTE = (
-    "Rows with fixed targets score the same tokens at every length, so that only the context"
-    " changes; they are compared with each other."
+    "Rows with fixed targets score the same tokens at every length, so only the context changes."
+    " Their best values are marked separately."
 )
 
 NGRAM_NOTE = (

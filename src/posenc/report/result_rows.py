@@ -1,4 +1,4 @@
-"""The rows of a result table, with each value compared with the best of its column."""
+"""The rows of a result table; each value is compared with the best value of its column."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,10 +30,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class RankedPoint:
-    """The point of one cell.
+    """The point in one cell of a result table.
 
     `best` is true if it is the best of its column or not statistically distinguishable from it.
-    `difference` is its difference from the best point; None for that point or without an interval.
+    `difference` is its difference from the best point; None for the best point itself, or if there
+    is no interval.
     """
 
     point: Point
@@ -71,8 +72,8 @@ def result_rows(curves: CurveSet) -> list[ResultRow]:
 def paired_difference(left: Point, right: Point) -> Difference | None:
     """Return the mean of `left` minus that of `right`, over the seeds that both have.
 
-    The interval comes from the bootstrap if both have the losses of the same tokens by block.
-    Otherwise it is the t interval over seeds. Returns None if there are too few seeds for that.
+    If both have losses by block for the same tokens, the interval comes from the bootstrap.
+    Otherwise, it is the t interval over seeds. Returns None if there are too few seeds for that.
     """
     seeds = [seed for seed in left.seeds if seed in right.seeds]
     a, b = _blocks(left, seeds), _blocks(right, seeds)
@@ -102,12 +103,12 @@ def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
 
 
 def _blocks(point: Point, seeds: Sequence[int]) -> list[BlockSums]:
-    """Return the blocks of a point for these seeds; empty if those of a seed are missing."""
+    """Return the blocks of a point for these seeds; empty if any of them are missing."""
     by_seed = dict(zip(point.seeds, point.blocks, strict=True))
     blocks = [sums for seed in seeds if (sums := by_seed[seed]) is not None]
     return blocks if len(blocks) == len(seeds) else []
 
 
 def _same_tokens(blocks: Sequence[BlockSums]) -> bool:
-    """Whether the same numbers of targets were scored in every block."""
+    """Whether all measurements scored the same number of targets in every block."""
     return all(np.array_equal(blocks[0].counts, other.counts) for other in blocks[1:])

@@ -18,17 +18,18 @@ FIXED_TARGET = "fixed_target"
 def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[Table]:
     """Return a table for each curve set, with published perplexities below their encodings.
 
-    Rows with fixed targets join the table of non-overlapping windows that has their lengths.
+    Rows with fixed targets are part of the table of non-overlapping windows, if it has all of their
+    lengths.
     """
     fixed_targets: dict[int, list[Sequence[ResultRow]]] = {}
-    separate = []
+    table_indices = []
     for i, (curves, rows) in enumerate(sets):
-        hosts = (j for j, (other, _) in enumerate(sets) if _can_join(curves, other))
-        if (host := next(hosts, None)) is None:
-            separate.append(i)
+        joinable = (j for j, (other, _) in enumerate(sets) if _can_join(curves, other))
+        if (joined := next(joinable, None)) is None:
+            table_indices.append(i)
         else:
-            fixed_targets.setdefault(host, []).append(rows)
-    return [_table(*sets[i], fixed_targets.get(i, [])) for i in separate]
+            fixed_targets.setdefault(joined, []).append(rows)
+    return [_table(*sets[i], fixed_targets.get(i, [])) for i in table_indices]
 
 
 def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
@@ -84,7 +85,7 @@ def _table(
             grid.append([Cell(text, style="dim") for text in texts])
     grid += _ngram_rows(curves, 3 if early else 1)
     columns = [
-        Column(curves.line_name, align="left"),
+        Column(curves.label_heading, align="left"),
         Column("seeds"),
         *(Column(f"{x:.0f}", detail=text) for x, text in zip(lengths, relative, strict=True)),
         Column(f"{relative[-1]} / L"),
@@ -122,8 +123,8 @@ def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
-    text = quantity.text_of(point)
-    tooltip = f"mean {quantity.mean} {point.mean:.4f} over {point.tokens:,} tokens"
+    text = quantity.format_mean(point)
+    tooltip = f"mean {quantity.mean_name} {point.mean:.4f} over {point.tokens:,} tokens"
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
     if interval := point.text_interval:
@@ -135,10 +136,12 @@ def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:
 
 
 def _plus_minus(band: Band, quantity: DisplayedQuantity) -> str:
-    """Return ` ±` and half the t interval of a quantity; empty with too few seeds."""
+    """Return ` ±` and half the width of the t interval; empty with too few seeds."""
     if band.seeds < MIN_SEEDS:
         return ""
-    return f" ±{quantity.text((quantity.from_mean(band.high) - quantity.from_mean(band.low)) / 2)}"
+    return (
+        f" ±{quantity.format((quantity.from_mean(band.high) - quantity.from_mean(band.low)) / 2)}"
+    )
 
 
 def _early_cells(row: ResultRow) -> list[Cell]:

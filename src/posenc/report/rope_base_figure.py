@@ -21,12 +21,12 @@ from posenc.report.scale import exp
 MAX_LINES = 8
 """Lines per subplot, including the shortest and the longest evaluation length."""
 CAPTION = (
-    "Lower is better; one line for each evaluation length. Dotted lines: the smallest base for this"
-    " head dimension at which a key equal to the query is favored at every distance up to L or 2L"
-    " (Men et al. 2024, arXiv:2405.14591, eq. 9). According to this bound, a smaller base cannot"
-    " support that length. Below 2 L / pi, every channel pair rotates by about a quarter of a"
-    " circle or more in L tokens, and models extrapolate better (Liu et al. 2023,"
-    " arXiv:2310.05209)."
+    "Lower is better; one line for each evaluation length. The dotted lines labeled “bound” are the"
+    " smallest bases for this head dimension at which a key similar to the query is expected to"
+    " score higher than a random key at every distance up to L or 2L (Men et al. 2024,"
+    " arXiv:2405.14591, eq. 9); a smaller base cannot support that length. Below 2 L / pi, every"
+    " channel pair rotates by about a quarter of a circle or more in L tokens, and models"
+    " extrapolate better (Liu et al. 2023, arXiv:2310.05209)."
 )
 
 
@@ -83,7 +83,7 @@ def _lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
 
 
 def _bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalLine, ...]:
-    """Return lines at the smallest bases for L and 2L, if any supports them, and at 2 L / pi."""
+    """Return lines at the smallest bases that support L and 2L, if any do, and at 2 L / pi."""
     from posenc.encodings.spectra.base_bound import smallest_base  # imports torch
 
     lines = []

@@ -1,4 +1,4 @@
-"""One run's number for a value in a claim, and the commands that measure missing ones."""
+"""One run's number for a value in a claim, and the commands that measure missing numbers."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from posenc.report.outcome import NoVerdictError
 class Sample:
     """One run's number, as returned by `Quantity.read`, and the evaluation row it comes from.
 
-    `length` is the evaluation length in tokens, None for a quantity without one.
+    `length` is the evaluation length in tokens; None for a quantity without one.
     """
 
     run: Run
@@ -39,14 +39,14 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         seeds = sorted({run.seed for run in experiment.runs})
         overrides = {**value.selector, "train_length": trained, "seed": seeds}
         command = train_command(experiment.command, overrides)
-        raise NoVerdictError("not measured", f"no run for {value}: `{command}`")
+        raise NoVerdictError("not measured", f"no run for {value}; run `{command}`")
     by_seed = {run.seed: run for run in runs}
     if len(by_seed) < len(runs):
         names = ", ".join(run.name for run in runs)
         raise NoVerdictError(
             "not comparable",
             f"{value}: several runs have the same seed ({names}); add a setting to the claim that"
-            " tells them apart",
+            " distinguishes them",
         )
     return by_seed
 
@@ -73,7 +73,9 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
     """Return a run's number at an evaluation length. Raises NoVerdictError if not measured."""
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
-        raise NoVerdictError("not measured", f"{run.name} is not finished: `{experiment.command}`")
+        raise NoVerdictError(
+            "not measured", f"{run.name} is not finished; run `{experiment.command}`"
+        )
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
     at_tokens = run.at_tokens(value.selector)
@@ -83,7 +85,7 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
         command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no such evaluation: run `{command}` for it and for the other seeds",
+            f"{run.name} has no such evaluation; run `{command}`, also for the other seeds",
         )
     if quantity.source == "rows":
         return Sample(run, quantity.read(rows), rows[0], None)
@@ -95,7 +97,7 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return the sweep's command with `overrides` replaced or added; `seed` is a list."""
+    """Return `command` with `overrides` replaced or added; `overrides` has a list of seeds."""
     words = shlex.split(command) or ["posenc", "train"]
     kept = [word for word in words if word.partition("=")[0] not in overrides]
     settings = {**overrides, "seed": ",".join(map(str, overrides["seed"]))}
@@ -103,7 +105,7 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
 
 
 def evaluate_command(run: str, value: Value, length: int | None, at_tokens: int | None) -> str:
-    """Return the command that evaluates the run directory `run` as a value requires."""
+    """Return the command that evaluates the run directory `run` for a value in a claim."""
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
     settings = {
         "run": run,

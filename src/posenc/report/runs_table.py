@@ -17,9 +17,9 @@ ROW_KEYS = (
 
 
 def runs_csv(experiment: Experiment) -> str:
-    """Return a csv line for every measurement, unrounded, or one for a run without any.
+    """Return a CSV row for every measurement, unrounded, and one for each run without any.
 
-    The swept settings, in which the runs differ, are the last columns.
+    The last columns are the settings in which the runs differ.
     """
     swept = swept_settings([run.config for run in experiment.runs])
     return records_csv(
@@ -42,7 +42,7 @@ def runs_csv(experiment: Experiment) -> str:
 
 
 def ngrams_csv(experiment: Experiment) -> str:
-    """Return a csv line for each n-gram model of a run's training tokens, unrounded."""
+    """Return a CSV row for each n-gram model of a run's training tokens, unrounded."""
     return records_csv(
         [
             {"run": run.name, "train_length": run.train_length, "seed": run.seed, **row}
@@ -53,7 +53,7 @@ def ngrams_csv(experiment: Experiment) -> str:
 
 
 def blocks_csv(experiment: Experiment) -> str:
-    """Return a csv line for each block of the text in each measurement that saved them."""
+    """Return a CSV row for each block of text of each measurement with saved blocks."""
     names = ("data", "split", "protocol", "stride", "swap", "length")
     return records_csv(
         [
@@ -74,7 +74,7 @@ def blocks_csv(experiment: Experiment) -> str:
 
 
 def runs_table(experiment: Experiment) -> Table:
-    """Return a table of the runs."""
+    """Return a table with the settings, state and validation loss of each run."""
     columns = [
         Column("run", align="left"),
         Column("encoding", align="left"),
@@ -100,9 +100,9 @@ def runs_table(experiment: Experiment) -> Table:
 
 
 def _measurements(run: Run) -> Iterator[Row]:
-    """Yield the rows of a run, without those by position that equal a nonoverlapping row.
+    """Yield the rows of a run, without by_position rows that equal a nonoverlapping row.
 
-    The two protocols score the same windows, so that their rows come from one measurement.
+    Both protocols score the same windows, so such rows come from one measurement.
     """
     identity = ("data", "split", "length", "swap", "at_tokens", "count", "loss")
     others = {

@@ -1,4 +1,4 @@
-"""Scales: how numbers of one unit are compared and shown."""
+"""Units of numbers, and the scales on which they are compared."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 MAX_LOG = 230.0
 """The upper bound on logarithms in `exp` and `expm1`; `exp` also bounds them by -MAX_LOG."""
 OVERFLOW = 1e99
-"""Perplexities above this are those of diverged models, and may have reached the bound."""
+"""Perplexities above this are from diverged models and may be clamped; see `MAX_LOG`."""
 
 
 def exp(number: float) -> float:
@@ -35,7 +35,7 @@ class Scale:
 
     A "ratio" (a positive number such as a perplexity) is compared as its logarithm. A "change" is a
     relative change: -0.05 is a ratio of 0.95, which is compared as its logarithm. Other numbers are
-    compared by their "difference". `digits` is how many decimals of small numbers are shown.
+    compared by their "difference". `digits` is the number of decimals shown for small numbers.
     """
 
     unit: str
@@ -73,5 +73,5 @@ class Scale:
         return math.log1p(margin) if self.is_relative else margin
 
     def multiply(self, number: float, times: float) -> float:
-        """Multiply a number on the scale of comparison; half of a change is half its logarithm."""
+        """Multiply a number on the scale of comparison; half a change is half its logarithm."""
         return number + math.log(times) if self.kind == "ratio" else number * times

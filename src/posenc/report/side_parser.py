@@ -53,8 +53,8 @@ def parse_left(item: Any, where: Mapping[str, Any], name: str) -> Side:
     left, times = _side(item, where, name)
     if left.values[0].train_length.text != "L" or times != 1:
         raise ConfigError(
-            f"{name}: L is the training length of the left side, so set train_length under"
-            " `where`; set times on the right side"
+            f"{name}: train_length and times are not allowed on the left side; set train_length"
+            " under `where`; set times on the right side"
         )
     return left
 
@@ -129,7 +129,7 @@ def _side(item: Any, where: Mapping[str, Any], name: str) -> tuple[Side, float]:
 def _change(
     options: Mapping[str, Any], value: Value, selector: Mapping[str, Any], name: str
 ) -> Change:
-    """Return the change from a baseline, which has the selectors of the value by default."""
+    """Return the change from a baseline; selectors that it does not set are those of the value."""
     changes = require_mapping(options["change_from"], f"{name}.change_from")
     baseline = parse_value(value.quantity, {**selector, **changes}, f"{name}.change_from")
     if baseline == value:
@@ -155,7 +155,7 @@ def _trend(
 ) -> Trend:
     """Return a trend over a key for which the selector has a list of at least two values.
 
-    With the option `change_from`, it is the trend of the change at each of them.
+    With the option `change_from`, it is a trend of changes.
     """
     key = options["trend"]
     points = selector.get(key) if isinstance(key, str) else None

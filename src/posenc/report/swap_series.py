@@ -24,7 +24,7 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
 
 def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
-    """Return the merged sets of a measurement."""
+    """Return the curve sets of one measurement: unswapped sets, then merged sets."""
     series = dict.fromkeys(
         (curves.train_length, curve.label)
         for curves in group

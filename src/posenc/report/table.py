@@ -1,4 +1,4 @@
-"""A table that can be written as csv, Markdown and LaTeX and printed to the terminal.
+"""A table that can be written as CSV, Markdown and LaTeX and printed to the terminal.
 
     columns = [Column("encoding", align="left"), Column("64", detail="L", format=".2f")]
     rows = [["alibi", Cell(35.31, best=True)], ["learned", None]]
@@ -87,7 +87,7 @@ class Cell:
 class Table:
     """Rows of cells; the first `key_columns` columns identify a row.
 
-    These columns are repeated in each part if the table is split.
+    If the table is split to fit the terminal, each piece repeats these columns.
     """
 
     title: str
@@ -103,7 +103,7 @@ class Table:
         return [list(zip(self.columns, row, strict=True)) for row in cells]
 
     def text(self, cell: Cell, column: Column) -> str:
-        """Return the formatted value of a cell, used in every format except csv."""
+        """Return the formatted value of a cell, used in every format except CSV."""
         if cell.value is None:
             return MISSING
         if isinstance(cell.value, str):
@@ -163,7 +163,10 @@ class Table:
         return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
-        """Split the table into the fewest pieces that fit; each has the key columns."""
+        """Split the table into the fewest pieces that fit; each has the key columns.
+
+        A table with a wrapping column is not split.
+        """
         unbounded = console.options.update(width=UNBOUNDED_WIDTH)
         indices = range(len(self.columns))
         pieces = [self._piece(indices)]

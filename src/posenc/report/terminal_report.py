@@ -101,7 +101,7 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
 
 
 def _short_table(curves: CurveSet, rows: Sequence[ResultRow], console: Console) -> Table:
-    """Return a table without intervals and notes, with as many lengths as the console has room for.
+    """Return a table without intervals and notes, with as many lengths as fit the console.
 
     The lengths are spread evenly from the shortest to the longest.
     """
@@ -120,14 +120,14 @@ def _table_at_lengths(
     quantity = curves.quantity
     names = describe_lengths(lengths, curves.train_length)
     columns = [
-        Column(curves.line_name, align="left"),
+        Column(curves.label_heading, align="left"),
         *(Column(f"{x:.0f}", detail=name) for x, name in zip(lengths, names, strict=True)),
     ]
     grid = []
     for row in rows:
         values = [row.values.get(x) for x in lengths]
         cells = [
-            Cell(quantity.text_of(value.point), best=value.best) if value else Cell(None)
+            Cell(quantity.format_mean(value.point), best=value.best) if value else Cell(None)
             for value in values
         ]
         grid.append([row.curve.label, *cells])

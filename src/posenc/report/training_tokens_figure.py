@@ -17,7 +17,7 @@ PROTOCOL = "nonoverlapping"
 CAPTION = (
     "Perplexity at the evaluation length divided by the perplexity at the training length L, for"
     " each seed, after different numbers of training tokens in the same runs. Above 1, the model is"
-    " worse beyond L. All models of a run come from one learning-rate schedule."
+    " worse beyond L. All checkpoints of a run come from one learning-rate schedule."
 )
 
 

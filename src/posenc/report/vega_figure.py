@@ -27,7 +27,7 @@ COLUMNS = 2
 PIXELS_PER_INCH = 120
 CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
 MAX_TITLE = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
-SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # also in HTML attributes
+SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # not escaped in data URLs in HTML attributes
 GRAY = "#767676"  # legible on white and on dark gray
 HIDDEN = "hidden"
 END_LABELS = "end_labels"
@@ -192,7 +192,7 @@ def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrap_title(title: str) -> list[str]:
-    """Return the lines of a panel's title, which are not wider than the panel."""
+    """Return the title of a panel, wrapped to the width of the panel."""
     return [part for line in title.split("\n") for part in wrap(line, MAX_TITLE) or [""]]
 
 

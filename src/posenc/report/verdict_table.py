@@ -29,9 +29,9 @@ PREMISES_NOTE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of either table: a claim, or one clause of a claim that has several.
+    """A row for a claim, or for one clause of a claim that has several.
 
-    `clause` is None for a claim with several clauses, which have rows of their own.
+    `clause` is None in the row of a claim with several clauses.
     """
 
     outcome: Outcome
@@ -57,9 +57,9 @@ class _Row:
 
 
 def verdict_tables(verdicts: Verdicts) -> list[Table]:
-    """Return the table of the premises and that of the claims, each only if it has rows.
+    """Return a table of the premises and a table of the claims, without empty tables.
 
-    The last table has the note on the numbers.
+    The note on the numbers is below the last table.
     """
     tables = []
     if verdicts.premises:
@@ -101,7 +101,7 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def verdicts_csv(verdicts: Verdicts) -> str:
-    """Return a csv line with unrounded numbers for each clause of each premise and claim."""
+    """Return a CSV row with unrounded numbers for each clause of each premise and claim."""
     kinds = {"premise": verdicts.premises, "claim": verdicts.claims}
     return records_csv(
         [
@@ -140,13 +140,13 @@ def _record(kind: str, verdict: Verdict, judged: ClauseVerdict) -> dict[str, obj
 def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
     for verdict in verdicts:
         claim, clauses = verdict.claim, verdict.clauses
-        only = clauses[0] if len(clauses) == 1 else None
-        shared = len({judged.reason for judged in clauses}) == 1
+        only_clause = clauses[0] if len(clauses) == 1 else None
+        same_reason = len({judged.reason for judged in clauses}) == 1
         yield _Row(
-            *(verdict.outcome, verdict.train_length, claim.statement, "bold", only),
-            reasons=reasons(verdict, clauses[0] if shared else None),
+            *(verdict.outcome, verdict.train_length, claim.statement, "bold", only_clause),
+            reasons=reasons(verdict, clauses[0] if same_reason else None),
             published=claim.published,
         )
-        for judged in clauses if only is None else ():
-            reason = [judged.reason] if judged.reason and not shared else []
+        for judged in clauses if only_clause is None else ():
+            reason = [judged.reason] if judged.reason and not same_reason else []
             yield _Row(judged.outcome, "", str(judged.clause), "indented", judged, reason)

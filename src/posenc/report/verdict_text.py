@@ -9,7 +9,7 @@ from posenc.report.judge import ClauseVerdict, Verdict
 from posenc.report.outcome import Outcome, combine
 from posenc.report.scale import Scale, format_number
 
-COUNTED: dict[Outcome, tuple[str, str]] = {
+OUTCOME_TEXTS: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "fails": ("fails", "fail"),
     "undecided": ("undecided", "undecided"),
@@ -18,7 +18,7 @@ COUNTED: dict[Outcome, tuple[str, str]] = {
     "not comparable": ("not comparable", "not comparable"),
     "premise not met": ("with a premise not met", "with a premise not met"),
 }
-"""Outcome -> its singular and plural form."""
+"""Outcome -> its text after a count of one, and after other counts."""
 
 
 def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[Verdict]]]:
@@ -40,10 +40,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         counts[outcome] += 1
         mixed[outcome] += len({verdict.outcome for verdict in group}) > 1
     texts = []
-    for outcome, (one, several) in COUNTED.items():
+    for outcome, (text_for_one, text_for_several) in OUTCOME_TEXTS.items():
         if count := counts[outcome]:
             note = f" ({mixed[outcome]} at some training lengths only)" if mixed[outcome] else ""
-            texts.append(f"{count} {one if count == 1 else several}{note}")
+            texts.append(f"{count} {text_for_one if count == 1 else text_for_several}{note}")
     return ", ".join(texts)
 
 
@@ -69,7 +69,7 @@ def comparison_text(judged: ClauseVerdict | None) -> str:
 
 
 def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
-    """Return why a claim or one of its clauses neither holds nor fails."""
+    """Return the reasons why a claim or one of its clauses neither holds nor fails."""
     texts = []
     for premise in verdict.unmet:
         where = "" if premise.train_length is None else f" at L = {premise.train_length}"

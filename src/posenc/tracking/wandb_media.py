@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
-from posenc.report.confidence import exact
+from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.runs.evaluation_rows import read_arrays
@@ -41,7 +41,7 @@ def _png(curves: Curves, title: str, config: DictConfig) -> bytes:
     styles = sweep_styles(encoding_style(config.choices.encoding), len(curves))
     for style, ((data, split, swap, length), bins) in zip(styles, curves.items(), strict=True):
         label = " ".join(filter(None, (f"{length} tokens, {data} {split}", swap)))
-        dots = tuple(PlotPoint(position, exact(loss)) for position, loss, _ in bins)
+        dots = tuple(PlotPoint(position, zero_width_band(loss)) for position, loss, _ in bins)
         lines.append(Line(label, style, dots))
     train_length_line = VerticalLine(train_length, f"L = {train_length}")
     chart = Chart(

@@ -6,7 +6,7 @@ from math import pi
 
 from posenc.inspect.run.observe import Row
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
-from posenc.report.confidence import exact
+from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import DASHES, Style, encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.report.table import records_csv
@@ -127,7 +127,7 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
             Line(
                 label,
                 _head_style(style, n, 2),
-                tuple(PlotPoint(i + 1.0, exact(r[key])) for i, r in enumerate(values)),
+                tuple(PlotPoint(i + 1.0, zero_width_band(r[key])) for i, r in enumerate(values)),
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
         ]
@@ -181,7 +181,9 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        points = tuple(PlotPoint(x(row), exact(row[column])) for row in rows if row["head"] == head)
+        points = tuple(
+            PlotPoint(x(row), zero_width_band(row[column])) for row in rows if row["head"] == head
+        )
         lines.append(Line(f"head {head}", _head_style(style, n, len(heads)), points))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
