@@ -75,7 +75,7 @@ def test_more_candidates_than_exist_do_not_loop_forever() -> None:
 
 @pytest.fixture
 def copied(short_run: RunDirectory, tmp_path: Path) -> Callable[[str], Path]:
-    """Copies the trained run, so that each search has files of its own."""
+    """Copies the trained run, so that each search has its own files."""
 
     def copy(name: str) -> Path:
         return Path(shutil.copytree(short_run.path, tmp_path / name / short_run.name))

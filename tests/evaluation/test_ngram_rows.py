@@ -1,4 +1,4 @@
-"""The n-gram rows of a run are those of its own training windows and its evaluation text."""
+"""The n-gram rows of a run come from its own training windows and its evaluation text."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fabricated results: run directories written without posenc, and runs as the judge sees them."""
+"""Fabricated results: run directories written without training, and runs in memory for claims."""
 
 import hashlib
 import io
@@ -334,7 +334,7 @@ def _report(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two encodings with three seeds, timed, and a published curve beside one."""
+    """The report of two encodings with three seeds and timings; one has a published curve."""
     folder = tmp_path_factory.mktemp("various") / "various"
     for encoding in ("rope", "alibi"):
         for seed in (1, 2, 3):
@@ -373,7 +373,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two bases of RoPE trained at 16 tokens, beside ALiBi."""
+    """The report of RoPE with two bases, and of ALiBi, trained at 16 tokens."""
     folder = tmp_path_factory.mktemp("bases") / "bases"
     for base in (100, 10000):
         encoding = {"layout": "half", "spectrum": {"base": base}}

@@ -225,7 +225,7 @@ def test_a_trend_over_a_parameter_needs_all_of_its_runs(tools: Any) -> None:
 
 
 def test_the_text_of_a_clause_names_both_sides(tools: Any) -> None:
-    """The text stands below the statement in every report."""
+    """The text appears below the statement in every report."""
     parts = {
         CHANGE: ("change", "2L", "-5%"),
         CONTRAST: ("0.5 times", "fixed_target", "change"),

@@ -1,4 +1,4 @@
-"""The grammar of claims: what is accepted, and errors that name the key."""
+"""The grammar of claims: valid claims, and errors that name the key."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Charts of lines as Vega-Lite: their rows, labels that do not overlap, files that do not vary."""
+"""Line charts as Vega-Lite: their rows, labels that do not overlap, reproducible files."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace

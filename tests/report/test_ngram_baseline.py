@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> N
 def test_models_that_were_scored_on_other_tokens_have_no_ngram_rows(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    """An evaluation budget scores a part of the text, a different one at each length."""
+    """With an evaluation budget, a different part of the text is scored at each length."""
     budget = {"count": 40_000, "full_count": 80_000, "budget_tokens": 40_000}
     rows = [fabricate.row(64, 3.0, **budget), fabricate.row(128, 2.9, **budget)]
     path = fabricate.run(tmp_path / "sweep", fabricate.config("alibi", 64, 1), rows)

@@ -1,4 +1,4 @@
-"""Why a claim cannot be judged, with the command that measures what is missing."""
+"""Reasons why a claim cannot be judged, with the command that adds the missing results."""
 
 import shlex
 from dataclasses import replace

@@ -29,7 +29,7 @@ SEEDS = (1, 2, 3)
 
 
 def alibi(tools: Any, train_length: int = 64, ngram: float = 3.5, **row: Any) -> list[Any]:
-    """Three seeds whose loss falls from 3.0 to 2.9 at 2L, beside a trigram and a worse bigram."""
+    """Three seeds whose loss falls from 3.0 to 2.9 at 2L, with a trigram and a worse bigram."""
     runs = []
     for seed in SEEDS:
         run = tools.fake("alibi", train_length, seed)

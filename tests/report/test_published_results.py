@@ -1,4 +1,4 @@
-"""The reports in `docs/results/` are those of the runs that are published with them."""
+"""The reports in `docs/results/` match the runs that are published with them."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ TABLES = ("claims.csv", "extrapolation.csv", "runs.csv", "ngrams.csv")
 
 
 def rows(text: str) -> list[dict[str, str | float]]:
-    """Return the rows of a csv file, with numbers as floats."""
+    """Return the rows of a CSV file, with numbers as floats."""
     return [
         {key: number(value) for key, value in row.items()}
         for row in csv.DictReader(io.StringIO(text))

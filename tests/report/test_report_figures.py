@@ -127,7 +127,7 @@ def test_a_report_builds_nothing_but_the_task(
 
 
 def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:
-    """The runs of `various` were timed, but beside other work; `posenc bench` compares speeds."""
+    """Training speeds depend on the load of the machine; `posenc bench` compares speeds."""
     names = " ".join(file.name for file in various.index.parent.iterdir())
     assert not re.search("cost|speed", names)
     assert "tokens per second" not in various.index.read_text().partition("<script>")[0]

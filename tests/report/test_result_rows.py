@@ -1,4 +1,4 @@
-"""Which values of a column are distinguishable from the best, and their intervals in the tables."""
+"""Values that are distinguishable from the best of their column, and intervals in the tables."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The main tables in every form, compared with means computed from the runs' files here."""
+"""The main tables in every format, compared with means computed here from the runs' files."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ def in_page(page: Any) -> Numbers:
     return numbers
 
 
-def test_every_form_has_the_perplexities_of_the_files(
+def test_every_format_has_the_perplexities_of_the_files(
     reported: SimpleNamespace, read_html: Any
 ) -> None:
     numbers = expected(reported.folder)

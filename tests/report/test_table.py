@@ -1,4 +1,4 @@
-"""One table in every form: the same texts, aligned, escaped, with the best cells marked."""
+"""One table in every format: the same texts, aligned, escaped, with the best cells marked."""
 
 import csv
 import io

@@ -98,7 +98,9 @@ def test_the_figure_has_the_ratio_to_the_same_seed_at_every_budget(folder: Path)
         assert float(point["low"]) == pytest.approx(math.exp(low), rel=1e-5)
 
 
-def test_without_such_rows_there_is_no_figure(tmp_path: Path, fabricate: SimpleNamespace) -> None:
+def test_without_intermediate_rows_there_is_no_figure(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
     rows = [fabricate.row(64, 3.0), fabricate.row(128, 3.1)]
     fabricate.run(tmp_path / "sweep", fabricate.config("rope", 64, 1), rows)
     experiment = read_experiment(tmp_path / "sweep")

@@ -1,4 +1,4 @@
-"""Verdicts in every form of the report, published curves in its tables, and `--strict`."""
+"""Verdicts in every format of the report, published curves in its tables, and `--strict`."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def write_claims(
     *claims: dict[str, Any],
     premises: tuple[dict[str, Any], ...] = (),
 ) -> Path:
-    """Two encodings with three seeds, each with a trigram, and premises and claims about them."""
+    """Two encodings with three seeds and trigram models, and premises and claims about them."""
     for encoding in ("alibi", "rope"):
         for seed in (1, 2, 3):
             config = fabricate.config(encoding, 64, seed, evaluation={"split": "validation"})
@@ -92,7 +92,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace)
     return SimpleNamespace(folder=folder, files=files, printed=printed.getvalue())
 
 
-def test_every_form_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
+def test_every_format_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
     page = read_html(judged.files["index.html"].read_text())
     assert "Verdicts: 1 holds, 2 fail, 1 not measured" in page.headings
     outcomes = [cell.text for cell, *_ in page.table("Claims").rows[1:]]
@@ -177,7 +177,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) 
     return SimpleNamespace(files=files, printed=printed.getvalue())
 
 
-def test_every_form_states_the_premises_first(gated: SimpleNamespace, read_html: Any) -> None:
+def test_every_format_states_the_premises_first(gated: SimpleNamespace, read_html: Any) -> None:
     page = read_html(gated.files["index.html"].read_text())
     assert page.headings[1:3] == [
         "Premises: 1 holds, 1 fails",

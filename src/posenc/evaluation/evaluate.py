@@ -240,5 +240,5 @@ def _accuracies(result: Measurement, count: int) -> dict[str, float]:
 
 
 def _exp(loss: float) -> float | None:
-    """Return exp(loss), or None on overflow: per word, if the text has few spaces."""
+    """Return exp(loss), or None on overflow, for example per word of a text with few spaces."""
     return math.exp(loss) if loss < 700 else None

@@ -89,7 +89,7 @@ def next_generation(
 
 
 def best(generations: Sequence[Generation], count: int) -> Generation:
-    """Return the `count` candidates with the lowest losses; on a tie, the earlier one is first."""
+    """Return the `count` candidates with the lowest losses; ties keep the order of creation."""
     return sorted((c for generation in generations for c in generation), key=lambda c: c[1])[:count]
 
 

@@ -144,6 +144,6 @@ def training_fraction(
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets and was scored without a budget or with this one."""
+    """Whether a row has the requested targets and was scored without or with the same budget."""
     same_targets = row.get("longest") == key["longest"]
     return same_targets and budget_key(row) in ((None, None), budget_key(key))

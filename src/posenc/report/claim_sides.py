@@ -198,7 +198,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Ngram:
-    """An n-gram model trained on the left side's training tokens; None means the best order."""
+    """An n-gram model of the left side's training tokens; the best one if `order` is None."""
 
     order: int | None
 

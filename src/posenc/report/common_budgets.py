@@ -37,7 +37,7 @@ def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[Ke
 def one_row_per_measurement(
     rows: Sequence[Row], train_length: int, budgets: Mapping[Key, Any]
 ) -> list[Row]:
-    """Return a row per measurement: with the common budget or, without one, the most tokens."""
+    """Return one row per measurement: with the common budget, or else with the most tokens."""
     common = [row for row in rows if has_common_budget(row, train_length, budgets)]
     measured = {measurement_key(row) for row in common}
     others = [row for row in rows if measurement_key(row) not in measured]

@@ -54,8 +54,8 @@ def limitations(
 def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
-    The longest length is the longest one at which all encodings have a value or, if there is none,
-    any has. `rows` are the `result_rows` of the curves.
+    The longest length is the last one at which all encodings have a value or, if there is none, at
+    which any encoding has one. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
@@ -72,7 +72,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
 
 
 def missing_runs(experiment: Experiment) -> list[str]:
-    """Return a line with the number of runs without results and a line for each; empty if none."""
+    """Return the number of runs without results, then a line for each run; empty if none."""
     lines = [
         f"{run.name}: {run.state}"
         for run in experiment.runs

@@ -23,7 +23,7 @@ class TInterval:
 class Band:
     """A mean with its t interval, or with the minimum and maximum if there are too few seeds.
 
-    `seeds` is 0 for a value that is not a mean over seeds.
+    `seeds` is 0 for a value that is shown without uncertainty.
     """
 
     mean: float
@@ -59,7 +59,7 @@ def band(values: Sequence[float]) -> Band:
 
 
 def zero_width_band(value: float) -> Band:
-    """Return a band for a value that is not a mean over seeds, such as a value of a formula."""
+    """Return a band for a value that is shown without uncertainty, such as that of a formula."""
     return Band(value, value, value, 0)
 
 

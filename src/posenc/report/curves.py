@@ -1,7 +1,7 @@
 """Collects the curves of an experiment from the evaluation rows and losses by position of its runs.
 
-Each evaluation row of a run becomes a `RunPoint`. The points of one measurement and training length
-form a `CurveSet`, in which a `Point` has the values of all seeds.
+Each evaluation row of a run, or bin of positions, becomes a `RunPoint`. Those of one measurement
+and training length form a `CurveSet`, in which a `Point` has the values of all seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -108,7 +108,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
-    """Return a window length that most runs have, and the minimum number of its windows in a run."""
+    """Return the window length to plot, and the minimum number of such windows over the runs."""
     most_runs = max(map(len, runs_by_length.values()))
     counts = {
         length: min(int(run.positions[f"{name}.count"].max()) for run, name in runs)
@@ -144,7 +144,7 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main measurement first.
 
-    It is on the training corpus, without a swap and, if there are any, in non-overlapping windows.
+    It has the training corpus, no swap and, if they were evaluated, non-overlapping windows.
     """
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}

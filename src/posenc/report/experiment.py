@@ -77,7 +77,7 @@ class Run:
         return all(self._has(key, value) for key, value in selector.items())
 
     def at_tokens(self, selector: Mapping[str, Any]) -> int | None:
-        """Return the `at_tokens` of the rows that `selector` selects; None: the final weights."""
+        """Return the `at_tokens` of rows that `selector` selects; None for the final weights."""
         tokens = selector.get("tokens")
         return None if tokens is None or tokens == self.config["tokens"] else tokens
 

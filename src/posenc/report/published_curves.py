@@ -59,7 +59,7 @@ def _parse_curve(item: Any, name: str) -> PublishedCurve:
 
 
 def _parse_values(value: Any, name: str) -> dict[int, float]:
-    """Return the values by length, which may be a string because JSON keys are."""
+    """Return the values by length; the lengths may be strings, as in JSON."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"{name}: {value!r} must map evaluation lengths to numbers")
     values = {}

@@ -139,9 +139,8 @@ def _plus_minus(band: Band, quantity: DisplayedQuantity) -> str:
     """Return ` ±` and half the width of the t interval; empty with too few seeds."""
     if band.seeds < MIN_SEEDS:
         return ""
-    return (
-        f" ±{quantity.format((quantity.from_mean(band.high) - quantity.from_mean(band.low)) / 2)}"
-    )
+    half_width = (quantity.from_mean(band.high) - quantity.from_mean(band.low)) / 2
+    return f" ±{quantity.format(half_width)}"
 
 
 def _early_cells(row: ResultRow) -> list[Cell]:
