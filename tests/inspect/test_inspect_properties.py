@@ -44,8 +44,8 @@ def test_first_repeats(measured: Measured) -> None:
     assert measured("nope")[vectors.FIRST_REPEAT].value == 1  # no position has a vector
     assert measured("t5")[vectors.FIRST_REPEAT].value == 17  # the first with the bucket of 16
     for name in ("sinusoidal", "rope", "alibi", "learned", "integers"):
-        assert str(measured(name)[vectors.FIRST_REPEAT].value).startswith("none to ")
-    assert measured("learned")[vectors.FIRST_REPEAT].value == f"none to {L - 1}"
+        assert str(measured(name)[vectors.FIRST_REPEAT].value).startswith("none up to ")
+    assert measured("learned")[vectors.FIRST_REPEAT].value == f"none up to {L - 1}"
 
 
 def test_the_first_repeat_is_found() -> None:

@@ -18,7 +18,7 @@ MAX_LINES = 6  # per subplot
 def formula_line(
     label: str, points: Iterable[tuple[float, float]], style: Style, *, dashed: bool = False
 ) -> Line:
-    """Return a line through points (x, y); `dashed` overrides the dash pattern of its style."""
+    """Return a line through points (x, y); `dashed` replaces the dash pattern of `style`."""
     style = replace(style, dash=DASHED) if dashed else style
     return Line(
         label, style, tuple(PlotPoint(float(x), zero_width_band(float(y))) for x, y in points)
@@ -37,8 +37,8 @@ def formula_figure(
 ) -> Figure | None:
     """Return a line chart, or None if there are no subplots.
 
-    `axes` are the titles of the x axis, which is logarithmic, and the y axis, which is logarithmic
-    if `log_y`.
+    `axes` are the titles of the x axis, which is logarithmic, and of the y axis. With `log_y`, the
+    y axis is also logarithmic if its values span a wide range (see `Chart`).
     """
     if not subplots:
         return None
@@ -64,7 +64,7 @@ def map_figure(
 ) -> Figure | None:
     """Return a figure of heat maps, or None if there are no panels.
 
-    `axes` are the titles of rows, columns and values.
+    `axes` are the titles of the rows, columns and values.
     """
     if not panels:
         return None

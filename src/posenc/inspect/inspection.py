@@ -18,16 +18,17 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
 
 ROUNDING_ERROR = 1e-9
-"""Smaller numbers are attributed to float64 rounding."""
+"""Absolute values below this are treated as float64 rounding errors."""
 MIN_WRAPPED_LENGTH = 40  # characters
 FILE_TYPES = (".csv", ".md", ".png", ".svg")
 
 
 @dataclass(frozen=True)
 class InspectionTable:
-    """A table, the section of the report that shows it, and the stem of its csv and Markdown files.
+    """A table with the report section that shows it and the stem of its csv and Markdown files.
 
-    A table with an empty section is not in the report; a table with an empty stem has no files.
+    A table with an empty section is not in the report; one with an empty stem is not saved to
+    files. `printed` means that the terminal also shows the table.
     """
 
     section: str
@@ -89,7 +90,7 @@ def make_table(
 
 
 def short_number(number: float) -> str:
-    """Format with three significant digits; rounding errors become 0, integers keep all digits."""
+    """Format a number with three significant digits, integers with all digits, and noise as 0."""
     if not isfinite(number):
         return str(number)
     if abs(number) < ROUNDING_ERROR:
@@ -136,7 +137,7 @@ def track_inspection(
     results: InspectionResults,
     config: Mapping[str, Any],
 ) -> None:
-    """Log the tables, and the figures in `folder`, as the tracked run `run`."""
+    """Log the tables and the figures in `folder` to the tracker, as the run `run`."""
     tables = {
         table.file_stem: ([column.name for column in table.table.columns], table.table.rows)
         for table in results.tables

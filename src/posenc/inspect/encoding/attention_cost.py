@@ -19,13 +19,13 @@ PARAMETERS = "parameters"
 
 
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Count the parameters and the other stored values."""
+    """Count the trainable parameters, and all other values in parameters and buffers."""
     encoding = inspected.encoding
     trained = sum(p.numel() for p in encoding.parameters() if p.requires_grad)
     stored = sum(tensor.numel() for tensor in (*encoding.parameters(), *encoding.buffers()))
     return [
         PropertyValue(float(trained), f"trainable, in {inspected.config.model.layers} layers"),
-        PropertyValue(float(stored - trained), "stored values that are not trained"),
+        PropertyValue(float(stored - trained), "values in buffers and frozen parameters"),
     ]
 
 

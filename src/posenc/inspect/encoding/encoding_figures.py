@@ -1,4 +1,4 @@
-"""Figures of encodings: vectors, scores on a plane, decay with distance, biases, buckets."""
+"""Figures of encodings: position vectors, 2-D scores, decay with distance, biases, buckets."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ SECTIONS: dict[str, str] = {
     "cost": "Parameters and cost",
 }
 MAX_POSITIONS = 128
-MAX_OFFSET = 12  # rows and columns
+MAX_OFFSET = 12  # in rows and in columns
 DISTANCE = "Distance (tokens)"
 
 
@@ -51,7 +51,7 @@ def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
     """Return every figure that applies to at least one of the encodings."""
     figures = [
         draw_vectors(encodings),
-        draw_plane_scores(encodings),
+        draw_2d_scores(encodings),
         draw_decay(encodings),
         draw_spectra(),
         draw_sinusoid_sums(encodings),
@@ -81,27 +81,28 @@ def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     return map_figure("vectors", "position_vectors", title, caption, axes, panels)
 
 
-def draw_plane_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw expected scores of identical tokens on a plane, for encodings that support two axes."""
+def draw_2d_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
+    """Draw expected scores of identical tokens by row and column offset, for 2-D encodings."""
     offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
     panels = [
         HeatPanel(inspected.label, scores.numpy(), offsets, offsets)
         for inspected in encodings
-        if (scores := plane_scores(inspected)) is not None
+        if (scores := scores_by_offset(inspected)) is not None
     ]
     caption = (
-        "The expected score of a token and an identical token at that row and column offset, minus"
-        " the score of the token and itself (blue: lower); mean over heads."
+        "The expected score between a token and an identical token at that row and column offset,"
+        " minus the score between the token and itself (blue: lower); mean over heads."
     )
     axes = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "planes", "Two axes", caption, axes, panels)
+    return map_figure("scores", "planes", "Scores in two dimensions", caption, axes, panels)
 
 
 @torch.no_grad()
-def plane_scores(inspected: InspectedEncoding) -> Tensor | None:
-    """Return expected scores over a square, relative to its center.
+def scores_by_offset(inspected: InspectedEncoding) -> Tensor | None:
+    """Return expected scores [2 MAX_OFFSET + 1, 2 MAX_OFFSET + 1] by row and column offset.
 
-    Returns None if the encoding does not support two axes or ignores them.
+    Scores are relative to offset (0, 0). Returns None if the encoding does not support two axes or
+    ignores them.
     """
     offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)
     grid = torch.cartesian_prod(offsets, offsets)
@@ -134,15 +135,16 @@ def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             lines.append(formula_line(inspected.label, points, styles[inspected.label]))
         subplots.append(Subplot("", tuple(lines), str(start)))
     caption = (
-        "The expected score of a token and an identical token at that distance, minus the score of"
-        " the token and itself; content of unit variance, mean over the heads of the first layer."
+        "The expected score between a token and an identical token at that distance, minus the"
+        " score between the token and itself. Token content has unit variance; scores are means"
+        " over the heads of the first layer."
     )
     axes = (DISTANCE, "score relative to distance 0")
     return formula_figure("decay", "expected", "Decay with distance", caption, axes, subplots)
 
 
 def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw the bias of each head, with the narrowest and the widest effective window."""
+    """Draw the bias of each head, with lines at the narrowest and widest effective windows."""
     subplots = [
         _bias_subplot(inspected, bias)
         for inspected in encodings
@@ -150,7 +152,7 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         and bias.any()
     ]
     caption = (
-        "The bias of each head if all tokens are identical. The vertical lines show the narrowest"
+        "The bias of each head if all tokens are identical. The vertical lines mark the narrowest"
         " and the widest effective window over all heads: the number of nearest tokens that receive"
         f" {WINDOW_WEIGHT:.0%} of the attention weight if only positions matter."
     )
@@ -174,7 +176,7 @@ def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
 
 
 def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw which distances share a bias, for encodings in which most distances do."""
+    """Draw the buckets of distances that share a bias, for encodings with few buckets."""
     lines, styles = [], label_styles(encodings)
     for inspected in encodings:
         length = inspected.extrapolation_length

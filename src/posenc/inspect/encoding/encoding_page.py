@@ -1,4 +1,4 @@
-"""All measurements of encodings, as the tables and figures of one HTML report."""
+"""Measures encodings and returns the results as the tables and figures of one HTML report."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -35,7 +35,7 @@ CATEGORIES = {
     "scores": "Scores under shifts, and number of axes",
     "decay": "Expected scores by distance, and effective windows",
     "extrapolation": "Extrapolation",
-    "low precision": "Max errors of scores",
+    "low precision": "Maximum score errors",
     "cost": "Parameters, kernel and time",
 }
 MATRIX_COLUMNS = (
@@ -53,12 +53,13 @@ MATRIX_COLUMNS = (
 """Columns of the table that compares encodings; none depends on the machine."""
 MATRIX_NOTE = (
     "RMS: root mean square of the position vectors, or of the biases up to distance L; a token"
-    " embedding or score has an RMS of 1. Score shift error: the change of a score if all"
-    " positions shift by 1,000. Equal at: the expected score of a token and an identical token at"
-    " that distance. Windows: the number of nearest tokens that receive 90% of the attention"
+    " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
+    " position or distance. Score shift error: the change of a score if all positions shift by"
+    " 1,000. Equal at: the expected score between a token and an identical token"
+    " at that distance. Windows: the number of nearest tokens that receive 90% of the attention"
     " weight in a window of 4L tokens if only positions matter; minimum and maximum over heads."
-    " Values, positions: the max error of a score at position 100,000 if the encoding's values, or"
-    " the positions, are rounded to that format."
+    " Values, positions: the maximum score error at position 100,000, or at the last supported"
+    " position, if the encoding's values or the positions are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
@@ -70,17 +71,15 @@ IDEAL_COLUMNS = (
 IDEAL_NOTE = (
     "The properties of an ideal encoding (Fleetwood 2024). 1: no position vector repeats or"
     " changes with the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in"
-    " parentheses, the largest residual. 3: scores at 4L are finite and no value is out of the"
-    " trained range; in parentheses, the fraction of frequencies, channels or heads that are out"
-    " of range, or the maximum length. 4: another seed gives the same encoding; in parentheses,"
-    " the change. 5: tokens may have two or three coordinates; in parentheses, the number of axes."
+    " parentheses, the largest residual. 3: scores at 4L are finite and no value is outside the"
+    " trained range; in parentheses, the fraction of frequencies, channels or heads outside it, or"
+    " the maximum length. 4: another seed gives the same encoding; in parentheses, the change."
+    " 5: tokens may have two or three coordinates; in parentheses, the number of axes."
 )
 LINEAR_TOLERANCE = 1e-6
-"""The residual that a float64 least-squares fit of an exact linear relation may leave."""
-
-
+"""Smaller residuals of the float64 least-squares fit count as an exact linear relation."""
 SEED_TOLERANCE = 1e-5
-"""Float32 rounding, which may depend on the alignment of memory."""
+"""Smaller changes count as float32 rounding errors, which may depend on memory alignment."""
 
 
 def inspect_encodings(
@@ -122,26 +121,26 @@ def measure(inspected: InspectedEncoding) -> PropertyValues:
 def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table that compares MATRIX_COLUMNS, with a row for each encoding."""
     title = "Encodings by property"
-    return _comparison("matrix", title, MATRIX_COLUMNS, results, MATRIX_NOTE)
+    return _comparison_table("matrix", title, MATRIX_COLUMNS, results, MATRIX_NOTE)
 
 
 def _category_table(category: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table of all properties of a category, with a row for each encoding."""
     names = [name for group in GROUPS if group.category == category for name in group.names]
-    return _comparison(category.replace(" ", "_"), CATEGORIES[category], names, results)
+    return _comparison_table(category.replace(" ", "_"), CATEGORIES[category], names, results)
 
 
-def _comparison(
-    file: str,
+def _comparison_table(
+    name: str,
     title: str,
-    names: Sequence[str],
+    properties: Sequence[str],
     results: Mapping[str, PropertyValues],
     note: str = "",
 ) -> InspectionTable:
-    """Return a table of the named properties; its section and its file have the same name."""
-    rows = [[label, *(values[name].value for name in names)] for label, values in results.items()]
-    columns, printed = ["encoding", *names], len(results) > 1
-    return make_table(file, file, title, columns, rows, note, printed=printed)
+    """Return a table of some properties; `name` is its report section and its file stem."""
+    rows = [[label, *(values[p].value for p in properties)] for label, values in results.items()]
+    columns, printed = ["encoding", *properties], len(results) > 1
+    return make_table(name, name, title, columns, rows, note, printed=printed)
 
 
 def _property_tables(results: Mapping[str, PropertyValues]) -> Iterator[InspectionTable]:
@@ -165,7 +164,7 @@ def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
 
 
 def ideal_properties(properties: PropertyValues) -> list[Value]:
-    """Return yes or no, with a number, for each of IDEAL_COLUMNS; None if it does not apply."""
+    """Return yes or no for each of IDEAL_COLUMNS, mostly with a number; None if not applicable."""
     value = {name: measured.value for name, measured in properties.items()}
     seed_change, axes = value[vector_properties.SEED_CHANGE], value[score_properties.AXES]
     return [

@@ -1,8 +1,8 @@
 """Behavior beyond the training length: the maximum length, finite scores, values out of range.
 
 For encodings with frequencies, the trained range is a range of angles: a frequency that completes a
-period within L has taken every angle. For other encodings, it is the range of each channel of
-the position vectors or, if there are none, of each head's bias.
+period within L covers every angle. For other encodings, it is the range of each channel of the
+position vectors or, if there are none, of each head's bias.
 """
 
 import math
@@ -45,7 +45,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> PropertyValue:
-    """Return the fraction of frequencies, channels or heads that leave the trained range."""
+    """Return the fraction of frequencies, channels or heads outside the trained range."""
     sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
         exceeded, incomplete = new_angles(sinusoids, inspected, test_length)
@@ -71,7 +71,7 @@ def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
 def new_angles(
     sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, test_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return which frequencies take new angles beyond L, and which complete no period within L."""
+    """Return masks of the frequencies with new angles beyond L, and without a period within L."""
     absolute = inspected.encoding.overrides("embed")
     window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []
@@ -84,7 +84,7 @@ def new_angles(
 
 
 def exceeds_trained_range(trained: Tensor, extended: Tensor) -> Tensor:
-    """Return which channels [C] of `extended` [N, C] exceed their range in `trained` [T, C]."""
+    """Return which channels [C] of `extended` [N, C] leave their range in `trained` [T, C]."""
     low, high = trained.amin(0) - ROUNDING_ERROR, trained.amax(0) + ROUNDING_ERROR
     return ((extended > high) | (extended < low)).any(0)
 

@@ -1,4 +1,4 @@
-"""Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on the base."""
+"""Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on base."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SPECTRA_CAPTION = (
     "<p_m, p_n> as a fraction of |p|^2: the oscillatory integral, and the sum over"
     f" {NUM_PAIRS} pairs. Up to 512 tokens, only the integral of theta = t crosses zero. Powers"
     " decrease faster at short range and exponentials at long range, where the integral of base^-t"
-    " crosses zero at 0.617 base."
+    " crosses zero at a distance of 0.617 base."
 )
 SUMS_CAPTION = (
     "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"
@@ -38,7 +38,7 @@ SUMS_CAPTION = (
 
 
 def draw_spectra() -> Figure | None:
-    """Draw the frequency choices of Su (2021) at short and at long range."""
+    """Draw inner products for the frequencies of Su (2021), at short and at long range."""
     subplots = []
     for name in ("Integral", f"Sum over {NUM_PAIRS} pairs"):
         for last in (SHORT_RANGE, LONG_RANGE):
@@ -81,12 +81,12 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 
 
 def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw the wavelengths of each encoding with frequencies, and lines at L and 4 L."""
+    """Draw the wavelengths of each encoding with frequencies, and vertical lines at L and 4L."""
     subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     caption = (
         "A pair of channels completes a period in one wavelength. Pairs to the right of L complete"
-        f" no period in training and take new angles at {LONG_FACTOR}L. Frequencies of zero have no"
-        " wavelength."
+        f" no period in training and reach new angles at {LONG_FACTOR}L. Frequencies of zero have"
+        " no wavelength."
     )
     axes = ("Wavelength (tokens)", "pair of channels")
     return formula_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
@@ -97,7 +97,7 @@ def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -
         wavelengths = 2 * math.pi / frequencies
     points = [(length, i) for i, length in enumerate(wavelengths) if math.isfinite(length)]
     groups = {
-        "a period within L": [point for point in points if point[0] <= inspected.train_length],
+        "up to L": [point for point in points if point[0] <= inspected.train_length],
         "longer than L": [point for point in points if point[0] > inspected.train_length],
     }
     styles = sweep_styles(encoding_style(inspected.name), len(groups))
@@ -118,7 +118,7 @@ def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -
 def _with_frequencies(
     encodings: Sequence[InspectedEncoding],
 ) -> list[tuple[InspectedEncoding, np.ndarray]]:
-    """Return each encoding that has frequencies, with its frequencies at the training length."""
+    """Return the encodings that have frequencies, with these frequencies at the training length."""
     spectra = []
     for inspected in encodings:
         sinusoids = find_sinusoidal_frequencies(inspected)
@@ -130,7 +130,7 @@ def _with_frequencies(
 
 
 def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
-    """Draw the smallest base by context length (Men et al. 2024, eq. 9), and the bases in use."""
+    """Draw the lower bound on the base (Men et al. 2024, eq. 9) and the bases of the encodings."""
     labels: dict[float, list[str]] = {}
     for inspected in encodings:
         spectrum = inspected.config.encoding.get("spectrum") or {}

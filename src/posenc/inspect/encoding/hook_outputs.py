@@ -1,6 +1,6 @@
 """An encoding's position vectors, biases and scores at given positions, in float64.
 
-T tokens, N distances, H heads, C channels of a position vector. All values are from layer 0.
+Shapes: T tokens, N distances, H heads, C channels of a position vector. All values are for layer 0.
 """
 
 import torch
@@ -96,7 +96,7 @@ def last_query_scores(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: 
 def last_query_scores_from_inputs(
     encoding: Encoding, pos: Tensor, q: Tensor, k: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """Return the scores [B, H, T] of the last query, given the values of `attention_inputs`."""
+    """Return the scores [B, H, T] of the last query, given the results of `attention_inputs`."""
     last, keys = slice(q.shape[2] - 1, q.shape[2]), slice(0, q.shape[2])
     products = dot_products(encoding.at_layer(0), q[:, :, last], k, pos, last, keys)
     scores = products[:, :, 0] * encoding.geometry.head_width**-0.5
@@ -104,6 +104,6 @@ def last_query_scores_from_inputs(
 
 
 def find_sinusoidal_frequencies(inspected: InspectedEncoding) -> SinusoidalFrequencies | None:
-    """Return the module that has the encoding's frequencies, or None if there is none."""
+    """Return the encoding's first module with frequencies, or None if it has none."""
     modules = inspected.encoding.modules()
     return next((m for m in modules if isinstance(m, SinusoidalFrequencies)), None)

@@ -1,4 +1,4 @@
-"""An encoding to inspect, and measurements of its properties."""
+"""An encoding to inspect, and groups of properties that are measured together."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.table import Value
 
 LONG_FACTOR = 4
-"""Properties and figures beyond the training length use this multiple of it."""
+"""The context length at which extrapolation is measured, as a multiple of the training length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class InspectedEncoding:
 
     @property
     def extrapolation_length(self) -> int:
-        """4 L, or the maximum sequence length if that is less."""
+        """LONG_FACTOR times the training length, or the maximum sequence length if that is less."""
         return self.clamp_length(LONG_FACTOR * self.train_length)
 
     @cached_property
@@ -68,7 +68,7 @@ class InspectedEncoding:
         return InspectedEncoding(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
-        """Return a new encoding, with `changes` (key -> value) applied to the configuration."""
+        """Build the encoding, with `changes` (key -> value) applied to the configuration."""
         config = copy.deepcopy(self.config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)

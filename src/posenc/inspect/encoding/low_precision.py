@@ -26,13 +26,13 @@ from posenc.inspect.encoding.inspected_encoding import (
 from posenc.inspect.inspection import InspectionTable, make_table
 
 POSITIONS = (100, 1_000, 10_000, 100_000)
-NUM_KEYS = 64  # the nearest keys, whose scores are compared
+NUM_KEYS = 64  # number of nearest keys whose scores are compared
 FLOAT8_MAX, INT8_MAX = 448.0, 127.0
 Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
-    """Return a rounding that scales a tensor so that its largest value becomes `largest`."""
+    """Return a rounding that first scales the tensor so that its largest magnitude is `largest`."""
 
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)
@@ -56,13 +56,13 @@ def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:
         raise NotApplicableError("coordinates are not positions in a sequence")
     position = inspected.clamp_length(POSITIONS[-1] + 1) - 1
     value_errors, position_errors = score_errors(inspected, position)
-    description = f"max error of a score at position {position}; scores have variance 1"
+    description = f"maximum score error at position {position}; scores have variance 1"
     errors = [*value_errors.values(), *position_errors.values()]
     return [PropertyValue(error, description) for error in errors]
 
 
 def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTable:
-    """Return a table, saved but not printed, of errors at all POSITIONS that encodings support."""
+    """Return a table of the errors at each of POSITIONS that an encoding supports; not printed."""
     rows = [
         [inspected.label, float(position), name, value_errors[name], position_errors[name]]
         for inspected in encodings
@@ -73,7 +73,7 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
-    file, title = "low_precision_by_position", "Max error of a score by position"
+    file, title = "low_precision_by_position", "Maximum score error by position"
     return make_table("", file, title, columns, rows, printed=False)
 
 
@@ -81,7 +81,7 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
 def score_errors(
     inspected: InspectedEncoding, position: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the max score errors by format, for rounded values and for rounded positions."""
+    """Return the maximum score error by format, for rounded values and for rounded positions."""
     nearest = torch.arange(position - NUM_KEYS + 1, position + 1)
     pos = torch.cat([torch.arange(NUM_KEYS), nearest])
     pos = torch.arange(position + 1) if position < 2 * NUM_KEYS else pos
@@ -102,7 +102,7 @@ def score_errors(
 
 
 def _max_error(scores: Tensor, exact: Tensor) -> float:
-    """Return the max error of the scores of the nearest keys."""
+    """Return the maximum absolute error of the scores of the nearest keys."""
     errors = (scores - exact)[..., -NUM_KEYS:].abs()
     return errors.nan_to_num(nan=float("inf")).max().item()
 

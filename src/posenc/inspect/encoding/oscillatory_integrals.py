@@ -1,9 +1,9 @@
 """Inner products of sinusoidal embeddings by distance, as sums and as oscillatory integrals.
 
 For frequencies f_0 .. f_{n-1}, the mean of cos(m f_i) is <p_a, p_b> / n at distance m = |a - b| (Su
-2021, kexue.fm/archives/8231). With f_i = theta(i / n) it tends to the real part of the integral of
-exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound over all
-relative phases of query and key.
+2021, kexue.fm/archives/8231). With f_i = theta(i / n), as n grows, it tends to the real part of the
+integral of exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound over
+all relative phases of query and key.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from scipy.special import exp1, gamma
 
 Array = np.ndarray
 NUM_QUADRATURE_NODES = 80
-NEAR_DISTANCE = 20.0  # below it, Gauss-Legendre quadrature is accurate
+NEAR_DISTANCE = 20.0  # tokens; below this distance, Gauss-Legendre quadrature is accurate
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from posenc.inspect.encoding.inspected_encoding import (
 
 SHIFTED_TOKENS, SHIFT = 64, 1000
 GRID_SIZE = 6  # tokens per side
-NUM_AXES = (2, 3)  # numbers of coordinates, tested in order until one is supported
+NUM_AXES = (2, 3)  # tried in this order until one is supported
 SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "axes"
 BATCH_SIZE = 16
 RANDOM_SAMPLES = 4
@@ -42,7 +42,7 @@ WINDOW_NAMES = ["narrowest window", "widest window"]
 
 
 def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure how much scores and inner products of vectors change if all positions shift."""
+    """Measure how much scores, and inner products of vectors, change if all positions shift."""
     if not inspected.has_1d_positions:
         raise NotApplicableError("coordinates of nodes have no order")
     tokens = min(SHIFTED_TOKENS, (inspected.max_length or SHIFTED_TOKENS) // 2)
@@ -95,7 +95,7 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure expected scores of identical and of random tokens, and effective windows."""
     length = inspected.extrapolation_length
     identical, random = (
-        expected_scores(inspected, length, identical=kind) for kind in (True, False)
+        expected_scores(inspected, length, identical=is_identical) for is_identical in (True, False)
     )
     distances = [*DISTANCES, inspected.train_length - 1, length - 1]
     measurements = [_score_at(identical, distance, "identical") for distance in distances]
@@ -112,7 +112,7 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
 def _score_at(scores: Tensor, distance: int, content: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
         return PropertyValue(None, f"the longest distance is {scores.shape[-1] - 1}")
-    description = f"expected score of a token and an {content} token {distance} tokens back"
+    description = f"expected score between a token and an {content} one {distance} tokens back"
     return PropertyValue(scores[:, distance].mean().item(), f"{description}, mean over heads")
 
 
@@ -121,8 +121,8 @@ def _score_at(scores: Tensor, distance: int, content: str) -> PropertyValue:
 def expected_scores(inspected: InspectedEncoding, length: int, *, identical: bool) -> Tensor:
     """Return the expected scores [H, N] between the last of `length` tokens and each key.
 
-    They are indexed by distance. If `identical`, all tokens have identical content; otherwise the
-    content of the query is independent of the content of the keys.
+    N is `length`, and scores are indexed by distance. If `identical`, all tokens have identical
+    content; otherwise the content of the query is independent of the content of the keys.
     """
     geometry, pos = inspected.encoding.geometry, inspected.positions(length)
     content = content_samples(inspected)
@@ -151,7 +151,7 @@ def content_samples(inspected: InspectedEncoding) -> Tensor:
 def effective_windows(layer: Encoding, bias: Tensor) -> list[int]:
     """Return for each head how many of the nearest keys receive WINDOW_WEIGHT of the attention.
 
-    The bias [H, N] gives the scores of the last of N queries, by distance.
+    The bias [H, N] is used as the scores of the last of N queries, indexed by distance.
     """
     length = bias.shape[-1]
     visible = visible_keys(layer, slice(length - 1, length), slice(0, length), bias.device)

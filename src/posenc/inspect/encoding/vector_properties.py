@@ -39,7 +39,8 @@ def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, kind = _vectors(inspected, MAX_SEARCHED_POSITIONS)
     repeat = first_repeat(vectors)
     if repeat is None:
-        return [PropertyValue(f"none to {len(vectors) - 1}", f"{len(vectors)} {kind} all differ")]
+        description = f"{len(vectors)} {kind} all differ"
+        return [PropertyValue(f"none up to {len(vectors) - 1}", description)]
     earlier, later = repeat
     return [
         PropertyValue(later, f"{kind.removesuffix('s')} {later} has the same vector as {earlier}")
@@ -62,7 +63,7 @@ def first_repeat(vectors: Tensor) -> tuple[int, int] | None:
 
 
 def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Compare the vectors with the vectors of a longer sequence and of another seed."""
+    """Compare the vectors with those in a longer sequence and those with another seed."""
     long_length = inspected.extrapolation_length
     short_length = min(inspected.train_length, long_length // 2)
     vectors, _ = _vectors(inspected, short_length)
@@ -86,7 +87,7 @@ def measure_magnitude(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, kind = _vectors(inspected, inspected.train_length)
     rms = vectors.square().mean().sqrt().item()
     return [
-        PropertyValue(vectors.abs().max().item(), f"max absolute value at {len(vectors)} {kind}"),
+        PropertyValue(vectors.abs().max().item(), f"max absolute value over {len(vectors)} {kind}"),
         _max_far(inspected, kind),
         PropertyValue(rms, "root mean square; a token embedding or score has an RMS of 1"),
     ]
@@ -148,8 +149,9 @@ def _residual(vectors: Tensor, step: int) -> PropertyValue:
 def relative_residual(vectors: Tensor, step: int) -> float:
     """Return |P_k - P M| / |P_k - P| for the best M, or 0 if the vectors do not change.
 
-    P has the vectors of all positions, and P_k the vectors of the positions `step` later. 0 means
-    that a linear relation is exact, 1 that it is no better than the identity.
+    The rows of P are the vectors of consecutive positions, and the rows of P_k those of the
+    positions `step` later. 0 means that the linear relation is exact, 1 that the best linear map is
+    no better than the identity.
     """
     before, after = vectors[:-step], vectors[step:]
     change = (after - before).norm().item()
@@ -160,7 +162,7 @@ def relative_residual(vectors: Tensor, step: int) -> float:
 
 
 def measure_constant_channels(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure what fraction of channels hardly changes from one position to the next, by width."""
+    """Measure the fraction of channels that hardly change between adjacent positions, by width."""
     if position_vectors(inspected.encoding, inspected.positions(2)) is None:
         raise NotApplicableError("the encoding has no position vectors")
     return [_constant_channels(inspected, width) for width in WIDTHS]

@@ -22,7 +22,7 @@ class AttentionByDistance:
     """Attention and bias by distance, summed over the queries from index `first_query` on.
 
     `weights` and `bias` [layers, H, T] are sums over pairs of a query and a key, and `pairs`
-    [layers, T] the numbers of these pairs.
+    [layers, T] counts these pairs.
     """
 
     def __init__(self, layers: int, heads: int, length: int, first_query: int) -> None:
@@ -48,10 +48,10 @@ class AttentionByDistance:
         return self.weights / self.num_queries
 
     def rows(self, train_length: int) -> list[Row]:
-        """Return rows for ranges of distances, from `start` to `stop` - 1.
+        """Return a row for each layer, head and range of distances, `start` to `stop` - 1.
 
-        `attention` is the fraction of a query's attention to all keys in the range, `per_key` the
-        mean weight of one key, and `bias` its mean bias.
+        `attention` is the mean fraction of a query's attention that goes to keys in the range,
+        `per_key` the mean weight of one key, and `bias` the mean bias of one key.
         """
         edges = distance_edges(self.weights.shape[-1], train_length)
         pairs = _bin_sums(self.pairs, edges).clamp(min=1)[:, None]
@@ -131,15 +131,15 @@ def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
-    """Return the first distance of each row, then `length`; the training length is also an edge."""
+    """Return the first distance of each row, and `length`; a row starts at the training length."""
     steps = range(ROWS_PER_OCTAVE * length.bit_length())
-    shared = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
-    edges = {*range(NUM_SINGLE_DISTANCES), *shared, train_length, length}
+    range_starts = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
+    edges = {*range(NUM_SINGLE_DISTANCES), *range_starts, train_length, length}
     return sorted(edge for edge in edges if edge <= length)
 
 
 def position_edges(length: int, train_length: int) -> list[int]:
-    """Return the first position of each row, then `length`; most rows have the same size."""
+    """Return the first position of each row, and `length`; most rows have the same size."""
     step = max(1, length // NUM_POSITION_ROWS)
     return sorted(n for n in {*range(0, length, step), train_length, length} if n <= length)
 

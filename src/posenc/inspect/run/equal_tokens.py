@@ -4,8 +4,8 @@
 cannot tell apart. Hidden states of two identical tokens are compared in three cases:
 
 - the two occurrences of a word in the sentence
-- the same two positions if all tokens are that word, so that only positions differ and, with a
-  causal mask, the number of preceding tokens, which are all identical
+- the same two positions if every token is that word: only their positions differ and, with a causal
+  mask, how many (identical) tokens precede them
 - every token of the validation text and the previous occurrence of the same token
 """
 
@@ -22,7 +22,7 @@ from posenc.model.transformer import Decoder
 
 
 class TokenPairs(NamedTuple):
-    """Pairs of tokens: the index of their window and their two positions, [n] each."""
+    """Pairs of tokens: the index of their window and their positions in it, [n] each."""
 
     window: Tensor
     earlier: Tensor

@@ -1,7 +1,7 @@
 """Observes a model's attention in blocks of query rows, layer by layer.
 
-The reference kernel computes scores and weights from the layer's queries and keys, so that memory
-is O(rows x T) for any window. Shapes are written as in `encodings.base`.
+Functions of the reference kernel recompute scores and weights from the layer's queries and keys, one
+block at a time, so that memory is O(rows x T). Shapes are written as in `encodings.base`.
 """
 
 import itertools
@@ -35,8 +35,8 @@ Row = dict[str, Any]
 def tensor_rows(shared: Row, axes: Sequence[str], columns: Mapping[str, Tensor]) -> list[Row]:
     """Return a row for each index of the columns, which are broadcast to a common shape.
 
-    A row consists of `shared`, its indices along the first dimensions, which are named `axes`, and
-    its values.
+    A row consists of `shared`, the indices along the leading dimensions (named by `axes`), and the
+    value of each column.
     """
     tensors = torch.broadcast_tensors(*columns.values())
     return [
@@ -106,7 +106,7 @@ class QueryBlock:
 
     @cached_property
     def bias(self) -> Tensor | None:
-        """The encoding's bias [B|1, H, R, K]; None if it has none."""
+        """The encoding's bias [B or 1, H, R, K]; None if it has none."""
         layer = self.layer
         inputs = layer.encoding, layer.x, layer.q, layer.k, layer.pos
         return score_bias(*inputs, self.rows, self.keys)
@@ -141,7 +141,7 @@ def observe_attention(
 
 
 def _with_observers(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
-    """Return a kernel that first passes its inputs to the observers."""
+    """Return a kernel that passes its inputs to the observers before it computes the output."""
 
     def attend(*inputs: Any) -> Tensor:
         for block in LayerInputs(index, *inputs).blocks():

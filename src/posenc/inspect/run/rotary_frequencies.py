@@ -23,7 +23,7 @@ from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 
 
 class RotaryChannels(NamedTuple):
-    """The frequencies [G] of a layer in radians per token, and the frequency index per channel."""
+    """The frequencies [G] of a layer in radians per token, and the index [d'] of each channel's."""
 
     frequencies: Tensor
     group: Tensor
@@ -52,7 +52,7 @@ def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
 
 
 class FrequencyContributions:
-    """The sums `norm` and `variation` [H, G] over (query, key) pairs, by frequency, in a layer."""
+    """The sums of `norm` and `variation` [H, G] over all pairs of a query and a key in a layer."""
 
     def __init__(self, layer: int, heads: int, channels: RotaryChannels) -> None:
         self.layer, self.channels = layer, channels

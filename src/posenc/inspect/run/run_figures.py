@@ -1,4 +1,4 @@
-"""The figures of a run's report: a panel for each layer and a line for each head."""
+"""Figures for the report on a trained run: a panel for each layer, and a line for each head."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Cha
         caption=(
             "Means over the queries in the second half of windows of L, and over the queries beyond"
             " L in longer windows. The dashed line is the training length. If a head behaves the"
-            " same at both lengths, its lines coincide. Weights below"
+            " same at both lengths, its curves coincide. Weights below"
             f" {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=records_csv(rows),
@@ -88,7 +88,7 @@ def _bias_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
         subplots=_layer_subplots(rows, "bias", train_length, style),
         caption=(
             "The mean bias over the queries beyond L (or in the second half of windows of L). The"
-            " bias of gates and relative keys depends on this text."
+            " biases of forget gates and relative keys depend on the text."
         ),
         csv=records_csv([{key: row[key] for key in BIAS_COLUMNS} for row in rows]),
     )
@@ -111,8 +111,8 @@ def _frequency_chart(rows: Sequence[Row], train_length: int, style: Style) -> Ch
         subplots=tuple(subplots),
         caption=(
             "Left: the fraction of |q| |k|, an upper bound on the contribution to the score. Right:"
-            " the fraction of the differences between the keys of a query. To the right of the"
-            " dashed line the wavelength exceeds the training length."
+            " the fraction of the score differences between the keys of a query. To the right of"
+            " the dashed line, the wavelength exceeds the training length."
         ),
         csv=records_csv(rows),
     )
@@ -141,7 +141,7 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
         x_title="Index within the parameter",
         y_title="Value or norm",
         subplots=tuple(subplots),
-        caption=f"The values are in the order of the csv file, which has their indices.{omitted}",
+        caption=f"Values are in the order of the csv file, which lists their indices.{omitted}",
         csv=records_csv(rows),
     )
 

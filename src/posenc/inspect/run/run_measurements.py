@@ -34,8 +34,8 @@ class RunMeasurements:
 class TrainedRun:
     """A trained model, its encoding at initialization, and the text to run it on.
 
-    `windows` maps each length T, the training length first, to tokens [n, T]; `sentence` has tokens
-    [T], or is a string with the reason why there are none.
+    `windows` maps each length T, the training length first, to tokens [n, T]. `sentence` holds the
+    tokens [T] of the sentence, or the reason why the model cannot process it.
     """
 
     model: Decoder
@@ -47,7 +47,7 @@ class TrainedRun:
 
 
 def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasurements:
-    """Return the rows of every table; `on_progress` is called with the name of each step."""
+    """Measure the run; `on_progress` is called with the name of each step."""
     results, model = RunMeasurements(), run.model
     train_length, longest = model.encoding.geometry.train_length, max(run.windows)
     fractions: dict[int, Tensor] = {}
@@ -94,6 +94,8 @@ def _measure_attention(
     results.add("attention_by_position", positions.rows())
     results.add("scores", scores.rows(length))
     frequency_rows = [row for layer in rotary for row in layer.rows(length)]
-    results.add("frequencies", frequency_rows, "No layer rotates queries and keys.")
+    results.add(
+        "frequencies", frequency_rows, "No layer applies a single rotation to queries and keys."
+    )
     gate_rows = [row for layer in gates for row in layer.rows(length)]
     results.add("gates", gate_rows, "No layer has forget gates.")

@@ -1,4 +1,4 @@
-"""The report of a run: its tables, some of them averaged over heads, and its figures."""
+"""The report on a trained run: tables, some of them averaged over heads, and figures."""
 
 from collections.abc import Iterable, Sequence
 from math import pi, sqrt
@@ -24,8 +24,8 @@ HEADS_NOTE = (
     " distance of attention, in tokens. first, self, previous, beyond: the fraction of attention"
     " on the first token of the window, the query's token, the token before it, and tokens at"
     " distances of L or more. shift: the total variation distance (0 to 1) between the attention"
-    " to the last L/2 tokens here and in windows of L; attention that is spread evenly over more"
-    " keys has not shifted."
+    " to the nearest L/2 tokens in these windows and in windows of L, each normalized to 1, so that"
+    " attention that only spreads over more keys does not count as a shift."
 )
 SCORES_NOTE = (
     "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
@@ -35,27 +35,30 @@ SCORES_NOTE = (
 )
 ROTARY_NOTE = (
     "norm: the fraction of |q_i| |k_j|, an upper bound on the contribution to the score (Barbero et"
-    " al. 2024). variation: the fraction of the differences between the keys of a query, which"
-    " determine the softmax; a negative fraction means that the frequency counteracts the others."
-    " Both sum to 1. periods in L: if below 1, the frequency never completes a period in training."
+    " al. 2024). variation: the fraction of the score differences between the keys of a query,"
+    " which determine the softmax; a negative fraction means that the frequency counteracts the"
+    " others. Both sum to 1. periods in L: if below 1, the frequency never completes a period in"
+    " training."
 )
 EMBEDDINGS_NOTE = (
-    "The norms are of the vectors that enter the hidden states. diagonal ratio: the mean of the"
-    " covariance's diagonal over the mean absolute value of its other elements; independent: the"
-    " ratio to expect for as many vectors with independent channels; diagonal fraction: the"
-    " diagonal's fraction of the sum of squares (Su 2021)."
+    "norm, std: mean and standard deviation of the norms, with embeddings scaled as they enter the"
+    " model. diagonal ratio: the mean of the covariance's diagonal divided by the mean absolute value"
+    " of its other elements. independent: the ratio to expect for as many vectors with independent"
+    " channels. diagonal fraction: the diagonal's fraction of the sum of squares (Su 2021)."
 )
 EQUAL_NOTE = (
     "|a - b| / sqrt(|a|^2 + |b|^2) of the hidden states of two identical tokens, before the first"
     " layer (0) and after each layer: 0 if identical, 1 if orthogonal. sentence: the last token"
-    " that occurs twice. same token everywhere: the same positions if all tokens are that token."
+    " that is repeated. same token everywhere: the same positions if all tokens are that token."
     " text: every token and its previous occurrence. different: pairs of different tokens."
 )
 GATES_NOTE = (
-    "ln f of the forget gates; a score decreases by 1 over 1 / |mean| tokens. below half: the"
-    " fraction of gates below 1/2."
+    "The bias per token, ln f for a forget gate f; scores decrease by 1 over 1 / |mean| tokens."
+    " below half: the fraction of gates below 1/2."
 )
-PARAMETERS_NOTE = "Root mean squares before and after training; learned.csv has every value."
+PARAMETERS_NOTE = (
+    "Root mean squares before and after training and of the change; learned.csv has every value."
+)
 
 
 def run_results(
@@ -96,46 +99,48 @@ def run_tables(rows: dict[str, list[Row]], train_length: int) -> list[Inspection
 
 def _layer_table(heads: Sequence[Row]) -> InspectionTable:
     columns = ["length", "layer", *MEANS, "max shift", "in head"]
-    lines: list[list[Value]] = []
+    table_rows: list[list[Value]] = []
     for (length, layer), rows in _group(heads, "length", "layer").items():
         largest = max(rows, key=lambda row: row["shift"])
         shift = [largest["shift"], largest["head"]] if largest["shift"] else [None, None]
-        lines.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
+        table_rows.append([length, layer, *(_mean(rows, name) for name in MEANS), *shift])
     title = "Attention by layer, mean over heads"
-    return make_table("attention", "layers", title, columns, lines, HEADS_NOTE, key_columns=2)
+    return make_table("attention", "layers", title, columns, table_rows, HEADS_NOTE, key_columns=2)
 
 
 def _region_table(scores: Sequence[Row]) -> InspectionTable:
     """Return the table of scores by layer in the longest windows, pooled over heads."""
     longest = max(row["length"] for row in scores)
-    lines: list[list[Value]] = []
+    table_rows: list[list[Value]] = []
     in_longest = [row for row in scores if row["length"] == longest]
     for (layer, region), rows in _group(in_longest, "layer", "region").items():
         mean = _mean(rows, "mean")
         squares = sum(row["std"] ** 2 + row["mean"] ** 2 for row in rows) / len(rows)
         extremes = min(row["min"] for row in rows), max(row["max"] for row in rows)
-        lines.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
+        table_rows.append([layer, region, mean, sqrt(max(0.0, squares - mean**2)), *extremes])
     columns = ["layer", "region", "mean", "std", "min", "max"]
     title = f"Scores by layer in windows of {longest} tokens"
-    return make_table("scores", "score_regions", title, columns, lines, SCORES_NOTE, key_columns=2)
+    return make_table(
+        "scores", "score_regions", title, columns, table_rows, SCORES_NOTE, key_columns=2
+    )
 
 
 def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     columns = ["length", "index", "frequency", "wavelength", "periods in L", "norm", "variation"]
-    lines: list[list[Value]] = []
+    table_rows: list[list[Value]] = []
     for (length, index), rows in _group(frequencies, "length", "index").items():
         frequency = rows[0]["frequency"]
         wavelength = 2 * pi / frequency if frequency else None
         periods = train_length * frequency / (2 * pi)
         fractions = [_mean(rows, name) for name in ("norm", "variation")]
-        lines.append([length, index, frequency, wavelength, periods, *fractions])
+        table_rows.append([length, index, frequency, wavelength, periods, *fractions])
     title = "Rotary frequencies, mean over layers and heads"
-    return make_table("rotations", "rotary", title, columns, lines, ROTARY_NOTE, key_columns=2)
+    return make_table("rotations", "rotary", title, columns, table_rows, ROTARY_NOTE, key_columns=2)
 
 
 def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
     columns = ["parameter", "values", "quantity", "before", "after", "change"]
-    lines: list[list[Value]] = [
+    table_rows: list[list[Value]] = [
         [
             name,
             len(rows),
@@ -147,15 +152,15 @@ def _parameter_table(learned: Sequence[Row]) -> InspectionTable:
         for (name, quantity), rows in _group(learned, "parameter", "quantity").items()
     ]
     title = "Trained parameters"
-    return make_table("encoding", "parameters", title, columns, lines, PARAMETERS_NOTE)
+    return make_table("encoding", "parameters", title, columns, table_rows, PARAMETERS_NOTE)
 
 
 def _embedding_table(rows: Sequence[Row]) -> InspectionTable:
     columns = ["vectors", "count", "norm", "std", "diagonal ratio", "independent"]
     columns += ["diagonal fraction"]
-    lines = [list(row.values()) for row in rows]
+    table_rows = [list(row.values()) for row in rows]
     title = "Token and position embeddings"
-    return make_table("vectors", "embeddings", title, columns, lines, EMBEDDINGS_NOTE)
+    return make_table("vectors", "embeddings", title, columns, table_rows, EMBEDDINGS_NOTE)
 
 
 def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
@@ -167,19 +172,19 @@ def _equal_token_table(rows: Sequence[Row]) -> InspectionTable:
             name = f"{row['text']}, different"
             distances.setdefault(name, {})[row["depth"]] = row["different"]
     depths = sorted({row["depth"] for row in rows})
-    lines: list[list[Value]] = [
+    table_rows: list[list[Value]] = [
         [text, *(by_depth[depth] for depth in depths)] for text, by_depth in distances.items()
     ]
     title, columns = "Distance between two identical tokens", ["text", *map(str, depths)]
-    return make_table("equal", "equal_tokens", title, columns, lines, EQUAL_NOTE)
+    return make_table("equal", "equal_tokens", title, columns, table_rows, EQUAL_NOTE)
 
 
 def _raw_table(
     section: str, file: str, title: str, rows: Sequence[Row], note: str, *, printed: bool = False
 ) -> InspectionTable:
     """Return a table with all rows and columns unchanged."""
-    lines = [list(row.values()) for row in rows]
-    return make_table(section, file, title, list(rows[0]), lines, note, printed=printed)
+    table_rows = [list(row.values()) for row in rows]
+    return make_table(section, file, title, list(rows[0]), table_rows, note, printed=printed)
 
 
 def _group(rows: Sequence[Row], *keys: str) -> dict[tuple, list[Row]]:

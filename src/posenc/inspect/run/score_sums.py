@@ -63,11 +63,10 @@ class ScoreRegions:
 
 
 class ForgetGates:
-    """Statistics [H] of the bias per token in one layer: ln f for FoX and CABLE.
+    """Statistics [H] of the bias per token in one layer.
 
-    For `cable_paper`, it is -ReLU(c_h . x_l), without the query's factor g_h.
-
-    `below_half` counts the gates below 1/2.
+    The bias per token is ln f for a forget gate f (FoX, CABLE), and -ReLU(c_h . x_l) for
+    `cable_paper`, without the query's factor g_h. `below_half` counts the gates below 1/2.
     """
 
     def __init__(self, layer: int, heads: int) -> None:
@@ -89,7 +88,7 @@ class ForgetGates:
         self.below_half += (logs < torch.tensor(0.5).log()).sum((0, 2))
 
     def mean(self) -> Tensor:
-        """Return the mean bias per token [H]: 1 / |mean| tokens decrease a score by about 1."""
+        """Return the mean bias per token [H]; scores decrease by about 1 over 1 / |mean| tokens."""
         return self.sum / self.count
 
     def std(self) -> Tensor:

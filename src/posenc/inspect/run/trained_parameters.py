@@ -12,14 +12,14 @@ from posenc.inspect.run.observe import Row
 from posenc.model.transformer import Decoder
 
 MAX_VALUES = 1024
-"""A larger parameter with several axes is summarized by its norms along the last axis."""
+"""A parameter with more values and several axes is summarized by its norms along the last axis."""
 
 
 def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Row]:
-    """Return a row for each value (or vector) of each parameter, before and after training.
+    """Return a row for each value (or norm) of each parameter, before and after training.
 
-    Trainable frequencies, which are stored as offsets, have additional rows with the frequencies in
-    windows of `length`, in radians per token.
+    Trainable frequencies are stored as offsets, so additional rows have the frequencies themselves,
+    in radians per token for windows of `length`.
     """
     before = dict(_parameters(initial, length))
     return [
@@ -71,9 +71,10 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
 
     Su (2021, kexue.fm/archives/8231) assumes that position embeddings are small relative to token
     embeddings, and that covariances are nearly diagonal. `diagonal_ratio` is the mean of the
-    covariance's diagonal over the mean absolute value of its other elements. `independent` is the
-    ratio to expect for n normal vectors with independent channels, about sqrt(pi n / 2), or None if
-    vectors are `repeated`. `diagonal_fraction` is the diagonal's fraction of the sum of squares.
+    covariance's diagonal divided by the mean absolute value of its other elements. `independent` is
+    the ratio to expect for n independent normal vectors with independent channels, about
+    sqrt(pi n / 2), or None if `repeated` (some vectors occur more than once). `diagonal_fraction`
+    is the diagonal's fraction of the sum of squares.
     """
     norms, covariance = vectors.norm(dim=-1), vectors.T.cov()
     diagonal = covariance.diagonal()
@@ -91,9 +92,9 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
 
 
 def embedding_rows(model: Decoder, vocab_size: int, tokens: Tensor, length: int) -> list[Row]:
-    """Return embedding statistics of the vocabulary, the text and positions.
+    """Return statistics of the embeddings of the vocabulary, of the text and of positions.
 
-    The rows for positions, within the training length and beyond it, exist only if the encoding has
+    There are rows for positions (within and beyond the training length) only if the encoding has
     position embeddings.
     """
     embeddings = token_embeddings(model, vocab_size)
