@@ -1,4 +1,4 @@
-"""The attention of a single layer, without projections, as the benchmark times it."""
+"""The attention of a single layer without its projections, for the attention passes."""
 
 import torch
 from omegaconf import DictConfig
@@ -25,25 +25,25 @@ class BenchmarkedAttention:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(sequences, length, geometry.width, generator=generator).to(self.device)
         shape = (3, sequences, geometry.heads, length, geometry.head_width)
-        heads = torch.randn(shape, generator=generator).to(
+        qkv = torch.randn(shape, generator=generator).to(
             self.device, attention_dtype(self.precision)
         )
         self.x = encoding.embed(x, self.pos).detach()
-        self.heads = list(heads.unbind())
+        self.qkv = list(qkv.unbind())
 
     def pass_seconds(self, pass_: str) -> float:
-        """Return the seconds of "attention_forward" or of "attention_step" (with gradients)."""
+        """Return how long "attention_forward" or "attention_step" (with gradients) takes."""
         run_pass = self.step if pass_ == "attention_step" else self.forward
         return call_seconds(run_pass, self.device)
 
     @torch.no_grad()
     def forward(self) -> Tensor:
         """Return the attention output [B, H, T, d]."""
-        return self._attend(self.x, *self.heads)
+        return self._attend(self.x, *self.qkv)
 
     def step(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x, q, k, v and the parameters; None for those that are unused."""
-        inputs = [tensor.requires_grad_() for tensor in (self.x, *self.heads)]
+        """Return the gradients of x, q, k, v and the parameters, with None for unused tensors."""
+        inputs = [tensor.requires_grad_() for tensor in (self.x, *self.qkv)]
         out = self._attend(*inputs)
         leaves = [*inputs, *(p for p in self.layer.parameters() if p.requires_grad)]
         return torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)

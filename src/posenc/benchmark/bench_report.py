@@ -21,7 +21,7 @@ from posenc.runs.files import write_atomic, write_json
 
 NOTE = (
     "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
-    " first row in the same table, computed within each round; the table shows the median and the"
+    " first row in the same table, computed within each round; the table shows its median and"
     " range over the rounds. peak MB is the extra peak memory of the pass, measured in a separate"
     " process, excluding weights and optimizer state. utilization is the model's FLOP/s divided by"
     " the FLOP/s of a matrix product timed in the same rounds; docs/benchmarks.md explains how"
@@ -35,11 +35,11 @@ def write_benchmark(
 ) -> None:
     """Write index.html, and bench.json, .csv, .md, .png and .svg, overwriting existing files.
 
-    If an encoding was measured with several kernels, also write kernels.csv.
+    If an encoding was measured with several kernels, also writes kernels.csv.
 
-    `about` has the experiment's `title`, optionally its `question`, `interpretation` and
+    `about` has the experiment's `title` and optionally its `question`, `interpretation`,
     `limitations`, and the `source` of published costs. The contents of all files are created before
-    any is written.
+    any file is written.
     """
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
     files: dict[str, str | bytes] = {
@@ -55,7 +55,7 @@ def write_benchmark(
 
 
 def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
-    """Print the tables, the setup, and how to read the tables."""
+    """Print the tables, the setup, and notes on how to read the tables."""
     console.print(Text(about["title"], "bold"))
     for table in [*cost_tables(rows), *_comparisons(rows, about)]:
         console.print()
@@ -94,7 +94,7 @@ def _cells(row: Row) -> list[str | float | None]:
 
 
 def published_tables(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
-    """Return tables that compare measured with published ratios, for rows that have them."""
+    """Return tables that compare measured and published ratios, for rows with published ratios."""
     columns = [
         Column("encoding", align="left"),
         Column("time", detail="measured ratio", format=".3f"),
@@ -159,7 +159,7 @@ def _page(
 
 
 def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
-    """Return the tables that compare kernels, and measured with published costs, if any."""
+    """Return the tables that compare kernels and published costs, if there are any."""
     records = compare_kernels(rows)
     return [*([kernel_table(records)] if records else []), *published_tables(rows, about)]
 
@@ -169,7 +169,7 @@ def _paragraphs(about: Mapping[str, Any]) -> list[str]:
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Group the rows by length and pass; each group has a title."""
+    """Return the rows grouped by length and pass, each group with a title."""
     return [
         (f"L = {length}, {PASS_TITLES[pass_]}", list(group))
         for (length, pass_), group in groupby(rows, lambda row: (row["length"], row["pass"]))
@@ -177,5 +177,5 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _milliseconds(value: float) -> str:
-    """Format with three significant digits, and with all digits before the decimal point."""
+    """Format with three significant digits, but keep all digits before the decimal point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -24,7 +24,7 @@ def result_rows(
     peaks: Sequence[float | None],
     machine: dict[str, Any],
 ) -> list[Row]:
-    """Return a row for each variant: its settings, the machine and all measurements.
+    """Return a row for each variant with its settings, the machine and all measurements.
 
     Ratios of time and peak memory are relative to the first variant with the same length and pass.
     Time ratios are computed within each round; the row has their median, minimum and maximum.
@@ -90,7 +90,7 @@ def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row
 
 
 def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
-    """Return the rows of the config key `published_costs` by encoding and length.
+    """Return the rows of the config key `published_costs`, keyed by encoding and length.
 
     `costs` must have the form {source: string, rows: [{encoding, length, train_wps, eval_wps,
     memory_gb}]}. Raises ConfigError if it does not.
@@ -115,8 +115,8 @@ def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
 def published_ratios(row: Mapping[str, Any], published: PublishedCosts) -> dict[str, float | None]:
     """Return the published time and memory ratios that correspond to a row.
 
-    Only ratios are comparable between machines. A ratio is None if the costs of the encoding,
-    of its baseline or of the pass were not published; published memory was measured in training.
+    Only ratios are comparable between machines. A ratio is None if no costs were published for the
+    encoding, its baseline or the pass. Published memory was measured in training.
     """
     cost = published.get((row["encoding"], row["length"]))
     base = published.get((row["ratio_to"], row["length"]))

@@ -1,4 +1,4 @@
-"""The figure of a benchmark: time ratios by encoding, with larger markers for longer windows."""
+"""The figure of a benchmark: time ratios by encoding, with larger markers for longer contexts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -94,13 +94,13 @@ def _size_channel(lengths: Sequence[str]) -> alt.Size:
 
 
 def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return a range that includes all ratios and 1."""
+    """Return a range of the x axis that includes all ratios and 1."""
     published = [row["published_ratio"] for row in rows if row["published_ratio"] is not None]
     low = min(1, *published, *(row["ratio_lowest"] for row in rows))
     return 0.9 * low, 1.1 * max(1, *published, *(row["ratio_highest"] for row in rows))
 
 
 def _row_label(row: Row, rows: Sequence[Row]) -> str:
-    """Return the encoding, with its kernel if it was measured with several kernels."""
+    """Return the label of a row's encoding, plus its kernel if several kernels were measured."""
     kernels = {other["kernel"] for other in rows if other["encoding"] == row["encoding"]}
     return f"{row['encoding']}, {row['kernel']}" if len(kernels) > 1 else row["encoding"]

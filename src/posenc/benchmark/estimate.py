@@ -53,9 +53,9 @@ class Estimate:
 def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = None) -> Estimate:
     """Estimate the cost of a run; nothing is trained, downloaded or prepared.
 
-    Evaluation is included only if the data has been prepared, because its cost depends on the
-    size of the data. `verified` is passed to `validate`. Raises ConfigError if the configuration
-    cannot run.
+    Evaluation is included only if the data has been prepared, because the cost of evaluation
+    depends on the size of the data. `verified` is passed to `validate`. Raises ConfigError if the
+    configuration cannot run.
     """
     encoding = validate(config, verified)
     vocab_size, data = vocab_size_and_data(config)
@@ -88,7 +88,7 @@ def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = N
 def _memory(
     config: DictConfig, model: Decoder, vocab_size: int, steps: TrainingSteps, machine: Machine
 ) -> tuple[TrainingMemory, bool]:
-    """Return the memory and whether it is a lower bound.
+    """Return the memory, and whether it is only a lower bound.
 
     If the encoding branches on the values of tensors, its activations cannot be traced without
     running it, so they are excluded.
@@ -105,7 +105,7 @@ def _memory(
 def vocab_size_and_data(config: DictConfig) -> tuple[int, Dataset | None]:
     """Return the vocabulary size, and the data if it has been prepared.
 
-    Without prepared data, the size comes from the tokenizer or is the corpus's published size.
+    Without prepared data, the size is that of the tokenizer, or the published size for the corpus.
     Raises ConfigError if it is unknown.
     """
     source = data_source(config)

@@ -16,7 +16,7 @@ MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "p
 
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
-    """Print a row for each run, the totals, and notes on what the numbers exclude."""
+    """Print a row for each run, the totals, and notes."""
     console.print(estimate_table(estimates))
     totals = total_cost(estimates, machine)
     slowest = min(run.flops_per_second for run in estimates)
@@ -95,8 +95,8 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     capacity = machine.memory or float("inf")
     if too_large := [run for run in estimates if run.memory.peak() > capacity]:
         notes.append(
-            f"more than the device memory of {_with_si_prefix(capacity)}B:"
-            f" {plural(len(too_large), 'run')}; reduce micro_batch_tokens or increase devices"
+            f"{plural(len(too_large), 'run')} over the device memory of"
+            f" {_with_si_prefix(capacity)}B; reduce micro_batch_tokens or increase devices"
         )
     return notes
 

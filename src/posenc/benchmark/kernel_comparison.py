@@ -8,8 +8,8 @@ from posenc.benchmark.bench_results import Row
 from posenc.report.table import Column, Table
 
 NOTE = (
-    "The fastest kernel has the lowest median time. The other columns are ratios of a kernel's"
-    " time to that of the fastest, medians over the rounds. If auto is slower here, request the"
+    "The fastest kernel has the lowest median time. Numbers are a kernel's time divided by that of"
+    " the fastest kernel, as medians over the rounds. If auto is not the fastest, request the"
     " fastest kernel by name; auto follows AUTO in posenc/attention/choice.py."
 )
 
@@ -17,8 +17,8 @@ NOTE = (
 def compare_kernels(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return a record for each encoding, length and pass that was measured with several kernels.
 
-    A record has the setup, the `fastest` kernel, and for each kernel the ratio of its time to that
-    of the fastest, the median over the rounds; None for kernels that were not measured.
+    A record has the setup, the `fastest` kernel, and each kernel's time relative to the fastest
+    (the median ratio over the rounds, or None if the kernel was not measured).
     """
     groups: dict[tuple[int, str, str], dict[str, Row]] = {}
     for row in rows:

@@ -22,11 +22,11 @@ MEASURING_PROCESS = "posenc.benchmark.measuring_process"
 def measure_peaks(
     variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[float | None]:
-    """Return the increase of a process's peak memory in the pass of each variant, in MB.
+    """Return how much each variant's pass raises the peak memory of its process, in MB.
 
     The value is None for attention alone, and if the model is compiled on a CPU, because the
-    compiler runs in the same process and needs more memory than the pass. `on_progress` receives
-    progress messages.
+    compiler runs in the same process and needs more memory than the pass. `on_progress` is called
+    with progress messages.
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
@@ -46,7 +46,7 @@ def measure_times(
     configs = list({id(variant.config): variant.config for variant in variants}.values())
     index = {id(config): i for i, config in enumerate(configs)}
     count = configs[0].rounds
-    # torch.compile may recompile at the second call.
+    # torch.compile may recompile on the second call.
     warm_up = 2 if any(config.compile for config in configs) else 1
     request = {
         "configs": [OmegaConf.to_container(config) for config in configs],

@@ -1,6 +1,6 @@
 """The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
 
-A request with the key `rounds` asks for times; any other request asks for peak memory. Responses
+A request with the key `rounds` asks for times, and any other request for peak memory. The answers
 are JSON Lines.
 
 All variants are timed in the same process and thus under the same conditions: once per round,
@@ -78,7 +78,7 @@ class BenchmarkedModel:
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield, for each round, the seconds of every variant and of a product in each precision.
+    """Yield, for each round, the seconds of every variant and of a matrix product per precision.
 
     `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
     of `rounds`.
@@ -89,32 +89,32 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         # Beyond its recompilation limit, torch.compile would silently stop compiling.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True
-    subjects: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}
-    for key in [_subject_key(*variant) for variant in variants]:
-        if key not in subjects:
+    benchmarked: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}
+    for key in [_benchmarked_key(*variant) for variant in variants]:
+        if key not in benchmarked:
             build = BenchmarkedAttention if key[1] else BenchmarkedModel
-            subjects[key] = build(configs[key[0]])
+            benchmarked[key] = build(configs[key[0]])
     device, precisions = select_device(configs[0]), {config.precision for config in configs}
     products = {precision: matrix_product(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
-        times = [subjects[_subject_key(*variant)].pass_seconds(variant[1]) for variant in order]
+        times = [benchmarked[_benchmarked_key(*v)].pass_seconds(v[1]) for v in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
             "products": {name: call_seconds(product, device) for name, product in products.items()},
         }
 
 
-def _subject_key(index: int, pass_: str) -> tuple[int, bool]:
-    """Return the key of the subject to time: its configuration, and whether it is attention."""
+def _benchmarked_key(index: int, pass_: str) -> tuple[int, bool]:
+    """Return the index of a variant's configuration, and whether only attention is timed."""
     return index, pass_ in ATTENTION_PASSES
 
 
 def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
     """Yield `peak_memory_mb`: how much a pass raises the peak memory of the process.
 
-    `request` has a `config` and a `pass`. A warm-up pass over a few tokens allocates the weights,
-    gradients and optimizer state first, so that they are not counted.
+    `request` has a `config` and a `pass`. A warm-up pass over a few tokens comes first, so that the
+    optimizer state and, on a CPU, the gradients are not counted.
     """
     model = BenchmarkedModel(OmegaConf.create(request["config"]))
     model.run(request["pass"], model.tokens[:1, :WARM_UP_TOKENS])

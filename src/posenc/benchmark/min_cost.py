@@ -16,7 +16,7 @@ FLOAT_BYTES = 4
 
 
 def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
-    """Return a lower bound on the time of a round, which runs every variant once.
+    """Return a lower bound in seconds on the time of a round, which runs every variant once.
 
     Raises ConfigError if it exceeds MAX_ROUND_SECONDS, or if a variant does not fit in main memory.
     """
@@ -28,7 +28,7 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
     if seconds > MAX_ROUND_SECONDS:
         raise ConfigError(
             f"each round of the benchmark takes at least {seconds / 60:,.0f} minutes at"
-            f" {rate / 1e9:,.0f} GFLOP/s, more than {MAX_ROUND_SECONDS // 60}; use a smaller model,"
+            f" {rate / 1e9:,.0f} GFLOP/s (limit: {MAX_ROUND_SECONDS // 60}); use a smaller model,"
             f" train_length or batch_tokens, or fewer variants"
         )
     for variant in variants if on_cpu else ():
@@ -42,7 +42,7 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
 
 
 def _min_bytes(variant: Variant) -> int:
-    """Return the bytes of a micro-batch's hidden states, or of a layer's scores if larger."""
+    """Return the size in bytes of a micro-batch's hidden states or, if larger, a layer's scores."""
     config, length = variant.config, variant.length
     _, micro_sequences = sequences_per_step(config)
     kept_layers = config.model.layers if variant.pass_ == "step" else 1

@@ -25,7 +25,7 @@ VOCAB_SIZE = 16
 
 @cache
 def process_bytes() -> int:
-    """Return the bytes that Python, torch and Lightning use in a training process."""
+    """Return the memory in bytes that Python, torch and Lightning use in a training process."""
     (megabytes,) = call_module("posenc.benchmark.process_memory", {}, threads=1)
     return round(megabytes * 1e6)
 

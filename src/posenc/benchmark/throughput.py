@@ -1,4 +1,4 @@
-"""The machines that runs can be planned for, and the FLOP/s of their devices."""
+"""The machines for which runs can be planned, and the FLOP/s of their devices."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -22,8 +22,8 @@ MAX_TIMED_LAYERS = 2
 class Machine(ABC):
     """A machine for which runs are planned (config group `machine`).
 
-    `concurrent_runs` run at the same time; `memory` is the memory of one device in bytes, or None
-    if it is unknown.
+    `concurrent_runs` is the number of runs that train at the same time; `memory` is the memory of
+    one device in bytes, or None if it is unknown.
     """
 
     gpu: bool
@@ -60,7 +60,10 @@ class DataSheetGpu(Machine):
 
 
 class ThisMachine(Machine):
-    """This machine, timed for `seconds`: one GPU, or the CPU cores that one run of a sweep gets."""
+    """This machine: its GPU, or the CPU cores available to one run of a sweep.
+
+    Each run's model is timed for `seconds`.
+    """
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""Times calls, including the matrix product that utilization is relative to."""
+"""Times calls, such as the matrix product whose speed defines a utilization of 1."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from torch import Tensor
 from posenc.attention.precision import attention_dtype
 
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}
-"""Size of the square matrices whose product is timed to get the device's peak FLOP/s."""
+"""Size of the square matrices whose product is timed to measure the device's peak FLOP/s."""
 
 
 def matrix_product(precision: str, device: torch.device) -> Callable[[], Tensor]:
-    """Return a product of square matrices, timed to measure the device's peak FLOP/s."""
+    """Return a function that multiplies two square matrices in the given precision."""
     size, dtype = PRODUCT_SIZE[device.type], attention_dtype(precision)
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     return partial(torch.mm, a, b, out=torch.empty_like(a))

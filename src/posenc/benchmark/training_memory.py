@@ -31,10 +31,10 @@ It includes oneDNN's copies of transposed operands.
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """The parts of the memory estimate in bytes, and what `peak` needs to combine them.
+    """The parts of the memory estimate in bytes, and the settings that `peak` combines them with.
 
-    `logits` are the logits of the largest chunk, `process_bytes` is the memory of Python and torch,
-    and `accumulates` is whether gradients are accumulated over micro-batches.
+    `logits` is the size of the largest chunk of logits, `process_bytes` is the memory of Python and
+    torch, and `accumulates` is whether gradients are accumulated over micro-batches.
     """
 
     weights: int
@@ -115,8 +115,8 @@ def _num_shards(config: DictConfig) -> int:
 def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
     """Return the size in bytes of the optimizer state for the weights of a model.
 
-    The state is that after a step on a copy of the model whose weights have at most 8 rows and
-    columns, scaled to the full size; `model` may be on the meta device.
+    Takes a step on a copy of the model whose weights have at most 8 rows and columns, and scales
+    the resulting state to the full size. `model` may be on the meta device.
     """
     small, sizes = copy.deepcopy(model), {}
     for parameter in small.parameters():
@@ -143,7 +143,7 @@ def _logits_chunk_bytes(tokens: int, num_logits: int) -> int:
 def saved_activation_bytes(
     config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool
 ) -> int:
-    """Return the bytes that autograd saves in the blocks for a backward pass of `sequences`.
+    """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
 
     Runs the model's code on fake tensors, which have shapes but no values. Raises
     DataDependentOutputException if the encoding branches on values.

@@ -26,7 +26,7 @@ class Variant:
     """One configuration and pass to measure; the passes of a model share one `config` object.
 
     `kernels` names the attention kernels that the layers use, and `auto_kernels` those that they
-    use with kernel=auto; `kernel_reason` explains the choice.
+    would use with kernel=auto; `kernel_reason` explains the choice.
     """
 
     label: str
@@ -52,7 +52,7 @@ class Variant:
 
 
 def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Variant]:
-    """Return the variants of jobs (overrides, configuration), ordered by length and pass.
+    """Return the variants of all jobs (overrides, configuration), ordered by length and pass.
 
     With `skip_unsupported`, variants whose kernel does not support the encoding are left out.
     Raises a single ConfigError listing the errors of all jobs.

@@ -1,6 +1,6 @@
 """Observes a model's attention in blocks of query rows, layer by layer.
 
-Functions of the reference kernel recompute scores and weights from the layer's queries and keys, one
+Functions of the reference kernel recompute scores and weights from a layer's queries and keys, one
 block at a time, so that memory is O(rows x T). Shapes are written as in `encodings.base`.
 """
 

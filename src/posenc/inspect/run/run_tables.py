@@ -42,9 +42,10 @@ ROTARY_NOTE = (
 )
 EMBEDDINGS_NOTE = (
     "norm, std: mean and standard deviation of the norms, with embeddings scaled as they enter the"
-    " model. diagonal ratio: the mean of the covariance's diagonal divided by the mean absolute value"
-    " of its other elements. independent: the ratio to expect for as many vectors with independent"
-    " channels. diagonal fraction: the diagonal's fraction of the sum of squares (Su 2021)."
+    " model. diagonal ratio: the mean of the covariance's diagonal divided by the mean absolute"
+    " value of its other elements. independent: the ratio to expect for as many vectors with"
+    " independent channels. diagonal fraction: the diagonal's fraction of the sum of squares (Su"
+    " 2021)."
 )
 EQUAL_NOTE = (
     "|a - b| / sqrt(|a|^2 + |b|^2) of the hidden states of two identical tokens, before the first"
