@@ -6,9 +6,10 @@ First trains 12 short runs without interruption in FOLDER/uninterrupted. Then tr
 with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
 random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
 imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
-together. Reruns the command whenever the launcher has been killed. Repeats the sweep in
-FOLDER/killed-2 and so on until there were as many kills as `--kills` says. Prints every difference
-between the folders; the exit code is 1 if there is any, or if nothing was killed.
+at once. Reruns the command whenever the launcher has been killed. Repeats the sweep in
+FOLDER/killed-2 and so on until at least `--kills` processes have been killed. Prints every
+difference between the folders. The exit code is 1 if there are differences, or if nothing was
+killed.
 """
 
 import argparse
@@ -44,7 +45,7 @@ MARK = "POSENC_CRASH_TEST"
 """The environment variable that identifies the processes of the sweep."""
 BEFORE_JOBS = "launcher before the first job"
 EXIT_SECONDS = 60.0
-"""How long the processes of the sweep may take to exit at the end."""
+"""How long the sweep's processes may take to exit after the launcher has exited."""
 
 
 def main() -> int:
@@ -93,8 +94,8 @@ def train_with_kills(
     """Rerun the sweep's command until it succeeds or a run fails; count the kills by process.
 
     A run that is killed several times in one launch stays interrupted until the next launch. If the
-    launcher is killed before its first job, the next intervals are twice as long, because otherwise
-    a slow machine would never get further.
+    launcher is killed before its first job, the next intervals are twice as long; otherwise, a slow
+    machine might never start a job.
     """
     kills, factor = Counter[str](), 1.0
     words = [*RUNS, *overrides, f"outputs_dir={folder}", "hydra.launcher.jobs=2"]
@@ -146,7 +147,7 @@ def sweep_processes(mark: str) -> Iterator[tuple[int, str]]:
             environment = (process / "environ").read_bytes()
             if f"{MARK}={mark}".encode() in environment:
                 yield int(process.name), (process / "cmdline").read_text().replace("\0", " ")
-        except OSError:  # the process has exited in the meantime
+        except OSError:  # the process has exited
             continue
 
 
@@ -187,7 +188,7 @@ def differences(expected: list[RunDirectory], outputs: Path) -> Iterator[str]:
             if len(logged) != len(set(logged)) or logged != sorted(logged):
                 yield f"{run.name}: repeated steps in {source}: {logged}"
         if not {row["step"] for row in run.metrics()} <= set(wandb):
-            yield f"{run.name}: W&B lacks steps"
+            yield f"{run.name}: steps are missing in W&B"
 
 
 def loss_sums(run: RunDirectory) -> list[tuple[int, float, int]]:

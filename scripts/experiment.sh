@@ -5,14 +5,14 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 
-name="${1:?give the name of an experiment; posenc list experiment lists them}"
+name="${1:?specify an experiment; posenc list experiment lists their names}"
 shift
 folder=()
 for word in "$@"; do
     case "$word" in size=* | name=* | outputs_dir=*) folder+=("$word") ;; esac
 done
 
-# Some tokenizers need the data for an estimate; posenc train reports all other problems itself.
+# The estimate may fail, because some tokenizers need the data; posenc train reports other problems.
 .venv/bin/posenc plan "experiment=$name" "$@" machine.seconds=0.2 || true
 
 code=0

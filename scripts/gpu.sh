@@ -2,15 +2,15 @@
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
 # Usage: scripts/gpu.sh              run all steps that have not finished yet
 #        scripts/gpu.sh --rehearse   run all steps with tiny sizes on a CPU, in minutes, without compilation
-#        scripts/gpu.sh --wheels     download what a GPU machine without a network lacks (WHEELS below)
+#        scripts/gpu.sh --wheels     download the packages in WHEELS for a GPU machine without a network
 # Everything is written to outputs/gpu (or $OUTPUTS): a log per step, results, and tables (results.md). A
-# finished step has a file in outputs/gpu/done and is skipped when the command is rerun, so
-# `timeout 9m scripts/gpu.sh` can be repeated. Afterwards,
+# finished step has a file in outputs/gpu/done and is skipped when the command is rerun, so it is safe to
+# run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,
 # `python scripts/benchmarks/gpu_results.py outputs/gpu --docs docs` copies the results into the docs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Python packages to add to Python 3.12 with torch, Lightning, tokenizers and the usual scientific packages.
+# The packages that posenc needs besides torch, Lightning, tokenizers and scientific packages (Python 3.12).
 WHEELS=(hydra-core omegaconf antlr4-python3-runtime wandb datasets typeguard altair vl-convert-python
     annotated-types cwevals dill googleapis-common-protos jsonschema jsonschema-specifications multiprocess
     opentelemetry-api opentelemetry-exporter-http-transport opentelemetry-exporter-otlp-common
@@ -44,7 +44,7 @@ find_python() {
     export PYTHONPATH="$PWD/src:$out/site${PYTHONPATH:+:$PYTHONPATH}"
 }
 
-step() {  # NAME COMMAND...: run a step that has not finished yet, and continue if it fails
+step() {  # NAME COMMAND...: run a step unless it has finished before; record a failure and continue
     local name="$1" started=$SECONDS
     shift
     [ ! -e "$out/done/$name" ] || return 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a single-node Slurm cluster on this machine for tests, from Debian packages. Needs root.
 # Usage: scripts/slurm_local.sh install | start FOLDER | stop FOLDER
-# All of its files are in FOLDER. To use it, set SLURM_CONF=FOLDER/slurm.conf.
+# All files of the cluster are in FOLDER. To use it, set SLURM_CONF=FOLDER/slurm.conf.
 set -euo pipefail
 packages=(slurmctld slurmd slurm-client munge)
 
@@ -77,7 +77,7 @@ stop() {
 
 case "${1:-}" in
     install) install ;;
-    start) start "${2:?give a folder}" ;;
-    stop) stop "${2:?give a folder}" ;;
+    start) start "${2:?specify a folder}" ;;
+    stop) stop "${2:?specify a folder}" ;;
     *) sed -n 2,4p "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

@@ -1,10 +1,10 @@
-"""Time FlexAttention with several `kernel_options`, for FLEX_OPTIONS in attention/choice.py.
+"""Time FlexAttention with several `kernel_options`, to choose FLEX_OPTIONS in attention/choice.py.
 
     python scripts/benchmarks/flex_options.py [--length 4096] [--head-width 64] [--rounds 10]
 
-Runs ALiBi's bias in bfloat16 and prints, for each choice of block sizes, the median time of a
-forward and a backward pass, and its ratio to PyTorch's own choice. On a CPU, where FlexAttention
-has neither these options nor a backward pass, it runs only PyTorch's own choice.
+Runs ALiBi's bias in bfloat16. Prints, for each candidate, the median time of a forward and a
+backward pass, and its ratio to that of PyTorch's own choice. On a CPU, where FlexAttention has
+neither these options nor a backward pass, only PyTorch's own choice runs.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def attend(inputs: list[Tensor], encoding: Alibi, options: dict[str, Any]) -> No
 
 
 def measure(length: int, head_width: int, rounds: int, device: torch.device) -> None:
-    """Print the time of every candidate that compiles; the first round is the compilation."""
+    """Print the median time of every candidate that compiles; compilation is not timed."""
     geometry = Geometry(HEADS * head_width, HEADS, layers=1, train_length=length)
     shape = max(1, TOKENS // length), HEADS, length, head_width
     gpu = device.type == "cuda"

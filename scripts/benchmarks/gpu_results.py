@@ -1,4 +1,4 @@
-"""Make tables from the results of scripts/gpu.sh.
+"""Write tables of the results of scripts/gpu.sh.
 
     python scripts/benchmarks/gpu_results.py outputs/gpu [--docs docs]
 

@@ -1,4 +1,4 @@
-"""The same Transformer in posenc and in other libraries, as similar as each library allows.
+"""The same Transformer in posenc and in other libraries, as far as each library allows.
 
 All use pre-norm, no dropout, fused causal attention, tied embeddings and exact GELU, except for
 Llama and its counterpart, which have SwiGLU.

@@ -1,10 +1,10 @@
-"""Wall time of a sweep with the pool launcher (one and two workers) and Hydra's joblib launcher.
+"""Time a sweep with the pool launcher (one and two workers) and with Hydra's joblib launcher.
 
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
 
-Each round trains the same twelve runs with each launcher in an empty folder, and prints the wall
-time, which includes imports, planning and evaluation.
+Each round trains the same twelve runs with each launcher in an empty folder, and prints the
+wall-clock time, which includes imports, planning and evaluation.
 """
 
 import argparse
@@ -51,12 +51,12 @@ def main() -> None:
 
 
 def time_sweep(command: list[str], overrides: list[str], joblib: Path | None) -> float:
-    """Run a sweep in an empty folder and return its wall time in seconds."""
+    """Run a sweep in an empty folder and return its wall-clock time in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*command, *RUNS, *overrides, f"outputs_dir={folder}/outputs"]
         arguments += [f"hydra.sweep.dir={folder}/hydra"] if command is JOBLIB else []
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(joblib or "")]))
-        # The pool sets these variables for its jobs; joblib needs them from here.
+        # The pool launcher sets these variables for its jobs; the joblib launcher does not.
         variables = MALLOC_VARIABLES | thread_variables(1) if command is JOBLIB else {}
         started = time.monotonic()
         subprocess.run(
@@ -73,7 +73,7 @@ def time_sweep(command: list[str], overrides: list[str], joblib: Path | None) ->
 
 
 def app() -> None:
-    """Plan one job and run it in this process, as the application that Hydra's launcher calls."""
+    """Plan one job and run it in this process; Hydra's launcher calls this application."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig

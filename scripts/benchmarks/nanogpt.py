@@ -1,7 +1,7 @@
 """A reimplementation of nanoGPT (Karpathy 2022): GPT-2 in plain PyTorch.
 
 Learned position embeddings, one projection for queries, keys and values, fused causal attention,
-exact GELU, tied input and output embeddings, and no biases (as nanoGPT chooses for speed).
+exact GELU, tied input and output embeddings, and no biases (nanoGPT's faster setting).
 """
 
 import torch

@@ -1,10 +1,10 @@
-"""Overhead of posenc's training step over a plain PyTorch loop around the same model.
+"""Measure the overhead of posenc's training step over a plain PyTorch loop with the same model.
 
     python scripts/benchmarks/overhead.py [--threads 2] [--length 512] [--pairs 12] [--steps 4]
 
-The two loops alternate in one process. Prints the median time per step of each loop and the ratio
+The two loops alternate in one process. Prints the median time per step of each loop, and the ratio
 posenc / plain loop over the pairs of measurements. A step of posenc includes everything that a run
-does in a step: Lightning, the recorder and the order of the data.
+does in a step: Lightning, the recorder and the data loader.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class PlainStep:
 
 
 class Interleave(pl.Callback):
-    """After every `steps` steps of Lightning's loop, times as many steps of the plain loop."""
+    """After every `steps` steps of Lightning's loop, time as many steps of the plain loop."""
 
     def __init__(self, plain: PlainStep, steps: int) -> None:
         self.plain, self.steps = plain, steps

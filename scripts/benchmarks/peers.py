@@ -1,4 +1,4 @@
-"""Compare posenc's training step with the same model in other libraries, in one process.
+"""Compare posenc's training step with that of the same model in other libraries, in one process.
 
     python scripts/benchmarks/peers.py [--length 1024] [--precision bf16] [--rounds 15]
         [--size tiny|small|gpt2_124m|gpt2_350m] [--tokens 32768] [--compile]
@@ -48,7 +48,7 @@ MAX_INITIAL_ERROR = 1.5
 
 
 class Steps:
-    """Training steps of an implementation, always on the same tokens."""
+    """Training steps of an implementation, all on the same batch."""
 
     def __init__(
         self,

@@ -72,8 +72,8 @@ class LoadedRun:
 
         T is `len(run.tokenizer.encode(text))`. The tokens are one window, which may be longer than
         the training length; as at the start of a split, the end-of-document token precedes the
-        first one. Raises ConfigError for a text without tokens, and for one that is longer than
-        what the encoding supports.
+        first one. Raises ConfigError for a text without tokens, and for one that is longer than the
+        encoding supports.
         """
         tokens = self._encode(text, 0)
         with torch.no_grad(), autocast(self.config.precision, tokens.device):
@@ -89,10 +89,10 @@ class LoadedRun:
         text.
 
         Keys and values of earlier tokens are cached, and every prediction equals that of the model
-        on the whole sequence. Where the output at a token depends on how many tokens follow it (as
-        with dynamic NTK scaling or randomized positions), and with encodings outside posenc,
-        nothing is cached and each prediction processes the whole sequence. Raises ConfigError if
-        the encoding does not support so many tokens.
+        on the whole sequence. Nothing is cached, and each prediction processes the whole sequence,
+        if a token's output depends on how many tokens follow it (as with dynamic NTK scaling or
+        randomized positions), and with encodings outside posenc. Raises ConfigError if the encoding
+        does not support so many tokens.
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
@@ -110,8 +110,8 @@ class LoadedRun:
         composer, evaluations = Composer("evaluate"), []
         for job in expand(None, override_list(overrides)):
             user_keys = {override_key(override) for override in job}
-            if given := user_keys & {"run", "modules"}:
-                raise ConfigError(f"{', '.join(sorted(given))}: already given to posenc.load")
+            if load_keys := user_keys & {"run", "modules"}:
+                raise ConfigError(f"{', '.join(sorted(load_keys))}: already set by posenc.load")
             request = OmegaConf.create(compose_resolved(composer, job))
             config = self._read_config()
             evaluations.append(build_evaluation(self.directory, config, request, user_keys))
@@ -128,7 +128,7 @@ class LoadedRun:
         """Return the end-of-document token and the tokens of `text` on the model's device.
 
         Raises ConfigError if the tokenizer rejects the text, if there is no token to score or
-        generate, or if text and generated tokens together exceed what the encoding supports.
+        generate, or if text and generated tokens together exceed the encoding's maximum length.
         """
         try:
             ids = self.tokenizer.encode(text)
@@ -150,7 +150,7 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
-    run needs another module, and RunError if the run's configuration is damaged.
+    run needs an untrusted module, and RunError if the run's configuration is damaged.
     """
     loaded = LoadedRun(open_run(fspath(run)), modules)
     loaded.config  # noqa: B018  # reads it, so that errors are raised here

@@ -1,7 +1,7 @@
-"""Searches for LongRoPE factors for a trained run, and keeps the search in the run's folder.
+"""Searches for LongRoPE factors for a trained run, and saves the search in the run's folder.
 
-`<run>/longrope/search-<length>.json` is written after each generation. A search that was stopped
-continues from there and ends with the same factors. The best factors are saved as the swap
+`<run>/longrope/search-<length>.json` is written after each generation. An interrupted search
+resumes from this file and ends with the same factors. The best factors are saved as the swap
 `longrope_<length>` in `<run>/longrope`, a folder for `--config-dir`.
 """
 
@@ -48,7 +48,7 @@ OnProgress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True)
 class FactorSearch:
-    """The result of a search: the losses of PI, NTK and YaRN, and the best factors found."""
+    """The result of a search: the losses of PI, NTK and YaRN, and the best factors."""
 
     starting_losses: dict[str, float]
     factors: Factors
@@ -71,7 +71,7 @@ def search_factors(
     on_progress: OnProgress,
     print_message: Callable[[str], None],
 ) -> FactorSearch:
-    """Search, or continue a search, with the settings in `request` (conf/search_factors.yaml).
+    """Start or continue a search with the settings in `request` (conf/search_factors.yaml).
 
     Raises ConfigError for settings that are invalid or incompatible with the run, and RunError if
     weights are missing, the saved search is corrupt or a loss is not finite.
@@ -146,8 +146,7 @@ def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[st
         )
     if limit is not None and limit < length:
         raise ConfigError(
-            f"length={length} is too long for an encoding with at most {limit} positions; use up to"
-            f" {limit}"
+            f"length={length} exceeds the encoding's limit of {limit} positions; use a shorter length"
         )
     spectrum: Any = modules[0].spectrum
     base = getattr(spectrum, "keywords", {}).get("base", 10000.0)
@@ -181,7 +180,7 @@ def _loss(
 
 
 def _swap(factors: Factors) -> dict[str, Any]:
-    """Return the swap with these factors; a `factor` of 1 leaves the norm of queries unchanged."""
+    """Return the swap with these factors; `factor: 1` leaves the norm of queries unchanged."""
     target = "posenc.encodings.spectra.longrope"
     return {"_target_": target, "factor": 1, "long_factor": list(factors)}
 
@@ -192,11 +191,11 @@ def _read_generations(
     propose: Callable[..., Generation],
     loss: Callable[[Factors], float],
 ) -> list[Generation]:
-    """Return the generations of an earlier search, or none if there was no search.
+    """Return the generations of an earlier search, or an empty list if there is none.
 
-    Raises ConfigError if it had other settings, and RunError if the file is corrupt: if it does not
-    have the candidates that follow from its settings and losses (`propose`), or if the loss of the
-    best candidate is not what `loss` measures.
+    Raises ConfigError if the search had other settings, and RunError if the file is corrupt: if its
+    candidates are not those that `propose` derives from its settings and losses, or if the loss of
+    its best candidate differs from a new measurement by `loss`.
     """
     if not file.exists():
         return []
@@ -205,7 +204,7 @@ def _read_generations(
         if state["settings"].get(key) != value:
             raise ConfigError(
                 f"{file} has a search with {key}={state['settings'].get(key)} instead of {value};"
-                f" repeat its settings to continue it, or delete the file to start again"
+                f" use the same settings to continue it, or delete the file to start again"
             )
     generations: list[Generation] = []
     try:
@@ -215,7 +214,7 @@ def _read_generations(
             if len(saved) != len(generations[-1]) or {type(value) for _, value in saved} != {float}:
                 raise ValueError("wrong number of candidates, or a loss that is not a float")
     except KeyError:
-        error = "it does not have the candidates that follow from its settings"
+        error = "its candidates do not follow from its settings"
         raise corrupt_file_error(file, error) from None
     except (TypeError, ValueError) as error:
         raise corrupt_file_error(file, error) from None
@@ -228,7 +227,7 @@ def _read_generations(
 
 def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -> Path:
     file = run.path / "longrope" / "evaluation" / "swap" / f"longrope_{length}.yaml"
-    comment = f"# Factors of LongRoPE for {length} tokens with a loss of {loss:.6f} in the search."
+    comment = f"# LongRoPE factors for {length} tokens; loss in the search: {loss:.6f}."
     write_atomic(file, f"{comment}\n{yaml.safe_dump(_swap(factors), sort_keys=False)}")
     return file
 

@@ -41,7 +41,7 @@ class Evaluation:
 def build_evaluation(
     run: RunDirectory, config: DictConfig, request: DictConfig, user_keys: set[str]
 ) -> Evaluation:
-    """Return the requested evaluation of a run with the configuration `config`.
+    """Validate the requested evaluation of a run with the configuration `config`, and return it.
 
     `user_keys` are the keys that the user set. Raises ConfigError for settings that the run does
     not support, and RunError if its configuration has been edited since it was planned.
@@ -103,7 +103,7 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
 
 @contextmanager
 def _training_threads(run: RunDirectory) -> Iterator[None]:
-    """Use as many threads as training did, because their number can change a sum's last bits."""
+    """Use as many threads as in training, because their number can affect the rounding of sums."""
     threads = torch.get_num_threads()
     torch.set_num_threads(run.status().resolved.get("threads", threads))
     try:

@@ -1,4 +1,4 @@
-"""Reads the configuration and data of a saved run, which anyone may have written."""
+"""Reads the configuration and data of a saved run, which may come from an untrusted source."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,18 +16,19 @@ from posenc.runs.run_directory import RunDirectory
 def run_config(
     run: RunDirectory, modules: Sequence[str], trust_hint: Callable[[list[str]], str]
 ) -> DictConfig:
-    """Return the configuration of a run; `modules` are the modules outside posenc it may use.
+    """Return the configuration of a run; `modules` are the modules outside posenc it may import.
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
     importing a module runs its code. Raises ConfigError if the run's encoding needs another module
-    in the current folder; `trust_hint` returns the command or call that trusts a list of modules.
+    that exists in the current folder; `trust_hint` returns the command or call that trusts a list
+    of modules.
     """
     config = run.config()
     config.modules = list(modules)
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
         if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):
-            continue  # checking the targets reports this module
+            continue  # the check of the configuration's targets reports this module
         raise ConfigError(
             f"{run.name} has an encoding from the module {module}, which is outside posenc and is"
             f" imported only if you trust it; to trust {module}: {trust_hint([*modules, module])}"

@@ -36,9 +36,9 @@ class Sweep:
 def compose_training(
     overrides: Sequence[str], config_dirs: Sequence[Path], argv: Sequence[str]
 ) -> Sweep:
-    """Return the sweep that `overrides` describe; messages quote `argv`, the command line.
+    """Return the sweep that `overrides` describe; error messages quote `argv`, the command line.
 
-    Raises ConfigError for invalid overrides, and for a benchmark.
+    Raises ConfigError for invalid overrides, and for an experiment that is a benchmark.
     """
     settings = compose_sweep("train", overrides, config_dirs)
     if benchmark_keys := [key for key in BENCH_KEYS if key in settings]:
@@ -89,7 +89,7 @@ def launch_training(
 ) -> tuple[dict[str, Status], dict[str, Status]]:
     """Launch the unfinished runs; return the status of every run by name, before and after.
 
-    Failed runs are left alone unless the sweep has retry=true.
+    Failed runs are skipped unless the sweep has retry=true.
     """
     before = {planned.name: planned.run.status() for planned in planned_runs}
     skipped_states = {"finished"} if sweep.settings.retry else {"finished", "failed"}

@@ -23,7 +23,7 @@ def train(
 
     `overrides` are those of `posenc train`, as a list or as one string that is split as in a
     shell; commas make a sweep. `config_dirs` are folders of YAML files, as with `--config-dir`. As
-    with the command, each run is trained in its own process, finished runs are not repeated, and
+    with the command, each run is trained in its own process, finished runs are skipped, and
     interrupted ones resume. Nothing is printed unless `show_progress` is true.
 
     Raises ConfigError for an invalid configuration, before anything is written, and RunError if a

@@ -1,8 +1,8 @@
 """Searches intervals of settings for the lowest validation loss, with one Optuna study per job.
 
-No study is stored: suggestions depend only on the losses of the trials before them, and these are
-in the files of the runs. The same command therefore repeats the same trials, whose finished runs
-are not trained again, and continues from there.
+Studies are not saved: suggestions depend only on the losses of earlier trials, which are saved with
+the runs. The same command therefore suggests the same trials again, skips those whose runs have
+finished, and continues from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ RANDOM_TRIALS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """A trained run with the values that were tried; `loss` is None if the run failed."""
+    """A trained run and its values of the searched settings; `loss` is None if the run failed."""
 
     values: dict[str, float]
     run: RunDirectory
@@ -52,7 +52,7 @@ def tune(
     command: str,
     on_progress: Callable[[str], None],
 ) -> tuple[Sweep, list[Search], bool]:
-    """Return the sweep, the search of each of its jobs, and whether all trials are done.
+    """Return the sweep, the search of each of its jobs, and whether all trials are complete.
 
     In each round, one trial of every job is trained, so that the jobs are trained in parallel.
     Raises ConfigError if no interval is set, or if runs do not measure the validation loss.

@@ -32,11 +32,11 @@ FLAGS = {
     "dashboard": ("--spec",),
 }
 CFG_PARTS = ("job", "hydra", "all")
-"""What Hydra's `--cfg` prints; posenc has only `job`, the default."""
+"""The values of Hydra's `--cfg`; posenc supports only `job`, the default."""
 MULTIRUN_FLAGS = ("-m", "--multirun")
 SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "tune", "wandb-sweep")
 HYDRA_FLAGS = {
-    "--config-name": "set experiment=NAME for a file in experiment/",
+    "--config-name": "select a file in experiment/ with experiment=NAME",
     "--config-path": "add a folder of YAML files with --config-dir DIR",
     "--info": "posenc list prints the config groups, and posenc train --cfg the configuration",
     "--resolve": "--cfg prints resolved values",
@@ -46,7 +46,7 @@ HYDRA_FLAGS = {
     "--shell-completion": "posenc completion bash prints a completion script",
     "--experimental-rerun": "rerun the command of a sweep, which resumes its runs",
 }
-"""Flags of Hydra that posenc does not have -> what to use instead."""
+"""Hydra flag that posenc does not support -> the alternative."""
 SHORT_FLAGS = {
     "-cn": "--config-name",
     "-cp": "--config-path",
@@ -78,9 +78,9 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
     `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` and the `job` of `--cfg job` are
-    accepted but not needed: commas define a sweep, and `job` is the default. The error for another
-    flag of Hydra says what to use instead. If a key is set more than once, the last value is used,
-    and a note says so.
+    accepted but not needed: commas define a sweep, and `job` is the default. The errors for other
+    Hydra flags name the alternative. If a key is set more than once, the last value is used, and a
+    note is printed.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
@@ -101,7 +101,7 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
         elif word in MULTIRUN_FLAGS and command in SWEEP_COMMANDS:
             continue
         elif word.startswith("-"):
-            raise _unknown_flag(command, word, name)
+            raise _unknown_flag_error(command, word, name)
         else:
             overrides.append(word)
     for key, count in Counter(map(_key, overrides)).items():
@@ -116,12 +116,12 @@ def _key(override: str) -> str:
 
 
 def _check_part(part: str) -> None:
-    """Raise ConfigError for Hydra's own settings, which `--cfg hydra` and `--cfg all` print."""
+    """Raise ConfigError for `--cfg hydra` and `--cfg all`, which print Hydra's own settings."""
     if part != "job":
         raise ConfigError(f"{CFG} {part}: only {CFG} job is available; omit {part}")
 
 
-def _unknown_flag(command: str, word: str, name: str) -> ConfigError:
+def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
     if name in HYDRA_FLAGS:
         return ConfigError(f"posenc has no flag {word}; {HYDRA_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])

@@ -43,7 +43,9 @@ def run(arguments: Arguments) -> int:
     threads = config.threads or cores()
     min_seconds = min_round_seconds(variants, threads)
     duration = format_duration(min_seconds * config.rounds)
-    console.print(f"{plural(len(variants), 'variant')}, {config.rounds} rounds: over {duration}")
+    console.print(
+        f"{plural(len(variants), 'variant')}, {config.rounds} rounds: at least {duration}"
+    )
     with console.status("starting") as status:
         peaks = measure_peaks(variants, threads, status.update)
         rounds = measure_times(variants, threads, status.update)
@@ -64,7 +66,7 @@ def run(arguments: Arguments) -> int:
 def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     """Return the overrides and the configuration of every job.
 
-    Keys that only training uses, such as seeds, are dropped from an experiment's grids. On the
+    Keys that only training uses, such as `seed`, are dropped from an experiment's grids. On the
     command line, they raise ConfigError.
     """
     folders = list(arguments.config_dirs)

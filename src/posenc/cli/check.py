@@ -55,7 +55,7 @@ def _encoding_under_test(
 
 
 def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
-    """Print a table of the result of every property; return 1 if any property fails, else 0."""
+    """Print a table of the results of all properties; return 1 if any property fails, else 0."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("result", no_wrap=True)
     table.add_column("property: evidence", overflow="fold")
@@ -75,7 +75,7 @@ def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
 def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
-    """Print one line for an encoding and one per failure or hint; return whether none failed."""
+    """Print one line for an encoding and one per failure or hint; return True if none failed."""
     try:
         results = dict(check(_encoding_under_test(overrides, config_dirs)))
     except ConfigError as error:

@@ -47,7 +47,7 @@ CONFIG_FILES = {
     **dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train"),
     "search-factors": "search_factors",
 }
-"""Command -> the file in `conf/` with its keys, if that is not named after the command."""
+"""Command -> the file in `conf/` that has its keys, if it is not named after the command."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
 OTHER_KEYS = {
@@ -60,7 +60,7 @@ OTHER_KEYS = {
     "wandb-sweep": ("method", "min_iter"),
     "tune": ("trials",),
 }
-"""Keys that a command takes, but that are not in its file in `conf/` or FOLDER_KEYS."""
+"""Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
 FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")
 
 
@@ -101,13 +101,13 @@ def _matching(words: Iterable[str], start: str) -> list[str]:
 
 
 def _next_part(key: str, start: str) -> str:
-    """Return a dotted key up to the first dot after `start`, so that few words are offered."""
+    """Return a dotted key up to the first dot after `start`, to keep the list of keys short."""
     part, dot, _ = key[len(start) :].partition(".")
     return key[: len(start)] + part + dot
 
 
 def _folders(command: str) -> list[str]:
-    """Return the names of experiments, which some commands take as a positional argument."""
+    """Return the names of experiments if the command takes one as a positional argument."""
     return _values("name") if command in FOLDER_COMMANDS and command != "clean" else []
 
 

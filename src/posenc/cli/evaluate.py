@@ -9,7 +9,7 @@ from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
-from posenc.cli.targets import print_configs, with_modules
+from posenc.cli.targets import command_with_modules, print_configs
 from posenc.config.compose import Composer
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
@@ -45,7 +45,7 @@ def run(arguments: Arguments) -> int:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     user_keys = [{override_key(override) for override in job} for job in jobs]
-    trust_hint = with_modules(arguments)
+    trust_hint = command_with_modules(arguments)
     evaluations = [
         build_evaluation(run, run_config(run, list(request.modules), trust_hint), request, keys)
         for run, request, keys in zip(runs, requests, user_keys, strict=True)

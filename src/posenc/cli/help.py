@@ -1,4 +1,4 @@
-"""The commands and their help messages, in modules without slow imports."""
+"""The commands and their help messages, without slow imports."""
 
 from textwrap import dedent
 
@@ -12,7 +12,7 @@ COMMANDS = {
     "plan": "estimate parameters, memory, FLOPs and time of an experiment",
     "sync": "upload an experiment's runs to W&B, or rewrite their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",
-    "tune": "search settings, such as the learning rate, for the lowest validation loss",
+    "tune": "search for settings, such as the learning rate, with the lowest validation loss",
     "search-factors": "search for LongRoPE factors for a trained run at a longer length",
     "wandb-sweep": "write an experiment's grids as W&B sweeps",
     "check": "run the property tests on encodings",

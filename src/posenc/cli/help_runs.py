@@ -32,7 +32,7 @@ HELP = {
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
 
-        Adds rows to evaluation.json, replacing those of the same measurements and budget.
+        Adds rows to evaluation.json, replacing rows of the same measurement and budget.
 
           posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
           posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn
@@ -42,7 +42,7 @@ HELP = {
           run                                     a run directory, or a unique prefix of its name
           name, experiment, size, outputs_dir     instead of run: the finished runs of an experiment
           encoding, train_length, seed            filters of these runs
-          evaluation                              a protocol, or everything (a config group)
+          evaluation                              config group: one protocol, or everything
           evaluation.lengths | .extra | .factors  default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
@@ -68,7 +68,7 @@ HELP = {
           run                                    a run: a path or a unique prefix of its name
 
         flags
-          --full     print all tables, the numbers of the verdicts, setup and limitations
+          --full     print all tables, the numbers behind the verdicts, setup and limitations
           --strict   exit with code 1 if a premise does not hold or a claim fails
     """,
     "status": """

@@ -1,4 +1,4 @@
-"""The help messages of the commands for plans, searches, W&B, encodings and the shell."""
+"""The help messages of all other commands."""
 
 HELP = {
     "plan": """
@@ -43,9 +43,9 @@ HELP = {
     "tune": """
         usage: posenc tune key=interval(LOW,HIGH) [key=value ...] [trials=10] [--config-dir DIR]
 
-        Searches intervals for the lowest validation loss, with Optuna (extra optuna). Each job,
-        such as each encoding, has its own search. Takes the keys of posenc train. The same command
-        resumes an interrupted search or, with more trials, continues a finished one.
+        Searches intervals for the lowest validation loss with Optuna (install the extra optuna).
+        Each job, such as each encoding, has its own search. Takes the keys of posenc train. The
+        same command resumes an interrupted search or, with more trials, continues a finished one.
 
           posenc tune encoding=alibi,rope trials=12 \\
               optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
@@ -64,7 +64,7 @@ HELP = {
 
         keys
           run, length            a run directory, and the length of the windows, more than L
-          split                  the text; not that of the run's evaluation (default: train)
+          split                  split to search on; not the run's evaluation split (default: train)
           tokens, batch_tokens   tokens scored for each candidate; tokens per forward pass
           generations, population, parents, mutations, crossovers     size of the search
           seed                   the same seed gives the same factors
@@ -109,7 +109,7 @@ HELP = {
         usage: posenc bench [key=value ...] [--config-dir DIR]
 
         Times a forward pass and a training step of every variant, interleaved in one process, and
-        measures peak memory in separate processes. Commas make variants. Prints a table and writes
+        measures peak memory in separate processes. Commas make variants. Prints tables and writes
         index.html and bench.json, csv, md, png and svg files to outputs/NAME/bench/.
 
           posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
@@ -130,7 +130,7 @@ HELP = {
                posenc inspect run=PATH [key=value ...]
 
         Measures properties of encodings side by side, without training, or analyzes the attention
-        of a trained run. Prints tables and writes index.html, csv, png and svg files to
+        of a trained run. Prints tables and writes index.html, csv, md, png and svg files to
         outputs/NAME/inspect/ or to inspect/ in the run directory.
 
           posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4

@@ -8,7 +8,7 @@ from torch import Tensor
 from posenc.api.saved_run import run_config, training_data
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import compose_request, print_configs, with_modules
+from posenc.cli.targets import command_with_modules, compose_request, print_configs
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
@@ -33,7 +33,7 @@ SETTINGS = {
 }
 MAX_SENTENCE_TOKENS = 4096
 DEFAULT_FACTORS = (2, 4)
-"""The default evaluation lengths besides L, as multiples of L."""
+"""The default window lengths besides L, as multiples of L."""
 
 
 def inspect_run(arguments: Arguments) -> int:
@@ -42,7 +42,7 @@ def inspect_run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs([request])
     directory = find_run(request.run)
-    config = run_config(directory, list(request.modules), with_modules(arguments))
+    config = run_config(directory, list(request.modules), command_with_modules(arguments))
     check_identity(config)
     config.logger = request.logger
     tracker = build_tracker(config)
@@ -65,7 +65,7 @@ def inspect_run(arguments: Arguments) -> int:
 
 
 def _compose_request(arguments: Arguments) -> DictConfig:
-    """Return the command's settings, composed and checked."""
+    """Compose and check the command's settings."""
     request = compose_request(arguments, "inspect")
     check_settings(request, SETTINGS)
     if min(request.lengths or [2]) < 2:
@@ -119,10 +119,10 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     tokens = torch.tensor(data.tokenizer.encode(sentence))
     if len(tokens) > MAX_SENTENCE_TOKENS:
         raise ConfigError(
-            f"sentence: {len(tokens):,} tokens are more than {MAX_SENTENCE_TOKENS:,}, the limit for"
-            f" keeping the hidden states of all layers in memory; use a shorter sentence"
+            f"sentence: {len(tokens):,} tokens exceed the limit of {MAX_SENTENCE_TOKENS:,} (all hidden"
+            f" states are kept in memory); use a shorter sentence"
         )
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
-        return f"The sentence has {len(tokens)} tokens; the encoding has at most {limit} positions."
+        return f"The sentence has {len(tokens)} tokens, but the encoding supports only {limit}."
     return tokens

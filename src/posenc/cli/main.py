@@ -1,4 +1,4 @@
-"""The entry point, which runs a command and reports errors as a message and an exit code."""
+"""The entry point: runs a command, and reports an error as a message and an exit code."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Selection of runs: by path, by a unique prefix of the name, or from an experiment by filters."""
+"""Selection of runs by path, by a unique prefix of the name, or by filters on an experiment."""
 
 import glob
 import json
@@ -40,10 +40,10 @@ def find_run(path: Any) -> RunDirectory:
 
 
 def select_runs(arguments: Arguments) -> list[str]:
-    """Return the overrides with `run=PATH,...` in place of an experiment and filters.
+    """Return the overrides, with an experiment and filters replaced by `run=PATH,...`.
 
-    Raises ConfigError if the experiment has no finished run that the filters select, or if `run` is
-    also set.
+    Raises ConfigError if the filters match no finished run of the experiment, or if `run` is also
+    set.
     """
     folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     if not folder_keys:
@@ -107,7 +107,7 @@ def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirec
 
 
 def _values(run: RunDirectory) -> dict[str, str]:
-    """Return a run's values of the filter keys, as JSON; none if its configuration is damaged."""
+    """Return a run's values of the filter keys, as JSON; {} if its configuration is damaged."""
     try:
         config = run.config()
     except RunError:

@@ -8,7 +8,7 @@ from posenc.api.longrope_search import FactorSearch, search_factors
 from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
-from posenc.cli.targets import compose_request, print_configs, with_modules
+from posenc.cli.targets import command_with_modules, compose_request, print_configs
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import SPLITS, check_settings
@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("set length to the length of the windows in tokens, such as length=1024")
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
-    config = run_config(directory, list(request.modules), with_modules(arguments))
+    config = run_config(directory, list(request.modules), command_with_modules(arguments))
     check_identity(config)
     console = Console(stderr=True)
     with console.status("measuring PI, NTK and YaRN, and mutations of them") as status:

@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _describe_results(folder: Path) -> str:
-    """Return a line about a folder without runs: what posenc bench and inspect have written."""
+    """Return a line that lists the results of posenc bench and inspect in a folder without runs."""
     results = [
         f"the results of posenc {command} ({folder / command})"
         for command in ("bench", "inspect")

@@ -1,4 +1,4 @@
-"""Helpers that commands share: experiment folders, requests, `--cfg` and trusted modules."""
+"""Helpers for several commands: experiment folders, settings, `--cfg` and trusted modules."""
 
 import shlex
 from collections.abc import Callable, Iterable
@@ -45,21 +45,21 @@ def require_single_values(arguments: Arguments) -> None:
 
 
 def compose_request(arguments: Arguments, root: str) -> DictConfig:
-    """Return the settings of a command on one run, composed from conf/`root`.yaml."""
+    """Return the settings of a command that works on one run, composed from conf/`root`.yaml."""
     require_single_values(arguments)
     values = compose_resolved(Composer(root, arguments.config_dirs), arguments.overrides)
     return OmegaConf.create(values)
 
 
 def print_configs(configs: Iterable[Any]) -> int:
-    """Print configurations as YAML, for the flag `--cfg`; the exit code is 0."""
+    """Print configurations as YAML, for the flag `--cfg`, and return the exit code 0."""
     for config in configs:
         print(OmegaConf.to_yaml(config))
     return 0
 
 
-def with_modules(arguments: Arguments) -> Callable[[list[str]], str]:
-    """Return a function that returns the user's command with a list of trusted modules."""
+def command_with_modules(arguments: Arguments) -> Callable[[list[str]], str]:
+    """Return a function from a list of trusted modules to the user's command with that list."""
 
     def command(modules: list[str]) -> str:
         words = [word for word in arguments.argv if override_key(word) != "modules"]

@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
 def _summarize(
     before: dict[str, Status], after: dict[str, Status], folder: Path, console: Console
 ) -> int:
-    """Print the skipped runs and the next command; return 0 if every run is finished, else 1."""
+    """Print the skipped runs and the next command; return 0 if every run has finished, else 1."""
     for name, status in after.items():
         if status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}", markup=False)

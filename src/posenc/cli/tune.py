@@ -1,4 +1,4 @@
-"""`posenc tune`: find the settings, such as the learning rate, with the lowest loss."""
+"""`posenc tune`: find settings, such as the learning rate, with the lowest validation loss."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`posenc wandb-sweep`: write an experiment's jobs as sweeps for W&B's agents."""
+"""`posenc wandb-sweep`: write an experiment's jobs as W&B sweeps."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def _search_keys(word: str) -> list[str]:
 
 
 def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the search fields of a sweep. Raises ConfigError for invalid options."""
+    """Return a W&B sweep's fields `method` and `early_terminate`; raises ConfigError if invalid."""
     method, min_iter = options.get("method", METHODS[0]), options.get("min_iter")
     if method not in METHODS:
         raise ConfigError(f"method={method} must be one of {', '.join(METHODS)}")
@@ -90,7 +90,7 @@ def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parameter(override: str) -> tuple[str, Any]:
-    """Return an override's key and value; numbers stay numbers, so that W&B can compare them."""
+    """Return an override's key and value; numbers are parsed, so that W&B can compare them."""
     key, _, raw_value = override.partition("=")
     value = json.loads(command_line_axes([override])[0].settings[0].value or "null")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
