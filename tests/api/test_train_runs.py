@@ -13,7 +13,7 @@ from posenc.sweeps.pool import PoolLauncher
 
 
 @pytest.mark.slow
-def test_a_sweep_is_trained_in_silence_and_only_once(
+def test_a_sweep_is_trained_silently_and_only_once(
     small_job: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     overrides = [*small_job, "encoding=rope,alibi", "tokens=1920", "name=notebook"]

@@ -56,7 +56,7 @@ def test_a_forward_pass_has_no_gradients_and_changes_no_weights(variants: Varian
     assert torch.equal(before, weights(model))
 
 
-def test_every_second_round_runs_in_reverse_and_is_reported_in_order(
+def test_every_other_round_runs_in_reverse_and_is_reported_in_order(
     variants: Variants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[str, str]] = []

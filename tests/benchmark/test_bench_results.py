@@ -25,7 +25,7 @@ PUBLISHED = {
 }
 
 
-def test_ratios_are_formed_within_a_round(rows: Rows) -> None:
+def test_ratios_are_computed_within_each_round(rows: Rows) -> None:
     nope, alibi = rows[:2]
     assert (nope["ratio"], nope["ratio_lowest"], nope["ratio_highest"]) == (1, 1, 1)
     assert alibi["ratios"] == [2.0, 1.5, 2.5]  # the ratio of the medians would be 2.5

@@ -124,10 +124,10 @@ def test_the_state_of_an_optimizer_has_the_estimated_size(
     assert optimizer_bytes(config, build_meta_model(config, 257)) == state_bytes
 
 
-def test_muon_stores_one_value_per_weight_of_the_matrices_of_blocks_and_two_per_other_weight(
+def test_muon_stores_one_value_per_matrix_weight_in_blocks_and_two_per_other_weight(
     planned: Callable[..., DictConfig],
 ) -> None:
-    """2 layers of width 32 and hidden 64, each with two norms; 257 tokens and a last norm."""
+    """2 layers of width 32, feed-forward width 64 and two norms; 257 tokens and a final norm."""
     config = planned("optimizer=muon")
     matrices, others = 2 * (4 * 32 * 32 + 2 * 32 * 64), 2 * 2 * 32 + 257 * 32 + 32
     assert optimizer_bytes(config, build_meta_model(config, 257)) == 4 * (matrices + 2 * others)
@@ -174,7 +174,7 @@ def test_with_fsdp_each_device_stores_a_shard_of_the_weights(
 
 
 def test_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
-    """2 layers of width 32 and hidden 64, 257 tokens, L=24, 7680 tokens to train on."""
+    """2 layers of width 32, feed-forward width 64, vocabulary 257, L=24, 7680 training tokens."""
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 257 * 32
     per_token = 3 * (2 * matrices + 2 * 2 * 32 * 24)
     result = estimate(planned("precision=bf16"), GPU)

@@ -50,7 +50,7 @@ def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) 
 
 
 @pytest.mark.slow
-def test_a_failed_run_stops_no_other_run_and_is_rerun_with_retry(
+def test_a_failed_run_does_not_stop_other_runs_and_is_rerun_with_retry(
     tmp_path: Path, small_job: list[str]
 ) -> None:
     rates = "optimizer.learning_rate=1e-3,1e30"

@@ -1,4 +1,4 @@
-"""Flags: `--version`, `--cfg`, and the replacements of Hydra flags that posenc lacks."""
+"""Flags: `--version`, `--cfg`, and the alternatives to Hydra flags that posenc does not support."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_hydras_own_settings_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize("flag", [*HYDRA_FLAGS, "-cn", "-sc", "-i"])
-def test_other_flags_of_hydra_name_what_to_use_instead(flag: str) -> None:
+def test_the_error_for_another_hydra_flag_names_the_alternative(flag: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse("train", [f"{flag}=value"])
     assert HYDRA_FLAGS[SHORT_FLAGS.get(flag, flag)] in str(error.value)

@@ -33,7 +33,7 @@ def finished(small_run: Callable[..., RunDirectory]) -> RunDirectory:
 
 
 def containers(value: Any) -> list[Node]:
-    """Every mapping and list in nested values that is not empty."""
+    """Return every non-empty mapping and list in nested values."""
     if not isinstance(value, dict | list):
         return []
     children = value.values() if isinstance(value, dict) else value

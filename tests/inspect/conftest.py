@@ -25,7 +25,7 @@ def inspected() -> Callable[..., InspectedEncoding]:
 
 @pytest.fixture(scope="session")
 def measured(inspected: Callable[..., InspectedEncoding]) -> Callable[[str], PropertyValues]:
-    """All measurements of an encoding, made once."""
+    """All measurements of an encoding, cached."""
     results: dict[str, PropertyValues] = {}
 
     def get(name: str) -> PropertyValues:

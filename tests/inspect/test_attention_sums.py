@@ -1,4 +1,4 @@
-"""Attention and scores of a model's layers against plain loops and closed forms."""
+"""Attention and scores of a model's layers compared with plain loops and closed forms."""
 
 import math
 from collections.abc import Callable

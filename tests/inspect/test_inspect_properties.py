@@ -1,4 +1,4 @@
-"""Measured properties against closed forms derived here, for L = 64, D = 32, H = 4, d = 8."""
+"""Measured properties compared with closed forms, for L = 64, D = 32, H = 4, d = 8."""
 
 import math
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def test_only_relative_positions_in_the_sequence_change_with_its_length(measured
         assert value(measured(name), vectors.LENGTH_CHANGE) < 1e-12
 
 
-def test_sizes(measured: Measured) -> None:
+def test_magnitudes(measured: Measured) -> None:
     assert value(measured("sinusoidal"), vectors.RMS) == pytest.approx(
         math.sqrt(0.5)
     )  # |p|^2 = D/2

@@ -119,7 +119,7 @@ def test_a_task_has_no_sentence_and_fox_has_forget_gates(
 
 
 @pytest.mark.slow
-def test_a_logger_gets_a_run_of_its_own(trained: Callable[..., RunDirectory]) -> None:
+def test_an_inspection_is_logged_as_a_separate_run(trained: Callable[..., RunDirectory]) -> None:
     run = trained("encoding=nope")
     assert main(["inspect", f"run={run.path}", "windows=2", "logger=wandb"]) == 0
     (offline_run,) = (run.path.parent / "wandb").glob("offline-run-*")

@@ -1,4 +1,4 @@
-"""Statements of Su (2021) on frequencies, and the integrals against functions of scipy."""
+"""Claims of Su (2021) about frequencies, and the integrals compared with scipy functions."""
 
 import numpy as np
 import pytest

@@ -48,7 +48,7 @@ def frequency_fractions(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tenso
     return sums.fractions()
 
 
-def centred(row: list[float]) -> list[float]:
+def centered(row: list[float]) -> list[float]:
     return [value - sum(row) / len(row) for value in row]
 
 
@@ -69,7 +69,7 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> No
                         rotation = complex(math.cos(angle), math.sin(angle))
                         rows[g].append((a * c.conjugate() * rotation).real)
                         bounds[g] += abs(a) * abs(c)
-                total = centred([sum(terms) for terms in zip(*rows, strict=True)])
+                total = centered([sum(terms) for terms in zip(*rows, strict=True)])
                 whole += sum(value**2 for value in total)
                 for g in range(half):
                     parts[g] += sum(x * y for x, y in zip(rows[g], total, strict=True))

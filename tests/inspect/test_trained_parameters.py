@@ -71,7 +71,7 @@ def test_trainable_frequencies_are_in_radians_per_token(
     assert [row["trained"] for row in rows] == pytest.approx([f + 0.25 for f in base])
 
 
-def test_a_large_table_is_summarised_by_norms(configured: Callable[..., DictConfig]) -> None:
+def test_a_large_table_is_summarized_by_norms(configured: Callable[..., DictConfig]) -> None:
     encoding = build_encoding(configured("encoding=learned", "train_length=64"), [])
     with torch.no_grad():
         encoding.get_parameter("table")[5] = 0.5

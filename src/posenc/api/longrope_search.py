@@ -146,7 +146,8 @@ def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[st
         )
     if limit is not None and limit < length:
         raise ConfigError(
-            f"length={length} exceeds the encoding's limit of {limit} positions; use a shorter length"
+            f"length={length} exceeds the encoding's limit of {limit} positions; use a shorter"
+            f" length"
         )
     spectrum: Any = modules[0].spectrum
     base = getattr(spectrum, "keywords", {}).get("base", 10000.0)

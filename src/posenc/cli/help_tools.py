@@ -1,4 +1,4 @@
-"""The help messages of all other commands."""
+"""The help messages of the commands that are not in `help_runs`."""
 
 HELP = {
     "plan": """

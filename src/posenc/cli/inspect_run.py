@@ -119,10 +119,10 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     tokens = torch.tensor(data.tokenizer.encode(sentence))
     if len(tokens) > MAX_SENTENCE_TOKENS:
         raise ConfigError(
-            f"sentence: {len(tokens):,} tokens exceed the limit of {MAX_SENTENCE_TOKENS:,} (all hidden"
-            f" states are kept in memory); use a shorter sentence"
+            f"sentence: {len(tokens):,} tokens exceed the limit of {MAX_SENTENCE_TOKENS:,} (hidden"
+            f" states of all layers are kept in memory); use a shorter sentence"
         )
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
-        return f"The sentence has {len(tokens)} tokens, but the encoding supports only {limit}."
+        return f"The sentence has {len(tokens)} tokens, but the encoding supports at most {limit}."
     return tokens
