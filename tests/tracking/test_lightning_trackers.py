@@ -12,7 +12,7 @@ from posenc.config.errors import ConfigError
 from posenc.jobs.job_config import compose_job
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl, truncate_jsonl
-from posenc.tracking.build_tracker import SeveralTrackers, build_tracker, wandb_tracker
+from posenc.tracking.build_tracker import CompositeTracker, build_tracker, wandb_tracker
 from posenc.tracking.lightning_trackers import CsvTracker, TensorBoardTracker
 from posenc.tracking.tracker import NullTracker
 from posenc.tracking.wandb_tracker import WandbTracker
@@ -116,7 +116,7 @@ def test_a_full_disk_does_not_stop_a_run(run, config, rows, caplog, monkeypatch)
 def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offline):
     config.logger = compose("train", ["logger=[wandb,csv,tensorboard]", "logger.tags=[a]"]).logger
     tracker = build_tracker(config)
-    assert isinstance(tracker, SeveralTrackers)
+    assert isinstance(tracker, CompositeTracker)
     assert [type(t) for t in tracker.trackers] == [WandbTracker, CsvTracker, TensorBoardTracker]
     train(tracker, run, config, rows(1, 3))
     tracker.finish(failed=False)
@@ -133,8 +133,8 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
         ("none", NullTracker, False),
         ("csv", CsvTracker, False),
         ("wandb", WandbTracker, True),
-        ("[csv,wandb]", SeveralTrackers, True),
-        ("[none,csv]", SeveralTrackers, False),
+        ("[csv,wandb]", CompositeTracker, True),
+        ("[none,csv]", CompositeTracker, False),
     ],
 )
 def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):

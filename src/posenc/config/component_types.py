@@ -1,10 +1,9 @@
 """The classes and functions that the `_target_` of each config group may name.
 
-A saved configuration is data that anyone may have written. A target in posenc must therefore be a
-class or function of the group's package whose result has the type that the group needs; any other
-callable could do anything, such as running a job. Some groups also accept classes from a library,
-such as torch's optimizers, but nothing else from it. Other modules are allowed if the command
-trusts them.
+A saved configuration is untrusted input. A target in posenc must therefore be a class or function
+from the group's package whose result has the type that the group needs; any other callable could
+have side effects, such as running a job. Some groups also accept certain classes of a library, such
+as torch's optimizers. Targets in other modules are allowed if the command trusts these modules.
 """
 
 import importlib
@@ -47,7 +46,7 @@ LIBRARY_TYPES = {
     "callbacks": "pytorch_lightning.callbacks.Callback",
     "profiler": "pytorch_lightning.profilers.Profiler",
 }
-"""Config group -> the base class of the components that it takes from a library.
+"""Config group -> the base class of the library components that it accepts.
 
 They must be defined in the package of the base class. If the group's own type is a Callable, they
 are factories that are called with one positional argument.
@@ -68,14 +67,14 @@ def in_library(path: str, group: str) -> bool:
 
 
 def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) -> bool:
-    """Whether `target`, a callable of posenc or a library, may be used for type `annotation`.
+    """Whether `target`, a callable in posenc or a library, may be used for type `annotation`.
 
-    A class of a library must be one that the group takes (`LIBRARY_TYPES`). A target in posenc must
-    be defined in the group's package. If it is a factory, `annotation` has to be a Callable, whose
-    argument types are those of the target's first parameters and whose result type is what the
-    target returns. Otherwise, the target's result itself has to be of that type. If the annotation
-    is too general, as in an encoding outside posenc, the target has to be a component of a group
-    in the same package.
+    A library class must be one that the group accepts (`LIBRARY_TYPES`). A target in posenc must be
+    defined in the group's package. For a factory, `annotation` must be a Callable whose argument
+    types match the target's first parameters and whose result type matches the target's. For any
+    other target, the result must be of type `annotation`. If the annotation is too general, as in
+    an encoding outside posenc, the target must be a valid component of some group in the same
+    package.
     """
     if get_origin(annotation) in (Union, UnionType):
         members = get_args(annotation)

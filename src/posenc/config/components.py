@@ -91,7 +91,7 @@ def _check_node(
     num_args: int = 0,
     kwargs: Collection[str] = (),
 ) -> None:
-    """Check a node that has to build a value of type `annotation`, and the nodes inside it.
+    """Check a node that must build a value of type `annotation`, and the nodes inside it.
 
     Integers for float parameters are converted in place.
     """

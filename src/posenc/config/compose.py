@@ -1,4 +1,4 @@
-"""Composition with Hydra; Hydra's errors are rewritten as messages for the user."""
+"""Composition with Hydra; Hydra's exceptions become ConfigErrors with messages for the user."""
 
 import pickle
 import re
@@ -60,7 +60,7 @@ def compose(
         except RecursionError:
             raise ConfigError(
                 "the defaults list of a YAML file includes the file itself, directly or through"
-                " other files; correct it"
+                " other files; remove it from the list"
             ) from None
     raise _unknown_key(composition_error, command, overrides, config_dirs)
 
@@ -79,7 +79,7 @@ class Composer:
         self._compositions: dict[tuple[str, ...], tuple[bytes, dict[str, str | None]]] = {}
 
     def compose(self, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, str | None]]:
-        """Return the configuration, unresolved, and the chosen option of each config group.
+        """Return the unresolved configuration and the chosen option of each config group.
 
         Raises ConfigError as the function `compose` does.
         """
@@ -158,7 +158,7 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
         return ConfigError(first_line(error))
     return ConfigError(
         f"{group}={option}: unknown option{did_you_mean(option, available)};"
-        f" available: {', '.join(available)}; options of your own need --config-dir FOLDER"
+        f" available: {', '.join(available)}; use --config-dir FOLDER for your own options"
     )
 
 

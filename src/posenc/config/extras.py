@@ -1,4 +1,4 @@
-"""Packages that posenc needs for some features only, and the extras that install them."""
+"""Optional dependencies, and the extras of posenc that install them."""
 
 from importlib import import_module
 from typing import Any
@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 def import_extra(module: str, feature: str) -> Any:
-    """Import a module of an extra. Raises ConfigError, naming the `feature`, if it is missing."""
+    """Import a module that `feature` needs. Raises ConfigError if it is not installed."""
     try:
         return import_module(module)
     except ImportError:

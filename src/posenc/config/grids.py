@@ -105,7 +105,7 @@ def expand(
       the whole experiment at length 128. A new component is added only to the grids that do not
       vary the component's parameters, if there are any: `encoding=t5` runs once alongside the
       baselines, not once per base of RoPE.
-    - Several choices of `evaluation/swap` are swaps of the same jobs, not jobs of their own.
+    - Several choices of `evaluation/swap` become swaps of the same job, not separate jobs.
     - If the key is a parameter that some grids vary, the grids that select its component but do not
       vary the parameter are dropped: `encoding.spectrum.base=1e4` keeps only the jobs that set a
       base.
@@ -168,7 +168,7 @@ def _size_overrides(plain: Mapping[str, Any]) -> list[str]:
 
 
 def _restrict_to_grids(axis: Axis, axes_by_grid: list[list[Axis]]) -> list[Axis | None]:
-    """Return the part of a command-line axis that applies to each grid; None drops the grid."""
+    """Return, for each grid, the part of a command-line axis that applies; None drops the grid."""
     values = [_grid_values(axis.key, axes) for axes in axes_by_grid]
     new_values = {setting.value for setting in axis.settings}.difference(*filter(None, values))
     grids_with_key = [i for i, grid_values in enumerate(values) if grid_values]

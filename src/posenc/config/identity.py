@@ -27,7 +27,7 @@ IDENTITY_FIELDS = (
 OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
 """Settings that identify a run if they are set; runs without them keep their hashes."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
-"""Settings whose custom classes and functions identify a run by their source code."""
+"""Settings in which the source code of custom classes and functions is part of the identity."""
 
 
 def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[
             source = inspect.getsource(import_target(node, group, modules))
         except (OSError, TypeError):
             raise ConfigError(
-                f"{group}._target_={path}: its source code, which identifies the run, cannot be"
-                f" read; use a class or function that is defined in a Python file"
+                f"{group}._target_={path}: its source code, which is part of the run's identity,"
+                f" cannot be read; use a class or function that is defined in a Python file"
             ) from None
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():

@@ -1,4 +1,4 @@
-"""Reads and writes saved configurations ten times as fast as OmegaConf, in its YAML dialect."""
+"""Reads and writes saved configurations in OmegaConf's YAML dialect, but ten times as fast."""
 
 import re
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ def load_yaml(text: str) -> Any:
     Saved configurations have no aliases, and no mapping in them has the same key twice.
     """
     if any(isinstance(event, yaml.AliasEvent) for event in events_within_limit(text)):
-        raise ConstructorError(None, None, "an alias, which planning does not write")
+        raise ConstructorError(None, None, "an alias, which posenc never writes")
     return yaml.load(text, Loader=_Loader)
 
 
 def events_within_limit(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events for a YAML text, which may come from anywhere.
+    """Yield the parser's events for an untrusted YAML text.
 
-    Raises yaml.YAMLError if it is not valid or has more than MAX_NESTING nested levels, on which
-    PyYAML exhausts the stack: Python's, or that of libyaml.
+    Raises yaml.YAMLError if the text is not valid or has more than MAX_NESTING nested levels:
+    loading deeply nested YAML would exhaust the stack.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):

@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
-    """Return the intervals among the overrides, and the other overrides.
+    """Separate the overrides with intervals, which are parsed, from the other overrides.
 
     Raises ConfigError for an empty interval, or a logarithmic one that is not positive.
     """
@@ -51,4 +51,4 @@ def _check(interval: Interval, line: str) -> None:
     if not interval.low < interval.high:
         raise ConfigError(f"{line}: an interval's first bound must be less than its second")
     if interval.log and interval.low <= 0:
-        raise ConfigError(f"{line}: tag log needs an interval of positive numbers")
+        raise ConfigError(f"{line}: the tag log needs an interval of positive numbers")

@@ -1,4 +1,4 @@
-"""Types and limits of the settings outside components, and the evaluation lengths."""
+"""Types and limits of the settings that are not components, and the evaluation lengths."""
 
 import math
 import re
@@ -59,7 +59,7 @@ TYPE_NAMES = {
     str: "a string",
     bool: "true or false",
     dict: "a mapping",
-    dict[str, str | list[str]]: "a mapping of names to texts or lists of texts",
+    dict[str, str | list[str]]: "a mapping of names to strings or lists of strings",
     list[int]: "a list of integers",
     list[float]: "a list of numbers",
     list[str]: "a list of strings",
@@ -72,9 +72,9 @@ LIMITS = {
     "train_length": (2**20, "because the cost of attention grows with the square of the length"),
     "batch_tokens": (2**28, "which is more than any published training run uses"),
     "vocab_size": (2**20, "which is more than any tokenizer in use has"),
-    "windows": (10_000, "which is more text than an average over windows needs"),
+    "windows": (10_000, "which is more than an average over windows needs"),
     "seed": (2**63 - 1, "because PyTorch stores seeds in 64 bits"),
-    "threads": (2**10, "which is more than any machine has cores"),
+    "threads": (2**10, "which is more than the cores of any machine"),
 }
 """Setting -> the largest number that is allowed, and the reason for the limit."""
 

@@ -12,7 +12,7 @@ from posenc.config.errors import ConfigError
 class TrainingSteps:
     """`total` optimizer steps, each on `sequences` sequences of the training length.
 
-    A step's sequences are sharded over `devices`; each forward pass processes `micro_sequences`.
+    A step's sequences are divided among `devices`; each forward pass processes `micro_sequences`.
     """
 
     total: int
@@ -57,14 +57,15 @@ def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
     """Map the training budgets at which a run is evaluated to numbers of optimizer steps.
 
     The budgets are those of `evaluation.at_tokens`, in tokens, followed by None for the end of
-    training, which replaces a budget of all tokens. Raises ConfigError if a budget is not positive
-    or exceeds the run's, or if two evaluations are less than one step apart.
+    training. A budget that equals `tokens` is also the end of training and is not listed twice.
+    Raises ConfigError if a budget is not positive or exceeds `tokens`, or if two evaluations are
+    less than one step apart.
     """
     budgets, limit = list(config.evaluation.at_tokens), config.tokens
     for tokens in budgets:
         if not 0 < tokens <= limit:
             raise ConfigError(
-                f"evaluation.at_tokens={tokens} must be from 1 to tokens={limit}; remove it or"
+                f"evaluation.at_tokens={tokens} must be between 1 and tokens={limit}; remove it or"
                 f" train for more tokens"
             )
     if budgets[-1:] != [limit]:

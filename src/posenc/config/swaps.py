@@ -15,16 +15,16 @@ from posenc.config.values import canonical
 
 SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 SWAP_PREFIX = "evaluation.swap."
-BOTH_KEYS = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one"
+MUTUALLY_EXCLUSIVE = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one"
 
 
 def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
     """Return `overrides` with several choices of `evaluation/swap` merged into one list of swaps.
 
-    The swaps are then measured in one evaluation of the run instead of one for each. `none` is the
-    unchanged encoding, and a value of `evaluation.swap.KEY` applies to each swap with this
-    parameter: `evaluation/swap=none,pi evaluation.swap.factor=2,4` has three swaps. Raises
-    ConfigError for a parameter that no swap has, or if `evaluation.swaps` is also set.
+    All swaps are then measured in a single evaluation of the run. `none` is the unchanged encoding,
+    and a value of `evaluation.swap.KEY` applies to each swap that has this parameter:
+    `evaluation/swap=none,pi evaluation.swap.factor=2,4` gives three swaps. Raises ConfigError for a
+    parameter that no swap has, or if `evaluation.swaps` is also set.
     """
     axes = command_line_axes(overrides, config_dirs)
     chosen = [s.override.partition("=")[2] for a in axes if a.key == SWAP_GROUP for s in a.settings]
@@ -33,7 +33,7 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
     if not chosen or (NO_SWAP not in chosen and max([len(chosen), *num_values]) == 1):
         return list(overrides)
     if any(axis.key == "evaluation.swaps" for axis in axes):
-        raise ConfigError(BOTH_KEYS)
+        raise ConfigError(MUTUALLY_EXCLUSIVE)
     entries, used = [], set()
     for option in chosen:
         node = {} if option == NO_SWAP else _swap_node(option, [], config_dirs)
@@ -65,7 +65,7 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
                 f"evaluation.swap={evaluation.swap}: set {SWAP_GROUP}= to one of: {available}"
             )
         if evaluation.swaps is not None:
-            raise ConfigError(BOTH_KEYS)
+            raise ConfigError(MUTUALLY_EXCLUSIVE)
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)

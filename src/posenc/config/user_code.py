@@ -9,7 +9,7 @@ from typing import Any
 
 
 def definition_location(definition: Callable[..., Any]) -> str:
-    """Return where a class or function is defined: `mine.py, line 7`, or its module's name."""
+    """Return the location of a definition, such as `mine.py, line 7`, or its module's name."""
     definition = inspect.unwrap(definition)
     try:
         file, (_, line) = inspect.getfile(definition), inspect.getsourcelines(definition)

@@ -7,11 +7,11 @@ from typing import Any
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 MAX_NESTING = 50
-"""The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper ones."""
+"""The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper values."""
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
-    """Whether `value` has the annotated type; bools are not numbers, and numbers must be finite."""
+    """Whether `value` has the annotated type; bools do not count as numbers, nor do inf and NaN."""
     accepts_bool = annotation is Any or "bool" in str(annotation)
     if isinstance(value, bool) and not accepts_bool:
         return False

@@ -11,7 +11,7 @@ from posenc.config.saved_yaml import events_within_limit
 from posenc.config.values import MAX_NESTING
 
 MAX_VALUES = 100_000
-"""The maximum number of values in a file; a few lines of aliases can stand for billions."""
+"""The maximum number of values in a file; a few lines of aliases can expand to billions."""
 
 
 def check_yaml_files(folder: Path) -> None:
@@ -31,7 +31,7 @@ def _problem(file: Path) -> str | None:
         text = file.read_text(encoding="utf-8")
         list(events_within_limit(text))
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        size, depth = (0, 0) if root is None else _expanded(root, {})
+        size, depth = (0, 0) if root is None else _expanded_size(root, {})
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}; save it as UTF-8"
     except yaml.YAMLError as error:
@@ -43,17 +43,17 @@ def _problem(file: Path) -> str | None:
     return None
 
 
-def _expanded(node: yaml.Node, known: dict[int, tuple[float, float]]) -> tuple[float, float]:
-    """Return the number of values and of levels in a node; infinity if the node contains itself.
+def _expanded_size(node: yaml.Node, known: dict[int, tuple[float, float]]) -> tuple[float, float]:
+    """Return the number of values and the depth of a node; infinity if the node contains itself.
 
-    `known` has the results for the nodes visited so far, by id.
+    `known` maps the ids of the nodes visited so far to their results.
     """
     if id(node) not in known:
         known[id(node)] = math.inf, math.inf
         children = node.value if isinstance(node, yaml.CollectionNode) else []
         if isinstance(node, yaml.MappingNode):
             children = [child for pair in node.value for child in pair]
-        results = [_expanded(child, known) for child in children]
+        results = [_expanded_size(child, known) for child in children]
         size = 1 + sum(size for size, _ in results)
         known[id(node)] = size, 1 + max((depth for _, depth in results), default=0)
     return known[id(node)]

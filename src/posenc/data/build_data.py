@@ -38,7 +38,7 @@ def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Toke
     modules = list(config.get("modules") or [])
     corpus = build(config.data, name="data", modules=modules)
     tokenizer = build(config.tokenizer, name="tokenizer", modules=modules)
-    # tokenizer=symbols is a partial, which is called with the symbols of a task.
+    # tokenizer=symbols is a functools.partial, which is called with the symbols of a task.
     needs_symbols = isinstance(tokenizer, partial)
     if isinstance(corpus, Task):
         if not needs_symbols:

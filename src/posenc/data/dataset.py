@@ -17,9 +17,9 @@ IGNORE_INDEX = -100
 
 @dataclass(frozen=True)
 class TokenArray:
-    """One split of a corpus: `tokens` [N] (unsigned integers) and the size of its text.
+    """One split of a corpus: its `tokens` [N] (unsigned integers) and its size.
 
-    `words` is the number of whitespace-separated words; `bytes` is the size of the text in UTF-8.
+    `words` is the number of whitespace-separated words; `bytes` is the size of the UTF-8 text.
     """
 
     tokens: np.ndarray
@@ -42,7 +42,7 @@ class TokenArray:
 
 
 class Examples(NamedTuple):
-    """Sequences of `tokens` [n, T] and a mask `scored` [n, T] of the scored tokens.
+    """The `tokens` [n, T] of sequences and a mask `scored` [n, T] of the scored tokens.
 
     `begin` is the token before each sequence.
     """

@@ -19,15 +19,15 @@ _MAX_FILE_BYTES = 500_000
 
 
 class PackagesCorpus(Corpus):
-    """One document per source file of every package that posenc requires, directly or not.
+    """One document per source file of every package that posenc requires, directly or indirectly.
 
     `validation` and `test` name the packages of these splits; all others are in the train split,
     so no package is in two splits. Test suites, bundled copies of other packages, files over
-    500 kB and files that are not UTF-8 are left out, as is a file if the fraction of its distinct
-    lines that occur in earlier files exceeds `max_overlap`. Files are read split by split from test
-    to train, then by the name of the package and the path, so a duplicate is kept in the test or
-    validation split. The text depends on the installed versions, which constraints.txt pins, and is
-    identified by the hashes that pip recorded for its files.
+    500 kB and files that are not UTF-8 are left out. So are near-duplicates: files in which more
+    than a fraction `max_overlap` of the distinct lines occur in earlier files. The order is test,
+    validation, train, and within a split by package name and path, so a duplicate is kept in the
+    test or validation split. The text depends on the installed versions, which constraints.txt
+    pins, and is identified by the hashes that pip recorded for its files.
     """
 
     name = "python_packages"
@@ -35,7 +35,7 @@ class PackagesCorpus(Corpus):
     def __init__(self, validation: Sequence[str], test: Sequence[str], max_overlap: float) -> None:
         if not 0 <= max_overlap <= 1:
             raise ConfigError(f"data.max_overlap={max_overlap} must be between 0 and 1")
-        self._named = {"validation": list(validation), "test": list(test)}
+        self._held_out = {"validation": list(validation), "test": list(test)}
         self._max_overlap = max_overlap
 
     def splits(self) -> tuple[str, ...]:
@@ -70,14 +70,14 @@ class PackagesCorpus(Corpus):
     def _sources(self) -> dict[str, list[tuple[Distribution, PackagePath]]]:
         """The source files of each split with their packages, the test split first."""
         packages = required_packages("posenc")
-        for split, names in self._named.items():
+        for split, names in self._held_out.items():
             if missing := [name for name in names if name not in packages]:
                 raise ConfigError(
                     f"data.{split}: {', '.join(missing)} is not among the packages that posenc"
                     f" requires here (available: {', '.join(sorted(packages))})"
                 )
-        held_out = {name for names in self._named.values() for name in names}
-        names = {**self._named, "train": sorted(packages.keys() - held_out)}
+        held_out = {name for names in self._held_out.values() for name in names}
+        names = {**self._held_out, "train": sorted(packages.keys() - held_out)}
         return {
             split: [
                 (packages[name], file)
@@ -90,7 +90,7 @@ class PackagesCorpus(Corpus):
 
 
 def required_packages(name: str) -> dict[str, Distribution]:
-    """Return the installed packages that `name` requires, directly or not, by normalized name.
+    """Return the installed direct and indirect requirements of `name`, by normalized name.
 
     Extras are not followed. Names are normalized as PyPA specifies: lower case, with hyphens.
     """
@@ -125,7 +125,7 @@ def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tupl
 
 
 def _recorded_hash(package: Distribution, file: PackagePath) -> str:
-    """Return the hash that the installer recorded, or that of the file if there is none."""
+    """Return the hash that the installer recorded or, without one, the hash of the file."""
     if file.hash is not None:
         return file.hash.value
     path = Path(str(package.locate_file(file)))
@@ -133,6 +133,6 @@ def _recorded_hash(package: Distribution, file: PackagePath) -> str:
 
 
 def _line_hashes(text: str) -> set[int]:
-    """Return 64-bit hashes of the distinct lines that are not blank, without indentation."""
+    """Return 64-bit hashes of the distinct non-blank lines, ignoring indentation."""
     lines = {line.strip() for line in text.splitlines()} - {""}
     return {int.from_bytes(sha256(line.encode()).digest()[:8], "big") for line in lines}

@@ -23,7 +23,7 @@ ProgressCallback = Callable[[str], None]
 
 
 def fingerprint(corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer) -> str:
-    """Return 12 hexadecimal digits that change whenever the tokens would change."""
+    """Return a hash (12 hexadecimal digits) that changes whenever the tokens would change."""
     return json_digest([_FORMAT_VERSION, corpus.digest(), tokenizer.digest()])[:12]
 
 
@@ -115,7 +115,7 @@ def _write_splits(
         encoded = tokenizer.encode_documents(_count_documents(corpus.documents(split), counts))
         tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, on_progress)
         if not counts["documents"]:
-            raise ConfigError(f"data: the {split} split of '{corpus.name}' has no text in it")
+            raise ConfigError(f"data: the {split} split of '{corpus.name}' is empty")
         on_progress(f"data: {split}: {tokens:,} tokens, {counts['documents']:,} documents")
         splits[split] = {**counts, "tokens": tokens}
     tokenizer.save(folder / "tokenizer.json")

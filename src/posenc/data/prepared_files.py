@@ -27,7 +27,7 @@ META_TYPES: dict[str, Any] = {
     "vocab_size": int,
     "end_of_text": int,
 }
-"""The keys of `meta.json`, besides the digests, and their types."""
+"""The keys of `meta.json` other than the digests, and their types."""
 DAMAGE_ERRORS = (
     ValueError,
     KeyError,

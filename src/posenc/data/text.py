@@ -132,7 +132,7 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
     if not glob.has_magic(pattern):
         hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
         raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_USAGE}")
-    _check_search(key, pattern)
+    _check_folder_count(key, pattern)
     matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
     files = [match for match in matches if match.is_file()]
     if not files:
@@ -140,8 +140,8 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
     return files
 
 
-def _check_search(key: str, pattern: str) -> None:
-    """Raise ConfigError if a pattern searches too many folders; its `**` follows symlinks."""
+def _check_folder_count(key: str, pattern: str) -> None:
+    """Raise ConfigError if a pattern searches too many folders; `**` follows symlinks."""
     folders = Path()
     for part in Path(pattern).expanduser().parts[:-1]:
         top, folders = folders, folders / part
@@ -166,5 +166,5 @@ def _open_file(path: Path, key: str, column: str) -> DocumentFile:
             f" {', '.join(FORMATS)}); convert or rename it"
         )
     if path.stat().st_size == 0:
-        raise ConfigError(f"{key}: '{path}' is empty; pass a file with text in it")
+        raise ConfigError(f"{key}: '{path}' is empty; pass a file that contains text")
     return FORMATS[path.suffix](path, key, column)

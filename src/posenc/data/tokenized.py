@@ -1,4 +1,4 @@
-"""A prepared corpus: memory-mapped tokens on disk and the training windows cut from them."""
+"""A prepared corpus: memory-mapped tokens on disk, and the training windows cut from them."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -113,7 +113,7 @@ def evenly_spaced_windows(
 def _permutation(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     """Return a random permutation of the integers below `size`, seeded with (seed, epoch).
 
-    Sorts the raw output of the bit generator, which is the same in every numpy version;
+    Sorts the raw output of the bit generator, which is the same in every NumPy version;
     `numpy.random.Generator.permutation` has no such guarantee.
     """
     bits = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(size)

@@ -1,4 +1,4 @@
-"""Exit codes of a job's process, and the signals that tell it to stop."""
+"""Exit codes of a job's process, and the signals that stop a launcher and its jobs."""
 
 import signal
 
@@ -11,6 +11,6 @@ DISK_FULL = 4
 LOST = 5
 """Another process of the run's process group died."""
 INTERRUPTED = 143
-"""The job stopped on request after saving a checkpoint."""
+"""The job stopped before it was finished, usually on request, and can be resumed."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -1,6 +1,6 @@
 """The process that executes one run: `python -m posenc.jobs.job RUN_DIR --threads N`.
 
-A run on several devices needs one process per device. This process starts and watches them, unless
+A run on several devices needs one process per device. This process starts and monitors them, unless
 torchrun's environment variables show that it is itself a rank. Exit codes are in `exit_codes`.
 """
 
@@ -53,7 +53,7 @@ def main(
             return BUSY
         if stop.requested():
             return INTERRUPTED
-        # Imported here, because importing torch takes seconds and the cases above do not need it.
+        # Imported here because importing torch takes seconds, and the cases above do not need it.
         from posenc.jobs.run_job import run_job
 
         return run_job(run, arguments.threads, arguments.module, stop)

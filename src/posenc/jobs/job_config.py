@@ -1,4 +1,4 @@
-"""Composition of one job's configuration, with its settings resolved and checked."""
+"""Composition of job configurations, with their settings resolved and checked."""
 
 import pickle
 import re

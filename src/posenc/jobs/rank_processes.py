@@ -2,7 +2,7 @@
 
 Each one runs the job with the environment variables that torchrun sets, so torchrun or srun can
 start them instead. torchrun does not detect that the launcher has died, and it forwards signals too
-late for a checkpoint to be saved, so here the parent process watches the ranks itself.
+late for a checkpoint to be saved. That is why the parent process here monitors the ranks itself.
 """
 
 import os
@@ -22,7 +22,7 @@ from posenc.training.stop import StopRequest
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
-"""How long the other ranks may take to exit after one rank has failed."""
+"""The seconds that the other ranks have to exit after one rank has failed."""
 
 
 def run_ranks(

@@ -62,7 +62,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
 
 
 def _validate_optimization(config: DictConfig) -> None:
-    """Take one step with the optimizer and its schedule, on a tiny model."""
+    """Take one step with the optimizer and the schedule, on a tiny model."""
     total, model = training_steps(config).total, torch.nn.Linear(1, 1)
     build_optimizer = optimizer_factory(config)
     optimizer = _as_config_error("optimizer", lambda: build_optimizer(model))
@@ -91,7 +91,7 @@ def validate_device_count(device: torch.device, devices: int) -> None:
 
 
 def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
-    """Raise ConfigError if the run does not support a protocol, length, swap or at_tokens."""
+    """Raise ConfigError if a protocol, length, swap or `at_tokens` is invalid for the run."""
     check_protocols(config)
     evaluated_steps(config)
     modules, lengths = list(config.modules), evaluation_lengths(config)
@@ -165,7 +165,7 @@ def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
 
 
 def _as_config_error(name: str, call: Callable[[], Any]) -> Any:
-    """Call a function, and re-raise what it raises as a ConfigError that names the setting."""
+    """Call a function, and re-raise its errors as a ConfigError that names the setting."""
     try:
         return call()
     except (ValueError, TypeError, RuntimeError) as error:

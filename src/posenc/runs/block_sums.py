@@ -1,7 +1,7 @@
 """`loss_by_block.npz`: the summed losses of each evaluation row in blocks of consecutive tokens.
 
-The text of a split is itself a sample. Its blocks can be resampled to find out how much a loss
-depends on the choice of the text.
+The text of a split is itself a sample. Resampling its blocks (a block bootstrap) shows how much a
+loss depends on the choice of text.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class BlockSums(NamedTuple):
     """The summed losses in nats and the numbers of scored targets in each block of a split's text.
 
     Both arrays have one entry for each block of BLOCK_TOKENS consecutive tokens. A target belongs
-    to the block that contains its position in the text, in whichever window it was scored.
+    to the block that contains its position in the text, whatever window it was scored in.
     """
 
     sums: NDArray[np.float64]

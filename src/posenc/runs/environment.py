@@ -13,7 +13,7 @@ MALLOC_VARIABLES = {
 
 Returning the memory to the system took 12% of a step's time.
 """
-GROUP_VARIABLES = (
+TORCHRUN_VARIABLES = (
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -34,7 +34,7 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
     no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"} if code else {}
     return {
         **MALLOC_VARIABLES,
-        **{name: value for name, value in os.environ.items() if name not in GROUP_VARIABLES},
+        **{name: value for name, value in os.environ.items() if name not in TORCHRUN_VARIABLES},
         "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder),
         **thread_variables(threads),
         **no_bytecode,

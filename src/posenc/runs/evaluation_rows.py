@@ -24,7 +24,7 @@ ROW_TYPES = {
     "swap": str | None,
     "loss": int | float,
 }
-"""Required keys of an evaluation row, which may have others, and their types."""
+"""The required keys of an evaluation row and their types."""
 OPTIONAL_ROW_TYPES = {
     "tokens_hash": str,
     "full_count": int,
@@ -34,17 +34,17 @@ OPTIONAL_ROW_TYPES = {
     **dict.fromkeys(("perplexity", "perplexity_per_word"), int | float | None),
     "perplexity_per_byte": int | float | None,
 }
-"""The same for keys that rows of other versions may lack."""
+"""The optional keys of an evaluation row and their types."""
 MAX_INTEGER = 2**63
 """A bound on the integers in a file; larger ones cannot be converted to a float or an array."""
 NGRAM_TYPES = {"order": int, "data": str, "split": str, "count": int, "loss": int | float}
-"""Required keys of a row of `ngrams.json`, and their types."""
+"""The required keys of a row of `ngrams.json` and their types."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
 
 def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the values that identify a measurement, whatever its budget.
+    """Return the values that identify a measurement, regardless of its budget.
 
     Rows written before `evaluation.at_tokens` existed have no `at_tokens`, which means null.
     """
@@ -52,7 +52,7 @@ def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def budget_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the budget of a row or a request, (None, None) for a row without skipped targets."""
+    """Return the budget of a row or a request; (None, None) for a row that scored every target."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
     return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
 
@@ -94,7 +94,7 @@ def read_rows(
 
 
 def _has_type(value: Any, expected: Any) -> bool:
-    """Whether a value has a type; bools are not numbers, and numbers must be finite.
+    """Whether a value has a type; bools do not count as numbers, nor do inf and NaN.
 
     A file may have thousands of rows, for which `matches_type` would take seconds.
     """
@@ -112,12 +112,12 @@ def read_evaluation(path: Path) -> list[dict[str, Any]]:
     """
     rows = read_rows(path, ROW_TYPES, OPTIONAL_ROW_TYPES)
     if len({row_key(row) for row in rows}) < len(rows):
-        raise corrupt_file_error(path, "it has the same row twice")
+        raise corrupt_file_error(path, "it contains the same row twice")
     return rows
 
 
 def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | None) -> None:
-    """Raise RunError if two rows of one complete measurement come from different tokens."""
+    """Raise RunError if two rows of the same complete measurement come from different tokens."""
     if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
         return
     if old["tokens_hash"] != new["tokens_hash"]:
@@ -178,9 +178,8 @@ def sums_and_counts(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the arrays `<name>.sum` and `<name>.count` of an evaluation row.
 
-    Returns None if there are none, or if the stored ones come from another measurement: the rows
-    and the arrays are written one after the other, so a process can be killed between the two
-    writes.
+    Returns None if there are none, or if they do not match the row: the row and its arrays are
+    written one after the other, so a process can be killed between the two writes.
     """
     if f"{name}.sum" not in arrays:
         return None
@@ -190,7 +189,7 @@ def sums_and_counts(
 
 
 def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> float | None:
-    """Return the mean loss at the last quarter of the positions in the windows of a row.
+    """Return the mean loss over the last quarter of the positions in a row's windows.
 
     Returns None if the row has no losses by position, or none in that quarter.
     """

@@ -66,7 +66,7 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Return the value of a JSON text. Raises ValueError for what `write_json` does not write."""
+    """Parse JSON. Raises ValueError also for duplicate keys and numbers that are not finite."""
     return json.loads(
         text,
         object_pairs_hook=_without_duplicates,
@@ -83,7 +83,7 @@ def _finite_float(text: str) -> float:
 
 
 def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError for a repeated key, one of whose values is wrong."""
+    """Return a JSON object as a dict. Raises ValueError for a duplicate key."""
     values = dict(items)
     if len(values) < len(items):
         keys = [key for key, _ in items]
@@ -92,7 +92,7 @@ def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON object in a file; that of a missing file is empty.
+    """Return the JSON object in a file, or an empty one if the file does not exist.
 
     `types` maps keys to their types. Other keys, which a later version may write, are not checked.
     Raises RunError if the file is corrupt, is not an object, or has a value of another type.
@@ -135,7 +135,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def truncate_jsonl(path: Path, step: int) -> None:
-    """Delete the rows of a JSON-lines file after `step`, from which training resumes.
+    """Delete the rows of a JSON-lines file that come after `step`, from which training resumes.
 
     Raises RunError if the file is corrupt or a row has no step.
     """

@@ -15,9 +15,9 @@ from typing import IO
 from posenc.config.errors import RunError
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What `flock` raises on file systems without locks, such as Lustre mounted without `flock`."""
+"""Errors of `flock` on file systems without locks, such as Lustre mounted without `flock`."""
 LOCK_TIMEOUT = 2.0
-"""Seconds to wait for a run's lock, because reading the run's status briefly holds it."""
+"""Seconds to wait for a run's lock, which other processes hold briefly to read the run's status."""
 
 
 @contextmanager

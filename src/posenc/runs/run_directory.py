@@ -27,7 +27,7 @@ PLANNED_TYPES = {
     "frozen.parameters": int,
     "frozen.posenc": str,
 }
-"""Keys of every planned configuration that commands read; planning adds those in `frozen`."""
+"""Keys that commands read from a planned configuration; planning adds those in `frozen`."""
 
 CONFIG_ERRORS = (yaml.YAMLError, ValueError, OSError)
 """Exceptions that are raised by reading a damaged YAML file."""
@@ -46,7 +46,7 @@ METRICS = ("tokens", "loss", "learning_rate", "gradient_norm", "validation_loss"
 """The numbers that a row of `metrics.jsonl` may have besides `step`."""
 
 TRAINING_ENDED = "training_ended"
-"""Key of the row of `metrics.jsonl` at which a callback ended the training."""
+"""The key that marks the row of `metrics.jsonl` at which a callback ended the training."""
 
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
@@ -144,7 +144,7 @@ class RunDirectory:
         return rows
 
     def trained_steps(self, planned: int) -> int:
-        """Return how many steps a finished run has: `planned`, or fewer if a callback ended it."""
+        """Return a finished run's number of steps: fewer than `planned` if a callback ended it."""
         rows = self.metrics()[-1:]
         return rows[0]["step"] if rows and rows[0].get(TRAINING_ENDED) else planned
 

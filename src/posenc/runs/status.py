@@ -106,7 +106,7 @@ class Progress:
         self._seconds_before = self.status.seconds
 
     def update(self, **changes: Any) -> None:
-        """Change the status, and write it unless the last write was less than WRITE_SECONDS ago."""
+        """Change the status, and write it if the last write was at least WRITE_SECONDS ago."""
         self.status = self.status.replace(**changes)
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write(durable=False)

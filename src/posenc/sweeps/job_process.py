@@ -21,7 +21,7 @@ JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
 FORK_SERVER_LOST = 255
 """The exit code that multiprocessing reports for a process whose fork server has died."""
 SAME_SIGNAL_SECONDS = 0.5
-"""Signals closer together than this count as one: some senders signal a process and its group."""
+"""Signals closer together than this count as one: some tools signal a process and its group."""
 
 
 class JobProcess:

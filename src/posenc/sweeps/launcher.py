@@ -1,4 +1,4 @@
-"""The interface of launchers; the config group `hydra/launcher` selects one for a sweep."""
+"""The interface of launchers; the config group `hydra/launcher` selects a sweep's launcher."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

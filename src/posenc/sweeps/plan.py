@@ -31,7 +31,7 @@ from posenc.sweeps.reuse import copy_run, finished_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
 
 PLAN_KEYS = ("premises", "claims", "published")
-"""Keys that are written to the experiment's plan instead of its runs."""
+"""Keys that are written to the experiment's plan, not to its runs."""
 
 UPDATED_ON_RESUME = (
     "name",
@@ -66,11 +66,12 @@ def plan(
     reuse: Sequence[str] = (),
     local: bool = True,
 ) -> list[PlannedRun]:
-    """Plan a run for the overrides of each job. Raises ConfigError before anything is written.
+    """Plan a run for the overrides of each job.
 
-    `command` is the user's command line, which `posenc status` prints as the way to finish the
-    sweep; `composer` may have composed some jobs. New runs that an experiment in `reuse` has
-    finished are copied from it. If `local`, the runs must fit this machine's devices and memory.
+    Raises ConfigError if any job is invalid, before anything is written. `command` is the user's
+    command line, which `posenc status` prints as the way to finish the sweep. Pass a `composer` to
+    reuse its compositions. New runs that an experiment in `reuse` has finished are copied from it.
+    If `local`, the runs must fit this machine's devices and memory.
     """
     configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
@@ -183,15 +184,15 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to another configuration (hash {digest}, not"
             f" {job.config.frozen.hash}); delete it, move it elsewhere or use another name=..."
         )
-    if lost := _points_without_weights(job):
+    if budgets := _budgets_without_weights(job):
         raise ConfigError(
-            f"evaluation.at_tokens={lost}: {path} has been trained past these without keeping the"
-            f" weights; use another name=..., or delete the run with `posenc clean run={path}`"
+            f"evaluation.at_tokens={budgets}: {path} was trained past these budgets without keeping"
+            f" the weights; use another name=..., or delete the run with `posenc clean run={path}`"
         )
 
 
-def _points_without_weights(job: Job) -> list[int]:
-    """Return the requested `at_tokens` that training has passed without keeping weights."""
+def _budgets_without_weights(job: Job) -> list[int]:
+    """Return the requested `at_tokens` that training passed without keeping the weights."""
     trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
     kept = {weights.step for weights in list_weights(job.run.checkpoints)}
     missing = {key["at_tokens"] for key in _missing_rows(job)} - {None}
@@ -200,10 +201,10 @@ def _points_without_weights(job: Job) -> list[int]:
 
 
 def _missing_rows(job: Job) -> list[dict[str, Any]]:
-    """Return the requested evaluation rows that a run lacks; all if its rows cannot be read."""
+    """Return the requested evaluation rows that a run lacks: all of them if its file is corrupt."""
     try:
         rows = job.run.rows()
-    except RunError:  # the run's own process reports it, and other runs continue
+    except RunError:  # reported by the run's own process, so that other runs continue
         rows = []
     return missing_rows(requested_rows(job.config, job.data.fingerprint), rows)
 

@@ -29,7 +29,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""How many times a run is started if its process keeps being killed, as when memory runs out."""
+"""The maximum number of starts of a run whose process is killed, such as when memory runs out."""
 
 
 class PoolLauncher(Launcher):
@@ -92,7 +92,7 @@ class _Launch:
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
-        # CUDA does not work in forked processes, and neither do some libraries on macOS.
+        # CUDA does not work in forked processes, nor do some libraries on macOS.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
     def run(self, interrupts: Sequence[float]) -> None:

@@ -61,7 +61,7 @@ class PlainDisplay:
         self.console.print(Text(line), soft_wrap=True)
 
     def log(self, line: str) -> None:
-        """Print a line that a live display does not need."""
+        """Print a line that is redundant on a live display."""
         self.print(line)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -130,7 +130,7 @@ def format_percent(fraction: float) -> str:
 
 
 def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
-    """Return an empty table with a column for run names and the columns with these names."""
+    """Return an empty table with a column for run names, then the named columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("run", no_wrap=True, min_width=20)
     for name in text_columns:

@@ -1,4 +1,4 @@
-"""Reuse of finished runs: a run that another experiment has finished is copied, not trained again.
+"""Reuse of finished runs: a run that another experiment has finished is copied, not retrained.
 
 Runs with the same name have the same identity, whichever experiment they belong to.
 """
@@ -48,7 +48,7 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
 
 
 def copy_run(source: RunDirectory, run: RunDirectory) -> None:
-    """Copy a run's results, logs and checkpoints, but not the record of what was logged to W&B.
+    """Copy a run's results, logs and checkpoints, but not its W&B record (`mirror.json`).
 
     The copy is complete or absent, even if the process is killed. Does nothing if another process
     has copied the run in the meantime.

@@ -33,7 +33,7 @@ def all_runs(folder: Path) -> list[RunDirectory]:
 
 
 def may_continue(run: RunDirectory) -> bool:
-    """Whether a run is pending, running or interrupted, so that it may still continue."""
+    """Whether a run may still make progress: it is pending, running or interrupted."""
     return run.status().state not in ("finished", "failed")
 
 
@@ -72,7 +72,7 @@ def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
 
 
 def _incomplete_mirrors(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
-    """Return a line about the W&B runs that lack rows although their runs have ended."""
+    """Return a line that lists the ended runs whose W&B copies are incomplete, if there are any."""
     names = [
         run.name
         for run in runs
@@ -83,7 +83,7 @@ def _incomplete_mirrors(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
     command = f"posenc sync {runs[0].path.resolve().parent.name}"
     return [
         Text(
-            f"incomplete in W&B: {', '.join(names)} ({command} uploads what is missing, and"
+            f"incomplete in W&B: {', '.join(names)} ({command} uploads the missing rows, and"
             f" {command} --offline rewrites the offline files)"
         )
     ]

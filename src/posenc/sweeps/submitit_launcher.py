@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 MAX_REQUEUES = 1000
-"""How many times submitit requeues a job that reaches its time limit."""
+"""The maximum number of times that submitit requeues a job that reaches its time limit."""
 
 
 class SubmititLauncher(Launcher):

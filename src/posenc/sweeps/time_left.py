@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 MIN_RELIABLE_SECONDS = 3.0
-"""How long a pace must have been measured before it is used."""
+"""The seconds for which a pace must have been measured before it is used."""
 
 
 class Pace:
@@ -53,9 +53,9 @@ def time_left(
 ) -> float | None:
     """Return the seconds until the last run ends, or None while no pace is reliable.
 
-    `waiting` holds the completed fraction of each run that waits for a worker: above 0 if it will
-    resume. The estimate assigns each to the worker that is free first, at the average pace of all
-    runs with a reliable pace.
+    `waiting` holds the completed fraction of each run that waits for a worker; it is above 0 for a
+    run that will resume. The estimate assigns each waiting run to the first free worker, at the
+    average of the reliable paces.
     """
     reliable = [pace for pace in [*active, *ended] if pace.is_reliable]
     if not reliable:

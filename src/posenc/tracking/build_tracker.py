@@ -1,4 +1,4 @@
-"""The tracker of a configuration: one, or several that log the same run (`logger=[wandb,csv]`)."""
+"""Builds the tracker of a configuration, which may combine several (`logger=[wandb,csv]`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_tracker import WandbTracker
 
 
-class SeveralTrackers(Tracker):
-    """Passes every call on to several trackers."""
+class CompositeTracker(Tracker):
+    """Forwards every call to several trackers."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = trackers
@@ -41,7 +41,7 @@ def build_tracker(config: DictConfig) -> Tracker:
         build(node, name=name, modules=modules)
         for name, node in tracker_nodes(config.logger).items()
     ]
-    return trackers[0] if len(trackers) == 1 else SeveralTrackers(trackers)
+    return trackers[0] if len(trackers) == 1 else CompositeTracker(trackers)
 
 
 def wandb_tracker(node: DictConfig) -> WandbTracker | None:

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class LightningTracker(Tracker, ABC):
     """Logs a run to the folder `folder` of its directory, with the metric names of W&B.
 
-    The folder is rewritten from the files of the run whenever a process opens the run, so that each
-    step occurs in it only once, however often the run is interrupted or evaluated.
+    The folder is rewritten from the files of the run whenever a process opens the run. It therefore
+    has each step only once, no matter how often the run is interrupted or evaluated.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""`mirror.json`: what the W&B run of a run directory has, and whether it is complete."""
+"""`mirror.json`: the record of what has been logged to the W&B run of a run directory."""
 
 import hashlib
 from typing import Any
@@ -32,11 +32,11 @@ FILE_TYPES = {
 class MirrorFile:
     """`mirror.json`: the W&B run's id, the steps of its evaluation results, and its offline files.
 
-    `identity` is written when the run first starts. Each entry is a history row `{"step", "row"}`
-    or `{"step", "loss_by_position"}` with a digest of the losses shown in a table and an image.
-    `logged_characters` is how much of run.log is on the server. `file_sizes` has the size in bytes
-    of each offline run file once all rows have been logged. It is empty if the rows are on the
-    server, and None while the W&B run is open or after it has failed.
+    `identity` is written when the run first starts. Each entry is `{"step", "row"}` with a history
+    row, or `{"step", "loss_by_position"}` with a digest of the losses in the table and the image.
+    `logged_characters` is the number of characters of run.log that are on the server. `file_sizes`
+    has the size in bytes of each offline run file once all rows have been logged. It is empty if
+    the rows are on the server, and None while the W&B run is open or after it has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -147,7 +147,7 @@ def is_complete(directory: RunDirectory) -> bool | None:
 
 
 def _curve_point(row: Row) -> tuple[Any, ...]:
-    """Return the identity of a history row: its axis, the value on it and the metric names."""
+    """Return the key of a history row: its axis, its value on that axis, and its metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
 

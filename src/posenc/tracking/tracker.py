@@ -37,7 +37,7 @@ class Tracker:
     def finish(self, failed: bool, error: str | None = None) -> None:
         """Log the evaluation results and close the tracked run as finished or failed.
 
-        `error` is the error with which the run failed; None if it was interrupted.
+        `error` describes why the run failed; it is None if the run was interrupted.
         """
 
     def log_inspection(self, inspection: Inspection) -> None:

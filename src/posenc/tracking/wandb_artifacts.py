@@ -32,9 +32,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 def use_dataset(run: "Run", config: DictConfig) -> None:
     """Record the run's data as an input: the artifact `<data>.<fingerprint>`.
 
-    The artifact describes the data but has no tokens: it has the configuration, the tokenizer, and
-    the counts of each split. `use_artifact` waits without a timeout until the server has the
-    artifact, so a thread calls it. Closing the run, which has a timeout, uploads the artifact.
+    The artifact describes the data without containing the tokens: it has the data and tokenizer
+    configurations and the counts of each split. `use_artifact` waits without a timeout until the
+    server has the artifact, so a thread calls it. Closing the run, which has a timeout, uploads the
+    artifact.
     """
     import wandb
 
@@ -62,7 +63,7 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
 
 
 def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
-    """Log posenc's code as the run imported it, and the modules of the user's own components."""
+    """Log the copy of posenc's code that the run imported, and the modules of custom components."""
     import wandb
 
     frozen = experiment_folder(directory) / ".code" / str(directory.status().resolved.get("code"))

@@ -1,6 +1,6 @@
 """Opens and closes W&B runs so that wandb cannot stop or modify this process.
 
-wandb delays the process by no more than the timeouts below.
+wandb can delay the process by no more than the timeouts below.
 """
 
 import atexit
@@ -83,7 +83,7 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
 
 @contextmanager
 def short_requests() -> Generator[None]:
-    """Limit how long wandb's own requests may take; logging a table makes one."""
+    """Limit the duration of wandb's own requests, such as the one that precedes a table."""
     with process_state_restored():
         os.environ["WANDB_HTTP_TIMEOUT"] = str(REQUEST_TIMEOUT)
         yield

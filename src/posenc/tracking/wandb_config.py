@@ -22,7 +22,7 @@ SHOWN_IN_FLAT_KEYS = {
     "choices": ("encoding", "model", "data"),
     "frozen": ("parameters", "fingerprint", "run"),
 }
-"""Node of the configuration -> its keys whose values the flat keys already show."""
+"""Node of the configuration -> its keys that are already among the flat keys."""
 
 
 def experiment_folder(run: RunDirectory) -> Path:
@@ -50,7 +50,7 @@ def wandb_id(*names: str) -> str:
 
 
 def run_id(run: RunDirectory) -> str:
-    """Return `<experiment folder>.<run>`, which is the same every time the run is started."""
+    """Return `<experiment folder>.<run>`, which is the same for every start of the run."""
     return wandb_id(experiment_folder(run).name, run.name)
 
 
@@ -116,9 +116,10 @@ def git_state() -> dict[str, Any]:
 
 
 def git_diff() -> str:
-    """Return the uncommitted changes of the git repository that the current folder is in.
+    """Return the uncommitted changes of the git repository that contains the current folder.
 
-    Returns an empty string if it is in none, or if the changes exceed MAX_DIFF_CHARACTERS.
+    Returns an empty string if there is no repository, or if the changes exceed
+    MAX_DIFF_CHARACTERS.
     """
     try:
         diff = _git(Path.cwd(), "diff", "HEAD")

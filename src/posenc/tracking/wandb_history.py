@@ -45,7 +45,7 @@ def evaluation_history(
 ) -> list[Row]:
     """Return the extrapolation curves, then loss by position at the longest length.
 
-    Of the rows of a measurement with several budgets, only the largest is logged.
+    If a measurement has rows with several budgets, only the one with the most tokens is logged.
     """
     by_length = sorted(
         largest_rows(rows), key=lambda row: (row["length"], _qualifiers(row, config))
@@ -61,8 +61,9 @@ def evaluation_history(
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
-    The corpus and split, if not the defaults, the swap and the training tokens, if not all, precede
-    the protocol; the stride follows it: `extrapolation/test/yarn/sliding-64/perplexity`,
+    Anything that differs from the run's defaults precedes the protocol: corpus, split, swap and
+    number of training tokens. The stride follows it. Two examples are
+    `extrapolation/test/yarn/sliding-64/perplexity` and
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
     curve = _extrapolation_curve(row, config)

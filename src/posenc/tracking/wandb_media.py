@@ -41,8 +41,8 @@ def _png(curves: Curves, title: str, config: DictConfig) -> bytes:
     styles = sweep_styles(encoding_style(config.choices.encoding), len(curves))
     for style, ((data, split, swap, length), bins) in zip(styles, curves.items(), strict=True):
         label = " ".join(filter(None, (f"{length} tokens, {data} {split}", swap)))
-        dots = tuple(PlotPoint(position, zero_width_band(loss)) for position, loss, _ in bins)
-        lines.append(Line(label, style, dots))
+        points = tuple(PlotPoint(position, zero_width_band(loss)) for position, loss, _ in bins)
+        lines.append(Line(label, style, points))
     train_length_line = VerticalLine(train_length, f"L = {train_length}")
     chart = Chart(
         file_stem="loss_by_position",

@@ -28,7 +28,7 @@ TRAINING_TITLES = {
 def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]:
     """Return the panels under each heading; `group_by` is the configuration key that groups lines.
 
-    A heading has no panels if the runs do not log their metrics.
+    A heading whose metrics the runs do not log has no panels.
     """
     return {
         "Extrapolation": [*_extrapolation_panels(keys, group_by), *_ratio_panels(keys, group_by)],
@@ -127,7 +127,7 @@ def _line_plot(keys: Sequence[str], axis: str, title: str, group_by: str) -> Pan
 
 
 def _title_suffix(curves: Sequence[str]) -> str:
-    """Return what follows the title of a panel: `: nonoverlapping`, `: nonoverlapping, swaps`."""
+    """Return a suffix for a panel's title: `: nonoverlapping` or `: nonoverlapping, swaps`."""
     middle = "/".join(curves[0].split("/")[1:-1])
     parts = [*filter(None, [middle]), *(["swaps"] if len(curves) > 1 else [])]
     return f": {', '.join(parts)}" if parts else ""

@@ -1,4 +1,4 @@
-"""Turns an experiment's jobs into W&B sweeps: grids whose trials run each job, or searches."""
+"""Converts an experiment's jobs into W&B sweeps: grids that run each job once, or searches."""
 
 import json
 from collections import defaultdict

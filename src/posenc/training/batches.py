@@ -14,7 +14,7 @@ MicroBatch = tuple[Tensor, Tensor, float]
 
 
 class RepeatedBatch:
-    """Batches in which every step has the first batch of `batches`."""
+    """Returns the first batch of `batches` in every step."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches

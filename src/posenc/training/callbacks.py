@@ -1,4 +1,4 @@
-"""The Lightning callbacks of a run (config group `callbacks`), and what they log."""
+"""The Lightning callbacks of a run (config group `callbacks`), and the metrics that they log."""
 
 import math
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ REJECTED: dict[type[pl.Callback], str] = {
     lightning.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
     lightning.StochasticWeightAveraging: (
         "it averages after each epoch, and a run has only one epoch;"
-        " set callbacks=stochastic_weight_averaging, which averages after steps"
+        " set callbacks=stochastic_weight_averaging, which averages after optimizer steps"
     ),
 }
-"""Callbacks that cannot work in posenc, and what to use instead."""
+"""Callbacks that cannot work in posenc -> the alternative."""
 AVERAGING = (lightning.WeightAveraging,)
 STOPPING = (lightning.EarlyStopping, lightning.Timer)
 
@@ -60,14 +60,14 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
     if isinstance(callback, lightning.EarlyStopping) and config.validation.every_tokens is None:
         return "it acts after each validation; set validation.every_tokens"
     if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:
-        return "evaluation.at_tokens would evaluate other weights; set evaluation.at_tokens=[]"
+        return "it cannot be combined with evaluation.at_tokens; set evaluation.at_tokens=[]"
     if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):
         return "it copies the model; set compile=false and trainer.strategy=ddp"
     return None
 
 
 class CallbackMetrics(Logger):
-    """Collects what callbacks log through Lightning, for the row of the next completed step."""
+    """Collects the metrics that callbacks log, for the row of the next completed step."""
 
     def __init__(self) -> None:
         super().__init__()

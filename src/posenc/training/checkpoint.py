@@ -33,7 +33,7 @@ class Checkpoint:
     digest: str
 
     def is_intact(self) -> bool:
-        """Return whether this is a file whose contents match the digest in the name."""
+        """Return whether the contents of the file match the digest in its name."""
         return self.path.is_file() and _digest(self.path) == self.digest
 
     def load(self) -> dict[str, Any]:
@@ -58,11 +58,11 @@ class Checkpoint:
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
-        # After its first sentence, torch.load's message suggests a way that runs code in the file.
+        # The rest of torch.load's message suggests weights_only=False, which runs code in the file.
         reason = first_line(error).split(". ")[0]
         return RunError(
             f"{self.path} is not a checkpoint of this run ({type(error).__name__}: {reason}); no"
-            f" code in it was run; delete it or move it elsewhere"
+            f" code from it was run; delete it or move it elsewhere"
         )
 
 
@@ -82,7 +82,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
 
 
 def save_weights(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
-    """Save the weights of a step atomically, in place of any that were saved for it before."""
+    """Save the weights of a step atomically, replacing any that were saved for it before."""
     weights = _write_file(folder, "weights", step, write)
     for other in list_weights(folder):
         if other.step == step and other != weights:
@@ -106,7 +106,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
-    """Return the newest intact checkpoint whose steps all have a row in `metrics.jsonl`.
+    """Return the newest intact checkpoint with a row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
     RunError if there is one, but rows of its steps are missing.

@@ -31,7 +31,7 @@ log = logging.getLogger("posenc")
 def fit(session: Session, training_fraction: float) -> bool:
     """Train until the token budget is used up or a callback ends the training.
 
-    Returns False if it was asked to stop before that. `training_fraction` is the fraction of
+    Returns False if it was stopped before that. `training_fraction` is the fraction of
     the run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
@@ -48,7 +48,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
     module = build_module(config, data.vocab_size, steps, session.encoding)
-    validate = _validation(session, module.model)
+    validate = _validation_function(session, module.model)
     callbacks = build_callbacks(config)
     logged = CallbackMetrics() if callbacks else None
     recorder = Recorder(session, steps, training_fraction, validate, callbacks, logged)
@@ -86,7 +86,7 @@ def build_module(
     )
 
 
-def _validation(session: Session, model: Decoder) -> Callable[[], float] | None:
+def _validation_function(session: Session, model: Decoder) -> Callable[[], float] | None:
     """Return a function that computes the validation loss, or None if validation is turned off."""
     config = session.config
     if config.validation.every_tokens is None:

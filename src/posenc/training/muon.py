@@ -4,13 +4,13 @@ With momentum m, gradient g, matrix W of shape [A, B], learning rate r and weigh
 
     v = m v + (1 - m) g,   u = NS(m v + (1 - m) g),   W = (1 - r d) W - 0.2 r sqrt(max(A, B)) u
 
-NS, five Newton-Schulz steps, moves all singular values near 1. The factor 0.2 sqrt(max(A, B)) of
-Liu et al. 2025 (arXiv:2502.16982, section 2.2) gives the update about the root mean square of an
-AdamW update.
+NS, five Newton-Schulz steps, moves all singular values close to 1. The factor 0.2 sqrt(max(A, B))
+of Liu et al. 2025 (arXiv:2502.16982, section 2.2) gives the update about the same root mean square
+as an AdamW update.
 
 torch.optim.Muon computes the same update with NS in bfloat16. On CPUs without native bfloat16
-products, that is eight times as slow as in float32, and slower than the rest of a small model's
-step. On a CPU, NS therefore runs in float32 here.
+matrix products, that is eight times as slow as in float32, and slower than the rest of a small
+model's step. On a CPU, NS therefore runs in float32 here.
 """
 
 import torch
@@ -53,7 +53,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
-    """Return the matrix [A, B] with its singular values moved near 1 (within 0.3 or so).
+    """Return the matrix [A, B] with its singular values moved close to 1 (to within about 0.3).
 
     A matrix that is sharded over devices is gathered, and the result sharded like it.
     """

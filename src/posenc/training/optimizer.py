@@ -1,4 +1,4 @@
-"""Optimizers: subclasses of `torch.optim.Optimizer`, or functions of a model that return one."""
+"""Optimizers: subclasses of `torch.optim.Optimizer`, or functions from a model to an optimizer."""
 
 import inspect
 from collections.abc import Callable
@@ -156,10 +156,10 @@ class Combined(torch.optim.Optimizer):
         self.optimizers = optimizers
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         super().__init__(groups, {})
-        self._share()
+        self._share_state()
 
-    def _share(self) -> None:
-        """Point the optimizers at this one's groups and state, which are what gets saved."""
+    def _share_state(self) -> None:
+        """Point the optimizers at this one's groups and state, which `state_dict` saves."""
         start = 0
         for optimizer in self.optimizers:
             stop = start + len(optimizer.param_groups)
@@ -169,7 +169,7 @@ class Combined(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._share()
+        self._share_state()
 
     @overload
     def step(self, closure: None = None) -> None: ...

@@ -28,7 +28,7 @@ from posenc.training.session import Session
 
 
 class Recorder(pl.Callback):
-    """Writes a row of metrics per optimizer step, and checkpoints at intervals and at the end.
+    """Writes a row of metrics per optimizer step, and checkpoints at intervals and on stopping.
 
     It also saves the weights at `evaluation.at_tokens`.
     """
@@ -96,7 +96,7 @@ class Recorder(pl.Callback):
         )
 
     def _synchronize(self) -> tuple[float, bool, bool]:
-        """Return the mean loss over all devices, whether to stop, and whether to save."""
+        """Return the mean loss over all devices, and whether any device has to stop or save."""
         # Lightning has divided the loss of each micro-batch by the number of micro-batches.
         loss = sum(loss.item() for loss in self._losses)
         self._losses.clear()
@@ -129,7 +129,7 @@ class Recorder(pl.Callback):
     def _notify_callbacks(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, row: dict[str, Any]
     ) -> None:
-        """Give the metrics of a step to the run's callbacks; tell them if a validation ended."""
+        """Pass the metrics of a step to the run's callbacks, and notify them of a validation."""
         metrics = {key: torch.tensor(row[key]) for key in MONITORED if key in row}
         trainer.callback_metrics.update(metrics)
         if "validation_loss" in row:
@@ -137,7 +137,7 @@ class Recorder(pl.Callback):
                 callback.on_validation_end(trainer, pl_module)
 
     def _record(self, row: dict[str, Any]) -> None:
-        """Write the row of a step, plus what the callbacks logged during it."""
+        """Write the row of a step, including the metrics that the callbacks logged."""
         logged = self.logged.take() if self.logged else {}
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
         if self.training_ended:
@@ -184,7 +184,7 @@ class Recorder(pl.Callback):
             trainer.save_checkpoint(path, weights_only=weights_only)
 
         if rank() == 0:
-            flush_to_disk(self.session.run.metrics_file)  # a checkpoint needs the rows of its steps
+            flush_to_disk(self.session.run.metrics_file)  # resuming needs the rows of all steps
             save(self.session.run.checkpoints, step, write)
         else:  # takes part in gathering sharded weights, but writes no file
             write(self.session.run.checkpoints)

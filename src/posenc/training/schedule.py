@@ -21,7 +21,7 @@ def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: i
     """Return the scheduler of a run, which is stepped once after each of `total` optimizer steps.
 
     `schedule` is a `Schedule`, or a subclass of LRScheduler with its parameters. Raises ValueError
-    if the scheduler rejects its parameters, ends before the run, or needs a metric.
+    if the scheduler rejects its parameters, ends before the run does, or needs a metric.
     """
     target = schedule.func if isinstance(schedule, partial) else schedule
     if not (inspect.isclass(target) and issubclass(target, LRScheduler)):
@@ -47,7 +47,7 @@ def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float
 
 
 def constant(step: int, total: int, *, warmup_fraction: float) -> float:
-    """Linear warmup, then the peak rate."""
+    """Linear warmup, then a constant rate."""
     return min(1.0, (step + 1) / _warmup_steps(total, warmup_fraction))
 
 

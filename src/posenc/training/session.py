@@ -1,4 +1,4 @@
-"""The inputs of training."""
+"""The objects that the training and evaluation of a run share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from posenc.training.stop import StopRequest
 
 @dataclass(frozen=True)
 class Session:
-    """The inputs for training one run.
+    """A run and the objects that training and evaluating it require.
 
     `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
     run started. `progress` receives the run's progress, and `stop` says whether the run should

@@ -1,4 +1,4 @@
-"""Requests to stop a run, which then saves a checkpoint after its current step and exits.
+"""Requests to stop a run, which then saves a checkpoint after the current step and exits.
 
 Imports no torch, so that a job can exit early, or start its ranks, without importing torch.
 """

@@ -42,7 +42,7 @@ def build_trainer(
 ) -> pl.Trainer:
     """Return a Trainer for `device` (cpu or cuda) that prints nothing.
 
-    `logger` gets what the callbacks log in every step. Only `profiler` writes files.
+    `logger` receives the metrics that callbacks log. Only `profiler` writes files.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in SILENCED_WARNINGS:

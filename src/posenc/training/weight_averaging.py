@@ -1,4 +1,4 @@
-"""Stochastic weight averaging (Izmailov et al. 2018, arXiv:1803.05407) over steps."""
+"""Stochastic weight averaging (Izmailov et al. 2018, arXiv:1803.05407) over optimizer steps."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from pytorch_lightning.callbacks import WeightAveraging
 
 
 class StochasticWeightAveraging(WeightAveraging):
-    """Averages the weights after each of the last steps, and saves the average in checkpoints.
+    """Averages the weights over the last optimizer steps, and saves the average in checkpoints.
 
-    The first `start_fraction` of the steps are not averaged. Raises ValueError unless it is at
+    The first `start_fraction` of the steps are not included. Raises ValueError unless it is at
     least 0 and below 1.
     """
 

@@ -1,4 +1,4 @@
-"""Duplicate string: a string, then the string twice.
+"""Duplicate string: a string, then the same string twice.
 
 Deletang et al. 2022 (arXiv:2207.02098, table 1: a context-sensitive task), where the alphabet has
 two letters.

@@ -1,7 +1,7 @@
 """Flip-flop: every read must return the bit that was written last.
 
 Liu et al. 2023 (arXiv:2306.00946, definition 1): instructions w (write), r (read) and i (ignore),
-each followed by a bit. The first is a write and the last a read; any other is i with probability
+each followed by a bit. The first is a write and the last a read. Any other is i with probability
 `ignore`, and otherwise w or r. Only the bits of reads are scored, because the others are random.
 The paper trains with ignore=0.8 and also tests with 0.98 (sparse) and 0.1 (dense).
 

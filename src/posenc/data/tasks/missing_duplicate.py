@@ -1,4 +1,4 @@
-"""Missing duplicate: a string, written twice, with one letter blanked; which one is missing?
+"""Missing duplicate: a string, written twice, with one letter blanked out; which letter is it?
 
 Deletang et al. 2022 (arXiv:2207.02098, table 1: a context-sensitive task), where the alphabet has
 two letters. The blank may be in either copy.

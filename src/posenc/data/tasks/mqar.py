@@ -1,9 +1,9 @@
 """Multi-query associative recall (MQAR): key-value pairs, then keys; what is the value of each?
 
-Arora et al. 2023 (arXiv:2312.04927, section 3): the keys are distinct, the values need not be. A
-sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries. A query is a key and
-its value, in a slot of two tokens. Slots closer to the pairs are more likely, following the
-power law p(slot) ~ slot^(power - 1). Unused slots are blank (in the paper's code: random tokens or
+Arora et al. 2023 (arXiv:2312.04927, section 3): the keys are distinct, but the values need not be.
+A sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries. A query is a key
+and its value, in a slot of two tokens. Slots closer to the pairs are more likely, following the
+power law p(slot) ~ slot^(power - 1). Unused slots are blank (in the paper's code, random tokens or
 zeros). Each query is for a random pair. The paper's code queries each pair once, but does not show
 the answers to the model; if it did, the last answer would follow by elimination.
 

@@ -4,7 +4,7 @@ Mohtashami & Jaggi 2023 (arXiv:2305.16300, section 4.2) hide a number in English
 filler, marker and key are distinct random tokens of any vocabulary, so that the question (the
 marker) reveals only where the key is, and a language model can be evaluated in its own vocabulary.
 
-    f g h f | M N | 7 4 2 | g h f g h | M N | -> 7 4 2
+    f g h f  M N  7 4 2  g h f g h  M N | 7 4 2
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Passkey(Task):
     """Size n: n tokens of filler around a marker and the key, then the marker and the key again.
 
     The filler repeats every `filler_length` tokens and continues after the key. If `vocab_size` is
-    None, the task takes the vocabulary of the language model that is evaluated on it.
+    None, the task uses the vocabulary of the language model that is evaluated on it.
     """
 
     name = "passkey"

@@ -23,8 +23,8 @@ _DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 class SeededRandom:
     """A random number generator that is seeded by strings and integers.
 
-    It computes the same numbers in every numpy version, because it uses only raw bits: numpy keeps
-    them stable, unlike its distributions.
+    It returns the same numbers in every NumPy version, because it uses only the raw bits of a bit
+    generator, which NumPy keeps stable, unlike its distributions.
     """
 
     def __init__(self, *seed: str | int) -> None:
@@ -72,7 +72,7 @@ class Task(ABC):
         if not 1 <= self.examples <= _MAX_EXAMPLES:
             raise ValueError(
                 f"examples={self.examples} must be from 1 to {_MAX_EXAMPLES:,}, because all"
-                f" examples of an evaluation length are in memory at once"
+                f" examples of an evaluation length are held in memory at once"
             )
 
     @property

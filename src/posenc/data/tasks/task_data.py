@@ -1,7 +1,7 @@
 """A task as a dataset.
 
 As with text, a begin symbol precedes every sequence: the target at position i is token i, and its
-input is token i - 1. Only answers are scored, in training and evaluation, as prompts are random.
+input is token i - 1. In training and evaluation only answers are scored: prompts are random.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ class TaskData(Dataset):
     """Examples generated on demand: unlimited in training, `task.examples` per evaluation length.
 
     Each split has its own seeds. Evaluation examples do not depend on the run's seed, so that all
-    runs are evaluated on the same examples. At small sizes there are so few different sequences
+    runs are evaluated on the same examples. At small sizes there are so few distinct sequences
     that the splits overlap. `tokenizer` has one token per symbol: `eos_id` is the begin symbol, and
     the other ids are the other symbols in order.
     """

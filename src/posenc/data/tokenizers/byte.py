@@ -43,9 +43,10 @@ class ByteTokenizer(Tokenizer):
 
 
 def _byte_characters() -> list[str]:
-    """Return the character that stands for each byte in GPT-2's byte-level vocabularies.
+    """Return the character that represents each byte in GPT-2's byte-level vocabularies.
 
-    Printable bytes stand for themselves, the others for characters from 256 on, in order.
+    Printable bytes represent themselves. The others are mapped, in order, to the characters from
+    code point 256 on.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     printable = {ord(character) for character in alphabet if ord(character) < 256}

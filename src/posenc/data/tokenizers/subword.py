@@ -40,8 +40,8 @@ class SubwordTokenizer(Tokenizer):
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids.
 
-        Long documents are encoded in pieces if that changes no token, which is faster and needs
-        less memory.
+        Long documents are encoded in pieces, which is faster and needs less memory, if that changes
+        no token.
         """
         batch: list[tuple[str, bool]] = []
         characters = 0
@@ -103,7 +103,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     Raises ConfigError if there is no such file or if it has no token `eos_token`.
     """
     if path is None:
-        raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json of `tokenizers`")
+        raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json file")
     file = Path(path).expanduser()
     if not file.is_file():
         raise ConfigError(f"tokenizer.path: '{path}' does not exist; set it to a tokenizer.json")

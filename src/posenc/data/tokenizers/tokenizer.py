@@ -32,7 +32,7 @@ class Tokenizer(ABC):
         """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without the `eos_id` that would end it as a document."""
+        """Return the ids of a text, without a final `eos_id`."""
         return [int(id) for ids in self.encode_documents([text]) for id in ids][:-1]
 
     @abstractmethod
@@ -70,9 +70,10 @@ class Tokenizer(ABC):
         return json_digest([self.kind, self.state()])
 
     def save(self, path: Path) -> None:
-        """Write `path`, a file of the `tokenizers` library, and `tokenizer_config.json` beside it.
+        """Write the tokenizer.json file `path`, and `tokenizer_config.json` in the same folder.
 
-        The second file has the end-of-text token, which the first cannot name, and the kind.
+        The second file has the kind and the end-of-text token, for which tokenizer.json has no
+        field.
         """
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",

@@ -65,7 +65,7 @@ class WordTokenizer(Tokenizer):
 
 
 class WordTrainer(TokenizerTrainer):
-    """Collects the words of the train split, <eos> and <unk>, by decreasing frequency.
+    """Builds a vocabulary of the train split's words, <eos> and <unk>, by decreasing frequency.
 
     Words of equal frequency are sorted alphabetically.
     """
