@@ -41,7 +41,7 @@ load_tokenizer, build_tracker and find_tracker need arguments that a configurati
 
 @cache
 def public_callables() -> dict[str, Any]:
-    """Return everything callable in a module of the package by its dotted name."""
+    """Return every callable in the modules of the package, by dotted name."""
     return {
         f"{module.name}.{name}": value
         for module in pkgutil.walk_packages(posenc.__path__, "posenc.")
@@ -52,7 +52,7 @@ def public_callables() -> dict[str, Any]:
 
 
 def library_callables(group: str) -> dict[str, Any]:
-    """Return everything callable in the package of the classes that a group takes."""
+    """Return every callable in the package of the library classes that a group accepts."""
     package = LIBRARY_TYPES[group].rpartition(".")[0]
     module = importlib.import_module(package)
     modules = [package]

@@ -1,4 +1,4 @@
-"""Composing jobs from shared compositions gives what Hydra composes for each job."""
+"""Jobs composed from shared compositions equal those that Hydra composes one by one."""
 
 import json
 from typing import Any

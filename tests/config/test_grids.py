@@ -157,7 +157,7 @@ def test_duplicate_jobs_are_kept_once() -> None:
     assert expand(grids, []) == [["a=1", "b=500000.0"], ["a=2", "b=500000.0"], ["b=500000", "a=3"]]
 
 
-def test_a_number_differs_from_its_text() -> None:
+def test_a_number_and_a_string_are_different_values() -> None:
     assert expand([{"a": [1, "1", True]}], []) == [["a=1"], ["a='1'"], ["a=true"]]
 
 

@@ -85,7 +85,7 @@ TARGETS = (
 
 
 @pytest.fixture
-def digest_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def user_code_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Return a function that writes the bodies of the user's code and returns the hash."""
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -101,16 +101,16 @@ def digest_of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 @pytest.mark.parametrize("edited", range(len(TARGETS)))
 def test_an_edit_of_any_custom_class_or_function_changes_the_hash(
-    edited: int, digest_of_code: Callable[..., str]
+    edited: int, user_code_digest: Callable[..., str]
 ) -> None:
     before = ["x = 1"] * 5
     after = [*before[:edited], "x = 2222", *before[edited + 1 :]]
-    assert digest_of_code(*before) == digest_of_code(*before) != digest_of_code(*after)
+    assert user_code_digest(*before) == user_code_digest(*before) != user_code_digest(*after)
 
 
 def test_a_custom_component_without_source_code_is_refused(
-    digest_of_code: Callable[..., str],
+    user_code_digest: Callable[..., str],
 ) -> None:
     with pytest.raises(ConfigError, match=r"user_code\.without_source: its source code"):
         target = "optimizer._target_=user_code.without_source"
-        digest_of_code(*["x = 1"] * 5, targets=[target])
+        user_code_digest(*["x = 1"] * 5, targets=[target])

@@ -29,7 +29,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
 TASKS = ["copy", "mqar", "flip_flop", "passkey"]
 
 
-def data_of(name: str, **parameters: int) -> TaskData:
+def build_task_data(name: str, **parameters: int) -> TaskData:
     config = OmegaConf.load(CONF / f"task_{name}.yaml")
     assert isinstance(config, DictConfig)
     del config["defaults"]
@@ -41,13 +41,13 @@ def data_of(name: str, **parameters: int) -> TaskData:
 def test_a_task_selects_its_tokenizer_and_its_evaluation() -> None:
     config = compose("train", ["data=task_copy"])
     data = build_data(config, print)
-    assert data.vocab_size == 18 and data.fingerprint == data_of("copy").fingerprint
+    assert data.vocab_size == 18 and data.fingerprint == build_task_data("copy").fingerprint
     assert config.evaluation.protocols == ["tasks"]
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_only_answers_are_targets(name: str) -> None:
-    data = data_of(name)
+    data = build_task_data(name)
     inputs, targets = data.training_batches(48, seed=3).batch(0, 40)
     assert inputs.shape == targets.shape == (40, 48)
     lengths = {data.task.sequence_length(size) for size in range(1, 49)}
@@ -63,7 +63,7 @@ def test_only_answers_are_targets(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "length"), [("copy", 24), ("even_pairs", 12), ("passkey", 20)])
 def test_sizes_are_uniform_from_one_to_the_largest(name: str, length: int) -> None:
-    data = data_of(name)
+    data = build_task_data(name)
     _, targets = data.training_batches(length, seed=1).batch(0, 3000)
     ends = [int(row.nonzero()[-1]) + 1 for row in (targets != IGNORE_INDEX)]
     largest = data.task.largest_size(length)
@@ -74,9 +74,11 @@ def test_sizes_are_uniform_from_one_to_the_largest(name: str, length: int) -> No
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
-    data = data_of(name)
+    data = build_task_data(name)
     whole = data.training_batches(40, seed=1).batch(0, 12)
-    parts = [data_of(name).training_batches(40, seed=1).batch(step, 4) for step in (2, 1, 0)]
+    parts = [
+        build_task_data(name).training_batches(40, seed=1).batch(step, 4) for step in (2, 1, 0)
+    ]
     for side in (0, 1):
         assert torch.equal(torch.cat([part[side] for part in reversed(parts)]), whole[side])
     assert not torch.equal(data.training_batches(40, seed=2).batch(0, 12)[0], whole[0])
@@ -84,7 +86,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
 
 
 def test_resuming_continues_with_the_same_micro_batches() -> None:
-    batches = data_of("copy").training_batches(24, seed=5)
+    batches = build_task_data("copy").training_batches(24, seed=5)
     steps = TrainingSteps(4, sequences=6, micro_sequences=2)
     whole, rest = (
         list(micro_batch_loader(batches, steps, 0)),
@@ -100,13 +102,13 @@ def test_resuming_continues_with_the_same_micro_batches() -> None:
 
 
 def test_evaluation_examples_are_fixed_as_large_as_possible_and_differ_between_splits() -> None:
-    data = data_of("copy", examples=50)
+    data = build_task_data("copy", examples=50)
     trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     splits = []
     for split in ("train", "validation", "test"):
         tokens, scored, begin = data.examples(split, 34)
         assert tokens.shape == scored.shape == (50, 33) and begin == 0
-        assert np.array_equal(tokens, data_of("copy", examples=50).examples(split, 34)[0])
+        assert np.array_equal(tokens, build_task_data("copy", examples=50).examples(split, 34)[0])
         splits.append({tuple(row) for row in tokens.tolist()})
     assert len(splits[0] | splits[1] | splits[2]) == 150
     evaluated = splits[1] | splits[2]
@@ -115,15 +117,15 @@ def test_evaluation_examples_are_fixed_as_large_as_possible_and_differ_between_s
 
 
 def test_longer_lengths_have_longer_sequences() -> None:
-    data = data_of("reverse")
+    data = build_task_data("reverse")
     assert [data.examples("validation", n).tokens.shape[1] for n in (9, 10, 36)] == [9, 9, 35]
 
 
 def test_the_validation_batch_is_fixed_and_not_trained_on() -> None:
-    data = data_of("copy")
+    data = build_task_data("copy")
     inputs, targets = data.validation_batch(33, 3300)
     assert len(inputs) == 100
-    assert torch.equal(inputs, data_of("copy").validation_batch(33, 3300)[0])
+    assert torch.equal(inputs, build_task_data("copy").validation_batch(33, 3300)[0])
     trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     long = [tuple(row) for row in inputs.tolist() if row[18] != 0]
     assert long and not trained & set(long)
@@ -131,7 +133,7 @@ def test_the_validation_batch_is_fixed_and_not_trained_on() -> None:
 
 
 def test_a_symbol_tokenizer_is_the_same_after_saving_and_loading(tmp_path: Path) -> None:
-    data = data_of("indirect_indexing")
+    data = build_task_data("indirect_indexing")
     data.tokenizer.save(tmp_path / "tokenizer.json")
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.digest() == data.tokenizer.digest()
@@ -232,4 +234,4 @@ def test_a_task_refuses_protocols_for_text_and_short_lengths(
     call: Callable[[Dataset], object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        call(data_of("copy"))
+        call(build_task_data("copy"))

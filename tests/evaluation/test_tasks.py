@@ -39,7 +39,7 @@ class Predictor(nn.Module):
         return self.guess(tokens)[scored]
 
 
-def data_of(name: str) -> TaskData:
+def build_task_data(name: str) -> TaskData:
     task = build(compose("train", [f"data=task_{name}"]).data, name="data")
     return TaskData(task, SymbolTokenizer(task.symbols))
 
@@ -68,7 +68,7 @@ def next_token(data: TaskData, tokens: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
-    data = data_of(name)
+    data = build_task_data(name)
     windows, result = measured(data, lambda tokens: next_token(data, tokens))
     count = int(data.examples("test", 64).scored.sum())
     actual = evaluation_row({}, result, windows, data.name)
@@ -79,7 +79,7 @@ def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_random_predictor_has_chance_level_accuracy(name: str) -> None:
-    data, generator = data_of(name), torch.Generator().manual_seed(1)
+    data, generator = build_task_data(name), torch.Generator().manual_seed(1)
 
     def guess(tokens: Tensor) -> Tensor:
         return torch.randn(*tokens.shape, data.vocab_size, generator=generator)
@@ -92,7 +92,7 @@ def test_a_random_predictor_has_chance_level_accuracy(name: str) -> None:
 
 
 def test_a_sequence_with_one_wrong_answer_is_not_exact() -> None:
-    data = data_of("copy")
+    data = build_task_data("copy")
 
     def all_but_one(tokens: Tensor) -> Tensor:
         """Correct, except for the first answer where the first letter is even, in about half."""
@@ -111,7 +111,7 @@ def test_a_sequence_with_one_wrong_answer_is_not_exact() -> None:
 
 
 def test_the_hash_depends_on_the_scored_sequences() -> None:
-    data = data_of("copy")
+    data = build_task_data("copy")
     windows = [TaskWindows(data.examples(split, 64)) for split in ("test", "test", "validation")]
     every, first = np.arange(500), np.arange(100)
     digest, same, other = (w.digest(every) for w in windows)

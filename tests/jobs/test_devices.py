@@ -35,7 +35,7 @@ def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.P
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    """Run or resume a run: in this process on one device, in others on several.
+    """Run or resume a run: in this process for one device, in new processes for several.
 
     Like a launcher, restart a run whose rank was aborted: PyTorch's communication threads do this
     now and then on CPUs (docs/scaling.md).
@@ -50,7 +50,7 @@ def finish(run: RunDirectory) -> RunDirectory:
     return run
 
 
-def rank_of(parent: int, rank: int) -> int:
+def rank_process_id(parent: int, rank: int) -> int:
     """Return the process id of a rank that `parent` started."""
     for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         if f"\0RANK={rank}\0" in Path(f"/proc/{child}/environ").read_text():
@@ -81,7 +81,7 @@ def assert_same_results(run: RunDirectory, expected: RunDirectory) -> None:
 
 
 class NumberedSequences:
-    """Batches of sequences of one token, which is the number of the sequence."""
+    """Batches of one-token sequences; the token is the number of the sequence."""
 
     def batch(self, step: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         numbers = torch.arange(step * size, (step + 1) * size)[:, None]
@@ -175,14 +175,14 @@ def test_killed_ranks_and_changed_numbers_of_devices_change_no_results(
         if rank is None:
             process.terminate()
         else:
-            os.kill(rank_of(process.pid, rank), signal.SIGKILL)
+            os.kill(rank_process_id(process.pid, rank), signal.SIGKILL)
         expected = INTERRUPTED if rank is None else LOST
         assert process.wait() == expected, run.log_file.read_text()
         status = run.status()
         killed = f"rank {rank} of 2 was killed (SIGKILL)"
         assert status.state == "interrupted"
         assert status.error == ("stopped by a signal" if rank is None else killed)
-        assert not processes_of(run)
+        assert not run_process_ids(run)
     assert_same_results(finish(planned("devices=2")), uninterrupted)
 
 
@@ -211,7 +211,7 @@ def test_a_rank_that_has_finished_cannot_fail_while_python_shuts_down(
     assert run.status().state == "finished"
 
 
-def processes_of(run: RunDirectory) -> list[str]:
+def run_process_ids(run: RunDirectory) -> list[str]:
     """Return the ids of the processes that work on a run."""
     listing = subprocess.run(["pgrep", "-f", str(run.path)], capture_output=True, text=True)
     return listing.stdout.split()

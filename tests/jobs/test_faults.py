@@ -55,7 +55,7 @@ class Broken(NoPE):  # but not with the 7 tokens of planning
 
 @pytest.fixture
 def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module of the user on the path, with encodings that fail."""
+    """A user's module on the import path, with encodings that fail."""
     file = tmp_path / "user_faults.py"
     file.write_text(FAULTY_ENCODINGS)
     monkeypatch.syspath_prepend(tmp_path)
@@ -237,7 +237,7 @@ def test_a_malicious_checkpoint_runs_no_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its name and digest are valid, its content is a pickle that calls os.system."""
+    """Its name and digest are valid, but its content is a pickle that calls os.system."""
     monkeypatch.chdir(tmp_path)
     run = small_run()
     payload = {"state_dict": {"model.x": Malicious()}, "global_step": 7}

@@ -35,7 +35,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def pid_of(process: JobProcess) -> int:
+def process_id(process: JobProcess) -> int:
     pid = process._process.pid
     assert pid is not None
     return pid
@@ -87,7 +87,7 @@ def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> N
     with (code / "posenc" / "__init__.py").open("a") as file:
         file.write("# an edit that changes the digest\n")
     process = fork(run, code)
-    pid = pid_of(process)
+    pid = process_id(process)
     wait_until(run.metrics)
     assert os.getsid(pid) == os.getpgid(pid) == pid
     assert os.readlink(f"/proc/{pid}/fd/1") == str(run.log_file)
@@ -119,7 +119,7 @@ def test_the_fork_server_ignores_stop_signals(small_run: SmallRun) -> None:
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(server, number)
-    os.kill(pid_of(process), signal.SIGTERM)
+    os.kill(process_id(process), signal.SIGTERM)
     process.wait()
     assert process.exit_code == INTERRUPTED
     assert "zombie" not in Path(f"/proc/{server}/status").read_text()

@@ -236,7 +236,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is alive; a zombie is not."""
+    """Whether a process is alive; a zombie does not count."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:

@@ -100,7 +100,7 @@ def test_each_command_to_finish_is_shown_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["bench", "inspect"])
-def test_a_folder_without_runs_says_what_it_has(
+def test_status_of_a_folder_without_runs_names_its_contents(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "costs" / command).mkdir(parents=True)

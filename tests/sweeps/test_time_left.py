@@ -13,11 +13,11 @@ STARTUP = 6.0
 class SimulatedSweep:
     """A sweep of runs that each take `STARTUP` and then `seconds` for all their work.
 
-    `begun` has the fraction of each run's work that is done beforehand.
+    `initial_work` has the fraction of each run's work that is done before the sweep starts.
     """
 
     seconds: list[float]
-    begun: list[float]
+    initial_work: list[float]
     workers: int
     now: float = 0.0
     active: dict[int, tuple[float, Pace]] = field(default_factory=dict)
@@ -26,19 +26,21 @@ class SimulatedSweep:
 
     def tick(self) -> None:
         while len(self.active) < self.workers and self.started < len(self.seconds):
-            pace = Pace(self.now, self.begun[self.started])
+            pace = Pace(self.now, self.initial_work[self.started])
             self.active[self.started] = (self.now, pace)
             self.started += 1
         self.now += 1.0
         for i, (started, pace) in list(self.active.items()):
             worked = max(0.0, self.now - started - STARTUP)
-            pace.observe(self.now, min(1.0, self.begun[i] + worked / self.seconds[i]))
+            pace.observe(self.now, min(1.0, self.initial_work[i] + worked / self.seconds[i]))
             if pace.work == 1.0:
                 self.ended.append(self.active.pop(i)[1])
 
     def estimate(self) -> float | None:
         paces = [pace for _, pace in self.active.values()]
-        return time_left(paces, self.ended, self.begun[self.started :], self.workers, self.now)
+        return time_left(
+            paces, self.ended, self.initial_work[self.started :], self.workers, self.now
+        )
 
     def run(self) -> list[tuple[float, float | None]]:
         """Return (the true seconds left, the estimate) at every second."""
@@ -50,13 +52,13 @@ class SimulatedSweep:
 
 
 @pytest.mark.parametrize(
-    ("runs", "workers", "begun"),
+    ("runs", "workers", "initial_work"),
     [(1, 1, 0.0), (8, 2, 0.0), (7, 3, 0.0), (2, 4, 0.0), (8, 2, 0.6), (3, 2, 0.9)],
 )
 def test_the_estimate_is_accurate_for_runs_of_equal_length(
-    runs: int, workers: int, begun: float
+    runs: int, workers: int, initial_work: float
 ) -> None:
-    estimates = SimulatedSweep([100.0] * runs, [begun] * runs, workers).run()
+    estimates = SimulatedSweep([100.0] * runs, [initial_work] * runs, workers).run()
     known = [(true, estimate) for true, estimate in estimates if estimate is not None]
     assert len(estimates) - len(known) <= STARTUP + 4
     for true, estimate in known:

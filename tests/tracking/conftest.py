@@ -60,17 +60,17 @@ class OfflineRunFile:
         return json.loads(_leet(self.path, "--summary", "--json"))
 
     def history(self) -> list[dict[str, Any]]:
-        rows = [record["history"]["item"] for record in self.records_of("history")]
+        rows = [record["history"]["item"] for record in self.find_records("history")]
         return [
             {k: v for k, v in row.items() if k not in ("_runtime", "_timestamp")} for row in rows
         ]
 
-    def records_of(self, kind: str) -> list[dict[str, Any]]:
+    def find_records(self, kind: str) -> list[dict[str, Any]]:
         return [record for record in self.records if record["type"] == kind]
 
     @property
     def run(self) -> dict[str, Any]:
-        return self.records_of("run")[0]["run"]
+        return self.find_records("run")[0]["run"]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Server(ThreadingHTTPServer):
         return {"useArtifact": {"artifact": {"id": fields["artifactID"]}}}
 
     def View(self, variables: dict) -> dict:
-        """The views of a type, or the one of a name if the client asks for it."""
+        """The views of a type, or only the view with a given name if the client asks for one."""
         views = [
             {"user": {"username": "lab"}, "createdAt": "", "updatedAt": "", **view}
             for view in self.views.values()

@@ -53,7 +53,7 @@ def posenc(command: str, folder: Path, *words: str) -> int:
     return main([command, folder.name, f"outputs_dir={folder.parent}", *words])
 
 
-def spec_of(folder: Path) -> dict[str, Any]:
+def build_spec(folder: Path) -> dict[str, Any]:
     assert posenc("dashboard", folder, "--spec") == 0
     return json.loads((folder / "dashboard.json").read_text())
 
@@ -70,7 +70,7 @@ def panels(node: Any) -> Iterator[dict[str, Any]]:
             yield from panels(child)
 
 
-def keys_of(panel: dict[str, Any]) -> dict[str, set[str]]:
+def panel_keys(panel: dict[str, Any]) -> dict[str, set[str]]:
     """The history, summary and config keys that a panel reads; KeyError for an unknown type."""
     config = panel["config"]
     keys = {
@@ -111,13 +111,13 @@ def test_every_key_of_every_panel_is_logged_by_every_run(experiment, read_offlin
         tracker.start(RunDirectory(run), RunDirectory(run).config())
         tracker.finish(failed=False)
     logged = logged_by_every_run(read_offline(experiment))
-    spec = spec_of(experiment)
+    spec = build_spec(experiment)
     all_panels = list(panels(spec))
     assert {"Run History Line Plot", "Scatter Plot", "Bar Chart", "Weave"} <= {
         panel["viewType"] for panel in all_panels
     }
     for panel in all_panels:
-        for section, keys in keys_of(panel).items():
+        for section, keys in panel_keys(panel).items():
             assert keys <= logged[section], panel
     for runset in runsets(spec):
         for column in runset["runFeed"]["columnOrder"]:
@@ -139,7 +139,7 @@ def runsets(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experiment):
-    spec = spec_of(experiment)
+    spec = build_spec(experiment)
     sections = spec["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
     assert [section["name"] for section in sections] == [
         "Claims",
@@ -161,7 +161,7 @@ def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experi
     assert {64, 128} <= {rule["value"] for rule in rules}
     grouped = {p["config"].get("groupBy") for b in grids for p in panels(b)} - {None}
     assert grouped == {"encoding.value"}
-    assert spec == spec_of(experiment)
+    assert spec == build_spec(experiment)
 
 
 def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row):
@@ -169,7 +169,7 @@ def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row)
     names = ("pi", "ntk", "yarn factor=4")
     rows = [evaluation_row(n, n / 3, swap=name, count=9) for n in (64, 128) for name in names]
     merge_rows(run.evaluation_file, rows)
-    workspace = spec_of(experiment)["workspace"]
+    workspace = build_spec(experiment)["workspace"]
     plots = [p["config"] for p in panels(workspace) if p["viewType"] == "Run History Line Plot"]
     perplexities = [
         [key.removeprefix("extrapolation/").removesuffix("/perplexity") for key in plot["metrics"]]
@@ -186,7 +186,7 @@ def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row)
 def test_a_damaged_run_is_left_out(experiment, capsys):
     damaged = experiment / "alibi-L128-s1-00000000"
     (damaged / "metrics.jsonl").write_text("[\n")
-    spec = spec_of(experiment)
+    spec = build_spec(experiment)
     assert damaged.name in (printed := capsys.readouterr().out) and "metrics.jsonl" in printed
     rules = [rule for runset in runsets(spec) for rule in runset["filters"]["filters"]]
     values = [rule["value"] for rule in rules]
@@ -197,7 +197,7 @@ def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment):
     run = RunDirectory(experiment / "alibi-L128-s1-00000000")
     changes = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}
     OmegaConf.save(OmegaConf.merge(run.config(), changes), run.config_file)
-    report = spec_of(experiment)["report"]
+    report = build_spec(experiment)["report"]
     grouped = {p["config"].get("groupBy") for p in panels(report)} - {None}
     assert grouped == {"variant.value"}
 
@@ -209,7 +209,7 @@ def test_saving_twice_updates_one_workspace_and_one_report(server, experiment, c
     assert urls[:2] == urls[2:]
     kinds = sorted(view["type"] for view in server.views.values())
     assert kinds == ["project-view", "runs"]
-    spec = spec_of(experiment)
+    spec = build_spec(experiment)
     for view in server.views.values():
         part = "report" if view["type"] == "runs" else "workspace"
         assert json.loads(view["spec"]) == spec[part]["spec"]

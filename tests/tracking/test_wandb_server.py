@@ -26,7 +26,7 @@ CODE = "posenc-code"
 CURVE = "extrapolation/nonoverlapping"
 
 
-def warnings_of(caplog) -> list[str]:
+def logged_warnings(caplog) -> list[str]:
     records = [record for record in caplog.records if record.name.startswith("posenc")]
     return [record.getMessage() for record in records if record.levelno >= logging.WARNING]
 
@@ -97,7 +97,7 @@ def test_a_resumed_online_run_is_one_run_with_every_step_once(
     assert summary["extrapolation_ratio"] == 1.5
     assert saved["config"]["config"]["optimizer"] == OmegaConf.to_container(config.optimizer)
     assert saved["config"]["encoding"] == "rope"
-    assert warnings_of(caplog) == []
+    assert logged_warnings(caplog) == []
 
 
 def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
@@ -226,7 +226,7 @@ def test_online_runs_share_the_artifacts_of_their_data_and_their_code(
 ):
     for directory in (run, RunDirectory(folder / "alibi-L64-s1-00000000")):
         track(directory, config, [])
-    assert warnings_of(caplog) == []
+    assert logged_warnings(caplog) == []
     for key, expected in (("used", ("dataset", "text.f00d")), ("artifacts", ("code", CODE))):
         first, second = (saved[key] for saved in server.runs.values())
         assert first == second
@@ -274,7 +274,7 @@ def test_a_run_that_cannot_start_online_is_logged_offline(
     if failure == "short key":
         monkeypatch.setenv("WANDB_API_KEY", "abc")
     track(run, config, rows(1, 5))
-    (warning,) = warnings_of(caplog)
+    (warning,) = logged_warnings(caplog)
     assert "offline" in warning and "posenc sync alibi-laptop" in warning and "\n" not in warning
     (offline_file,) = read_offline(folder)
     assert [row["step"] for row in offline_file.history()] == [1, 2, 3, 4, 5]
@@ -310,7 +310,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     tracker.finish(failed=False)
     (offline_file,) = read_offline(folder)
     assert [row["_step"] for row in offline_file.history()] == list(range(1, 11))
-    assert all(run.name in w and "posenc sync alibi-laptop" in w for w in warnings_of(caplog))
+    assert all(run.name in w and "posenc sync alibi-laptop" in w for w in logged_warnings(caplog))
 
     run.status().replace(state="finished").write(run.status_file)
     server = new_server() if failure == "gone" else server
@@ -336,7 +336,7 @@ def test_a_server_that_is_lost_before_a_table_is_logged_costs_one_warning(
     arrays = {"f00d.validation.64.sum": np.ones(64), "f00d.validation.64.count": np.ones(64)}
     merge_arrays(run.positions_file, arrays)
     tracker.finish(failed=False)
-    (warning,) = warnings_of(caplog)
+    (warning,) = logged_warnings(caplog)
     assert "the server does not respond" in warning and "posenc sync" in warning
 
 
@@ -413,5 +413,5 @@ def test_an_unwritable_folder_costs_one_warning(run, folder, config, rows, caplo
     tracker.start(run, config)
     tracker.log(rows(1, 3))
     tracker.finish(failed=False)
-    (warning,) = warnings_of(caplog)
+    (warning,) = logged_warnings(caplog)
     assert run.name in warning

@@ -132,7 +132,7 @@ def test_metrics_are_plotted_against_tokens_length_or_position(run, folder, conf
     tracker = WandbTracker()
     tracker.start(run, config)
     tracker.finish(failed=False)
-    metrics = [record["metric"] for record in read_offline(folder)[0].records_of("metric")]
+    metrics = [record["metric"] for record in read_offline(folder)[0].find_records("metric")]
     axes = {m["glob_name"]: m["step_metric"] for m in metrics if "glob_name" in m}
     assert axes == {
         "train/*": "tokens",
@@ -258,7 +258,7 @@ def test_a_failure_is_an_alert_and_an_interruption_is_not(run, folder, config, r
         tracker.start(run, config)
         tracker.finish(failed=True, error=error)
         (file,) = read_offline(folder)
-        alerts = [record["alert"] for record in file.records_of("alert")]
+        alerts = [record["alert"] for record in file.find_records("alert")]
         assert [alert["text"] for alert in alerts] == ([error] if error else [])
 
 

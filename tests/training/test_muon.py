@@ -23,7 +23,7 @@ class TwoParts(nn.Module):
         return self.blocks[0](self.embedding(tokens)) + self.bias
 
 
-def optimizer_of(model: nn.Module) -> Combined:
+def build_optimizer(model: nn.Module) -> Combined:
     return muon(
         model,
         learning_rate=0.02,
@@ -73,7 +73,7 @@ def test_an_orthogonalized_matrix_has_singular_values_near_1(shape: tuple[int, i
 
 def test_muon_updates_matrices_of_blocks_and_adamw_everything_else() -> None:
     model = TwoParts()
-    parts = optimizer_of(model).optimizers
+    parts = build_optimizer(model).optimizers
     groups = [[p for group in part.param_groups for p in group["params"]] for part in parts]
     assert isinstance(parts[0], Muon) and isinstance(parts[1], torch.optim.AdamW)
     assert [p is model.blocks[0].weight for p in groups[0]] == [True]
@@ -84,10 +84,10 @@ def test_training_resumes_from_a_state_dict_bit_for_bit() -> None:
     torch.manual_seed(0)
     whole = TwoParts()
     resumed = copy.deepcopy(whole)
-    train(whole, optimizer_of(whole), range(6))
-    first = optimizer_of(resumed)
+    train(whole, build_optimizer(whole), range(6))
+    first = build_optimizer(resumed)
     train(resumed, first, range(3))
-    second = optimizer_of(resumed)
+    second = build_optimizer(resumed)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     train(resumed, second, range(3, 6))
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
@@ -95,7 +95,7 @@ def test_training_resumes_from_a_state_dict_bit_for_bit() -> None:
 
 
 def test_a_schedule_scales_the_learning_rate_of_both_optimizers() -> None:
-    optimizer = optimizer_of(TwoParts())
+    optimizer = build_optimizer(TwoParts())
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5)
     assert [group["lr"] for part in optimizer.optimizers for group in part.param_groups] == [
         0.01,

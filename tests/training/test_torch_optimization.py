@@ -156,7 +156,9 @@ def test_an_invalid_torch_component_gives_one_message(
         validate(config)
 
 
-def test_a_torch_optimizer_without_partial_says_so(small_job: list[str], tmp_path: Path) -> None:
+def test_a_torch_optimizer_without_partial_is_an_error(
+    small_job: list[str], tmp_path: Path
+) -> None:
     component = OmegaConf.create({"_target_": "torch.optim.Adam"})
     with pytest.raises(ConfigError, match="_partial_=true"):
         validate(job(small_job, tmp_path / "conf", optimizer=component))

@@ -26,7 +26,7 @@ class RunError(PosencError):
     """A valid request failed, for example because a file of a run is corrupt."""
 
 
-MAX_WORD, MAX_MESSAGE = 500, 2000
+MAX_WORD_LENGTH, MAX_MESSAGE_LENGTH = 500, 2000
 """The longest word and the longest message, in characters, that are printed in full."""
 
 
@@ -35,8 +35,14 @@ def abbreviate(message: str) -> str:
 
     Messages quote user input, which is recognizable from its beginning and end.
     """
-    words = re.sub(rf"\S{{{MAX_WORD + 1},}}", lambda match: _without_middle(match[0], 100), message)
-    return _without_middle(words, MAX_MESSAGE // 2) if len(words) > MAX_MESSAGE else words
+    words = re.sub(
+        rf"\S{{{MAX_WORD_LENGTH + 1},}}", lambda match: _without_middle(match[0], 100), message
+    )
+    return (
+        _without_middle(words, MAX_MESSAGE_LENGTH // 2)
+        if len(words) > MAX_MESSAGE_LENGTH
+        else words
+    )
 
 
 def _without_middle(text: str, kept: int) -> str:

@@ -36,7 +36,7 @@ class Axis(NamedTuple):
     settings: tuple[Setting, ...]
 
 
-MAX_KEY = 200
+MAX_KEY_LENGTH = 200
 """The maximum length of a key in characters; Hydra looks for a file with that name."""
 
 
@@ -52,8 +52,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             raise ConfigError(
                 f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
             )
-        if len(key) > MAX_KEY:
-            raise ConfigError(f"unknown key {key}: it has more than {MAX_KEY} characters")
+        if len(key) > MAX_KEY_LENGTH:
+            raise ConfigError(f"unknown key {key}: it has more than {MAX_KEY_LENGTH} characters")
         if _nesting(override) > MAX_NESTING:
             raise ConfigError(
                 f"{override_key(override)}: the value has more than {MAX_NESTING} nested brackets"

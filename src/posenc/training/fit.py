@@ -50,11 +50,13 @@ def fit(session: Session, training_fraction: float) -> bool:
     module = build_module(config, data.vocab_size, steps, session.encoding)
     validate = _validation_function(session, module.model)
     callbacks = build_callbacks(config)
-    logged = CallbackMetrics() if callbacks else None
-    recorder = Recorder(session, steps, training_fraction, validate, callbacks, logged)
+    callback_metrics = CallbackMetrics() if callbacks else None
+    recorder = Recorder(session, steps, training_fraction, validate, callbacks, callback_metrics)
     profiler = build_profiler(config, run.path)
     device = session.resolved.device
-    trainer = build_trainer(config, device, steps, [*callbacks, recorder], logged, profiler)
+    trainer = build_trainer(
+        config, device, steps, [*callbacks, recorder], callback_metrics, profiler
+    )
     batches = data.training_batches(config.train_length, config.seed)
     if OmegaConf.select(config, "debug.repeat_batch"):
         batches = RepeatedBatch(batches)

@@ -28,7 +28,7 @@ from posenc.training.session import Session
 
 
 class Recorder(pl.Callback):
-    """Writes a row of metrics per optimizer step, and checkpoints at intervals and on stopping.
+    """Writes a row of metrics per step, and checkpoints at intervals and when training ends.
 
     It also saves the weights at `evaluation.at_tokens`.
     """
@@ -40,10 +40,10 @@ class Recorder(pl.Callback):
         training_fraction: float,
         validate: Callable[[], float] | None,
         callbacks: Sequence[pl.Callback] = (),
-        logged: CallbackMetrics | None = None,
+        callback_metrics: CallbackMetrics | None = None,
     ) -> None:
         self.session, self.steps, self.training_fraction = session, steps, training_fraction
-        self.validate, self.callbacks, self.logged = validate, callbacks, logged
+        self.validate, self.callbacks, self.callback_metrics = validate, callbacks, callback_metrics
         self.training_ended = False
         config = session.config
         self.batch_tokens: int = config.batch_tokens
@@ -51,7 +51,7 @@ class Recorder(pl.Callback):
         self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
         self.kept_steps = {step for at, step in evaluated_steps(config).items() if at is not None}
         self._losses: list[Tensor] = []
-        self._unsent: list[dict[str, Any]] = []
+        self._unlogged_rows: list[dict[str, Any]] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.session.stop.install_handlers()
@@ -86,8 +86,8 @@ class Recorder(pl.Callback):
         if save or stop or self.training_ended or step == self.steps.total:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()
-            self.session.log_metrics(self._unsent)
-            self._unsent = []
+            self.session.log_metrics(self._unlogged_rows)
+            self._unlogged_rows = []
         if stop:
             trainer.should_stop = True
         work_done = self.training_fraction * step / self.steps.total
@@ -96,7 +96,7 @@ class Recorder(pl.Callback):
         )
 
     def _synchronize(self) -> tuple[float, bool, bool]:
-        """Return the mean loss over all devices, and whether any device has to stop or save."""
+        """Return the mean loss over all devices, whether to stop, and whether to save."""
         # Lightning has divided the loss of each micro-batch by the number of micro-batches.
         loss = sum(loss.item() for loss in self._losses)
         self._losses.clear()
@@ -138,13 +138,13 @@ class Recorder(pl.Callback):
 
     def _record(self, row: dict[str, Any]) -> None:
         """Write the row of a step, including the metrics that the callbacks logged."""
-        logged = self.logged.take() if self.logged else {}
+        logged = self.callback_metrics.take() if self.callback_metrics else {}
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
         if self.training_ended:
             row[TRAINING_ENDED] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
-            self._unsent.append(row)
+            self._unlogged_rows.append(row)
             self._record_timing(row["step"])
 
     def _check_finite(self, name: str, loss: float, step: int, updates: int) -> None:
