@@ -2,7 +2,7 @@
 
 Each one runs the job with the environment variables that torchrun sets, so torchrun or srun can
 start them instead. torchrun does not detect that the launcher has died, and it forwards signals too
-late for a checkpoint to be saved. That is why the parent process here monitors the ranks itself.
+late for a checkpoint to be saved. The parent process here therefore monitors the ranks itself.
 """
 
 import os

@@ -144,7 +144,7 @@ class RunDirectory:
         return rows
 
     def trained_steps(self, planned: int) -> int:
-        """Return a finished run's number of steps: fewer than `planned` if a callback ended it."""
+        """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""
         rows = self.metrics()[-1:]
         return rows[0]["step"] if rows and rows[0].get(TRAINING_ENDED) else planned
 

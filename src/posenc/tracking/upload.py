@@ -20,7 +20,7 @@ REPORT_JOB_TYPE = "report"
 
 
 def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
-    """Upload the rows that are missing from the W&B run of a run, and return the outcome.
+    """Upload a run's rows that are missing from W&B, and return the outcome.
 
     If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.

@@ -127,7 +127,7 @@ def _line_plot(keys: Sequence[str], axis: str, title: str, group_by: str) -> Pan
 
 
 def _title_suffix(curves: Sequence[str]) -> str:
-    """Return a suffix for a panel's title: `: nonoverlapping` or `: nonoverlapping, swaps`."""
+    """Return a suffix for a panel's title, such as `: nonoverlapping, swaps`."""
     middle = "/".join(curves[0].split("/")[1:-1])
     parts = [*filter(None, [middle]), *(["swaps"] if len(curves) > 1 else [])]
     return f": {', '.join(parts)}" if parts else ""

@@ -31,8 +31,8 @@ log = logging.getLogger("posenc")
 def fit(session: Session, training_fraction: float) -> bool:
     """Train until the token budget is used up or a callback ends the training.
 
-    Returns False if it was stopped before that. `training_fraction` is the fraction of
-    the run's work that is training; the rest is evaluation.
+    Returns False if training was stopped before that. `training_fraction` is the fraction of the
+    run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
     micro_batch_tokens = session.resolved.micro_batch_tokens
