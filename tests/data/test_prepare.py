@@ -257,7 +257,7 @@ def test_the_fingerprint_changes_with_corpus_and_tokenizer(list_corpus: Make) ->
 
 
 def test_an_empty_split_is_an_error_and_leaves_nothing(list_corpus: Make, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the test split of 'lists' has no text"):
+    with pytest.raises(ConfigError, match="the test split of 'lists' is empty"):
         prepare(list_corpus(train=["a"], test=[]), ByteTokenizer(), tmp_path, _silent)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
