@@ -4,8 +4,8 @@
 
 s [H] and a [H] are learnable and shared by all layers. exp(s) starts at ALiBi's slopes and a at
 `initial_exponent`, so that BAM starts as ALiBi. The authors' code (models/bam.py of
-ArthurSBianchessi/BAM) also has a location, which is fixed at 0 by default, and is not included
-here; its variant with SSMax multiplies the whole score, including this bias, by s ln n.
+ArthurSBianchessi/BAM) also has a location parameter, which is fixed at 0 by default and omitted
+here. Its variant with SSMax multiplies the whole score, including this bias, by s ln n.
 """
 
 import torch

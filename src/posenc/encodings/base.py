@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 MAX_WIDTH, MAX_LAYERS = 2**17, 2**9
-"""Several times the dimensions of the largest published models; more is probably a typo."""
+"""Several times the dimensions of the largest published models; larger values are probably typos."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Encoding(nn.Module):
     """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
-    maps each of these properties that does not hold to the reason:
+    maps each of the following properties that the encoding lacks to the reason:
 
         causal        no token attends to a later one
         prefix        a token's output does not depend on how many tokens follow
@@ -84,15 +84,16 @@ class Encoding(nn.Module):
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys [B, H, T, d'] that encode positions.
 
-        x [B, T, D] holds the hidden states that enter the layer; d' may differ from d.
+        x [B, T, D] is the input of the attention layer, after the norm; d' may differ from d.
         """
         return q, k
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
-        """Return which of several rotations [R, K] gives the score of each query and key.
+        """Return the index [R, K] of the rotation that gives the score of each query and key.
 
-        `rotate` then returns n rotations side by side, with d' = n d. Indices are int64, from 0 to
-        n-1; None means one rotation. pos_q [R, 1] and pos_k [1, K] count from the first position.
+        It is for encodings whose `rotate` returns n rotated copies of q and k, concatenated along
+        the channels (d' = n d). Indices are int64, from 0 to n-1; None means that there is only one
+        rotation. pos_q [R, 1] and pos_k [1, K] are relative to the first position.
         """
         return None
 
@@ -112,7 +113,7 @@ class Encoding(nn.Module):
     ) -> Tensor | None:
         """Return a bias [B, H, R, K] that depends on the content of the tokens.
 
-        x [B, K, D] enters the layer; q [B, H, R, d'] and k [B, H, K, d'] come from `rotate`.
+        x [B, K, D] is as in `rotate`, which returned q [B, H, R, d'] and k [B, H, K, d'].
         `distance` [R, K] and `pos_q` [R, 1] are as in `bias`; keys after the query have negative
         distances. The bias has the dtype of `distance`.
         """
@@ -151,8 +152,8 @@ class Encoding(nn.Module):
     def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
         """Return a mask [R, K], True where a query may attend to a key; None means no mask.
 
-        query [R, 1] and key [1, K] are indices of tokens. Later keys are masked in any case; a
-        query must attend to its own key.
+        query [R, 1] and key [1, K] are indices of tokens. Keys after the query are always masked;
+        the mask must let every query attend to its own key.
         """
         return None
 
@@ -169,7 +170,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step with the fraction of training completed after it."""
+        """Receive, before each training step, the fraction of training complete after that step."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""

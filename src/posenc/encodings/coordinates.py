@@ -17,8 +17,8 @@ def require_1d_positions(pos: Tensor, name: str) -> Tensor:
 def coordinates_on(axes: int, pos: Tensor, name: str) -> Tensor:
     """Return float64 coordinates [B or 1, T, axes] for positions [T] or coordinates [B, T, axes].
 
-    A position is used on every axis, like that of text in M-RoPE (Wang et al. 2024, 2409.12191); so
-    is a coordinate on a single axis. Raises ValueError for any other number of axes.
+    A position, or a coordinate on a single axis, is repeated on every axis, as M-RoPE does for text
+    (Wang et al. 2024, 2409.12191). Raises ValueError for any other number of axes.
     """
     points = pos[None, :, None] if pos.ndim == 1 else pos
     if points.shape[-1] not in (1, axes):

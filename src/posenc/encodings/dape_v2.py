@@ -2,13 +2,13 @@
 
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
-as in DAPE, but f is Conv(2H, mlp_width), LeakyReLU(0.01), Conv(mlp_width, H) with kernels of
+as in DAPE, but f is Conv(2H, mlp_width), LeakyReLU(0.01), Conv(mlp_width, H), whose kernels cover
 `kernel_size` keys around j, as in the authors' code (chuanyang-Zheng/DAPE,
-megatron/model/positional_embeddings.py), with PyTorch's initialization. The inputs of keys after
-the query are 0, so that f does not see later tokens, but the hidden units of these keys are not. In
-the code, the hidden units after the last token of the sequence are 0, so that the outputs of the
-last queries depend on the number of tokens that follow. Here the sequence has no end: f is what the
-code computes for a query that is followed by at least kernel_size/2 tokens.
+megatron/model/positional_embeddings.py), with PyTorch's initialization. The inputs at keys after
+the query are 0, so that f does not see later tokens; the hidden units at these keys are not 0. In
+the authors' code, the hidden units after the last token of the sequence are 0, so the outputs of
+the last queries depend on how many tokens follow them. Here, every query gets the result that the
+authors' code gives for a query followed by at least kernel_size/2 tokens.
 """
 
 from torch import Tensor
@@ -50,7 +50,7 @@ class DapeV2(Dape):
             p[self.layer].to(inputs.dtype)
             for p in (self.first_weight, self.first_offset, self.second_weight, self.second_offset)
         )
-        # The hidden units of `reach` keys after the last one are needed as well.
+        # The hidden units at `reach` positions after the last key are needed as well.
         hidden = self._convolve(pad(inputs, (self.reach, 2 * self.reach)), first, a)
         return bias + self._convolve(pad(leaky_relu(hidden, 0.01), (self.reach, 0)), second, b)
 

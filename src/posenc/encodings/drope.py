@@ -1,8 +1,9 @@
 """DroPE: train with an encoding, then drop it (Gelberg et al. 2025, 2512.12167).
 
 For the last `dropped_fraction` of training, and in evaluation afterward, no layer uses the inner
-encoding. Beyond the training length, scores are then multiplied by 1 + scale ln(T / L) (appendix;
-the paper fits a scale of 0.412 for a model trained from scratch and of 0.103 for SmolLM).
+encoding. Once it is dropped, scores in sequences of T > L tokens are multiplied by
+1 + scale ln(T / L), where L is the training length (appendix; the paper fits a scale of 0.412 for a
+model trained from scratch and of 0.103 for SmolLM).
 """
 
 import math
@@ -21,7 +22,7 @@ LENGTH_TEMPERATURE_REASON = (
 class Drope(Wrapper):
     """The inner encoding until it is dropped, and no encoding afterward.
 
-    Once it is dropped, `limitations` has `prefix` unless `scale` is 0.
+    Once it is dropped, `limitations` contains `prefix` unless `scale` is 0.
     """
 
     def __init__(

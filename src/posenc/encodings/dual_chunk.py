@@ -7,9 +7,9 @@
     mu = 1 + s ln(T / L)             1 up to the training length L, or with s = 0
 
 No distance is larger than the chunk. As in HKUNLP/ChunkLlama (chunkllama_attn_replace.py), chunk is
-3L/4, local is L/8 and s is 0.05; the results of the paper are without mu, with s = 0. i and j count
-from the first position of the sequence. A trained RoPE model needs no fine-tuning for it.
-q, k [B, H, T, d]; pos [T].
+3L/4, local is L/8 and s is 0.05; the paper's results have no mu (s = 0). i and j count from the
+first position of the sequence. The encoding can be applied to a trained RoPE model without
+fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 import math

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-CHUNK_SIZE = 2**14  # pairs per chunk, so that their terms fit in a CPU's cache
-MAX_INITIAL = 1e6  # keeps the product of c and T well within float32
+CHUNK_SIZE = 2**14  # query-key pairs per chunk; their terms fit in a CPU's cache
+MAX_INITIAL = 1e6  # keeps the product of c and T well within the range of float32
 
 
 class Fire(Encoding):
@@ -68,8 +68,8 @@ def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
 
     The MLP is piecewise linear in x, so it is computed as c max(x, t) + s x + d with the knots t
     that lie in the range of x. x is processed in chunks, whose terms are recomputed in the backward
-    pass. It is an operator because the number of knots depends on values, which torch.compile and
-    fake tensors do not support.
+    pass. This is a custom operator because the number of knots depends on values, which
+    torch.compile and fake tensors do not support.
     """
     t, c, s, d = knots_and_slopes(unit_kinds(x, w, a), w, a, v, b)
     coefficients = torch.cat([c, s[:, None], d[:, None]], dim=1)
@@ -141,11 +141,10 @@ scalar_mlp.register_autograd(_backward, setup_context=_save_inputs)
 def knots_and_slopes(
     kinds: tuple[Tensor, Tensor, Tensor], w: Tensor, a: Tensor, v: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return t, c, s and d so that v relu(w x + a) + b equals c max(x, t) + s x + d.
+    """Return t, c, s and d such that v relu(w x + a) + b equals c max(x, t) + s x + d.
 
-    `kinds` is returned by `unit_kinds` and says which units rise, fall or are linear.
-
-    A rising unit is w max(x, t) + a, and a falling one w x - w max(x, t), with t = -a / w.
+    `kinds` is the result of `unit_kinds`. A rising unit is w max(x, t) + a, and a falling one
+    w x - w max(x, t), with t = -a / w.
     """
     rising, falling, linear = kinds
     slopes = v * w
@@ -156,9 +155,9 @@ def knots_and_slopes(
 
 
 def unit_kinds(x: Tensor, w: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which units relu(w x + a) rise or fall with a knot in the range of x, or are linear.
+    """Return masks [F] of the units relu(w x + a) that are rising, falling and linear.
 
-    All others are zero.
+    Rising and falling units have their knot in the range of x. All other units are zero.
     """
     at_ends = torch.stack([w * x.min() + a, w * x.max() + a])
     linear, zero = (at_ends >= 0).all(0), (at_ends <= 0).all(0)

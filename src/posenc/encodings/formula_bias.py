@@ -8,7 +8,7 @@ from posenc.encodings.base import Encoding
 
 
 class FormulaBias(Encoding, ABC):
-    """Defines `bias` by a formula, which kernels can also evaluate score by score."""
+    """Defines `bias` by a formula that kernels can also evaluate for each score."""
 
     @abstractmethod
     def coefficients(self, like: Tensor) -> tuple[Tensor, ...]:

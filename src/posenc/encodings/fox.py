@@ -49,7 +49,7 @@ class CumulativeBias(PerLayer, ABC):
 
 
 class Fox(CumulativeBias):
-    """One gate per token and head, computed from the hidden states that enter the layer."""
+    """One gate per token and head, computed from the input of the attention layer."""
 
     def __init__(
         self,

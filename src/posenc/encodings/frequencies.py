@@ -78,7 +78,7 @@ class SectionedFrequencies(SinusoidalFrequencies):
     """One spectrum whose width/2 frequencies are divided among the axes (M-RoPE).
 
     This is the rotary embedding of Qwen2-VL (Wang et al. 2024, 2409.12191) and, with `interleave`,
-    of Qwen3-VL. Positions of text are used on every axis.
+    of Qwen3-VL. A text position is used on every axis.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class SectionedFrequencies(SinusoidalFrequencies):
 def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) -> Tensor:
     """Return the axis of each pair, given the relative number of pairs of each axis.
 
-    Axes have consecutive pairs. With `interleave`, axis a > 0 has its n pairs at a, a + axes, ..,
-    a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not fit.
+    Each axis gets consecutive pairs. With `interleave`, an axis a > 0 instead gets the n pairs a,
+    a + axes, .., a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not fit.
     """
     axes = len(sections)
     if axes < 1 or min(sections) < 1:

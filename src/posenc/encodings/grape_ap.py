@@ -25,7 +25,7 @@ EPSILON = torch.finfo(torch.float32).eps  # PyTorch's default in float32, for ev
 
 
 class GrapeAP(PerLayer):
-    """A penalty that sums, over the tokens from key to query, their similarity to the query."""
+    """A penalty summed over the tokens from key to query; tokens similar to the query add less."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class GrapeAP(PerLayer):
         keys = rms_norm(p, p.shape[-1:], eps=EPSILON)
         queries = (p if self.variant == "repository" else keys)[:, :, -rows:]
         a, b = keys.chunk(2, dim=-1)
-        quarter_turn = torch.cat([-b, a], dim=-1)  # R(pi/2) keys
+        rotated_keys = torch.cat([-b, a], dim=-1)  # R(pi/2) keys
         angle = -distance.double() + (0 if self.variant == "relative" else pos_q.double())
         cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-        similarity = cos * (queries @ keys.mT) + sin * (queries @ quarter_turn.mT)
+        similarity = cos * (queries @ keys.mT) + sin * (queries @ rotated_keys.mT)
         steps = logsigmoid(similarity / p.shape[-1]).double().tril(length - rows)
         sums = steps.sum(-1, keepdim=True) - steps.cumsum(-1)
         return self.slopes.to(q.device, dtype)[:, None, None] * sums.to(dtype)

@@ -5,11 +5,11 @@
 
 Every layer has its own W [H, r, D] and P [r, E], both initialized from N(0, 0.02^2); the heads
 share P. Every `every`-th layer, and the last one, is global: E is `extent`, and tau is as above.
-The other layers have a window, which is their E, and tau = 1. Nothing is rotated, so beyond E, tau
+The other layers have a window of E tokens, and tau = 1. Nothing is rotated, so beyond E, tau
 is a global layer's only positional signal. i is the position of the query.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
-keys and values; both are properties of the model and not included. Without n0, it has no tau.
+keys and values; both are properties of the model and not included. If n0 is not set there, tau is 1.
 """
 
 import torch
@@ -21,7 +21,7 @@ from posenc.encodings.temperature import log_temperature
 
 
 class Inkling(PerLayer):
-    """Curves over distance, mixed by each query; global layers have a temperature."""
+    """Learned functions of distance, weighted by each query; global layers have a temperature."""
 
     def __init__(
         self,

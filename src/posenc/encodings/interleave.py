@@ -1,8 +1,8 @@
 """Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
 
 A pattern such as SSSL is repeated over the layers: S layers (short range) use `first`, L layers
-(long range) use `second`. `every: n` is the pattern with n - 1 times S and one L. `last` is the
-letter of the last layer, whatever the pattern says; in Gemma 4 it is always L.
+(long range) use `second`. `every: n` stands for the pattern of n - 1 S layers and one L layer.
+`last` overrides the letter of the last layer, which is always L in Gemma 4.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Interleave(Encoding):
     ) -> None:
         super().__init__(geometry)
         if pattern is None:
-            pattern = _pattern_of_every(2 if every is None else every, geometry.layers)
+            pattern = _pattern_from_every(2 if every is None else every, geometry.layers)
         elif every is not None:
             raise ValueError(f"every={every} and pattern are mutually exclusive; set one of them")
         self.letters = layer_letters(geometry.layers, "".join(pattern), last)
@@ -77,8 +77,8 @@ def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
     return letters
 
 
-def _pattern_of_every(every: int, layers: int) -> str:
-    """Return `every` - 1 times S and one L; raises ValueError unless both have a layer."""
+def _pattern_from_every(every: int, layers: int) -> str:
+    """Return `every` - 1 letters S and one L; raises ValueError unless both have a layer."""
     if not 2 <= every <= layers:
         remedy = f"choose 2 to {layers}, or use more layers" if layers >= 2 else "use more layers"
         raise ValueError(

@@ -1,9 +1,9 @@
-"""K-CABLE, a kernel of CABLE's penalty (Veisi et al. 2025, 2503.08067, section 5.6).
+"""K-CABLE, a kernelized form of CABLE's penalty (Veisi et al. 2025, 2503.08067, section 5.6).
 
     score_h(i, j) += -ln(1 + b_h(i, j)^2),   b_h(i, j) = g_h(i) (S_h(i) - S_h(j)) as in cable.py
 
-The penalty grows with the logarithm of the distance, as in KERPLE. The authors' repository does not
-have it. The bias [B, H, R, K] does not factorize.
+The penalty grows with the logarithm of the distance, as in KERPLE. It is not in the
+authors' repository. The bias [B, H, R, K] does not factorize.
 """
 
 from torch import Tensor

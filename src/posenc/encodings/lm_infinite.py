@@ -1,11 +1,11 @@
-"""LM-Infinite: a window, kept first tokens, and a limited distance (Han et al. 2023, 2308.16137).
+"""LM-Infinite: a window, visible first tokens, limited distances (Han et al. 2023, 2308.16137).
 
     score(i, j) = s(min(i - j, size))    for i - j < size or j < kept, else -inf
 
-s is the score of the inner encoding at a distance. For kept tokens outside the window, this is
+s(n) is the score of the inner encoding at distance n. For kept tokens outside the window, this is
 (R(size) q_i) . k_j / sqrt(d) with RoPE, or the score with the bias of distance `size`. As in the
 authors' code (Glaciohound/LM-Infinite, models/llama.py), size is the training length and kept is 10
-to 100. A trained model needs no fine-tuning for it. q, k [B, H, T, d]; pos [T].
+to 100. The encoding can be applied to a trained model without fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor
@@ -32,7 +32,7 @@ class LmInfinite(Window):
         super().__init__(geometry, inner=inner, size=size, kept=kept)
         if kept < 1:
             raise ValueError(f"kept={kept} must be at least 1 token; without them, choose window")
-        _require_distances(self.inner)
+        _require_distances_only(self.inner)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         if not self.active.overrides("rotate"):
@@ -47,7 +47,7 @@ class LmInfinite(Window):
         return self.active.bias(head, distance.clamp(max=self.size), pos_q)
 
     def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> None:
-        """Return None: a limited distance has no factors."""
+        """Return None: a bias of limited distances does not factorize."""
 
     def overrides(self, hook: str) -> bool:
         inner_hooks = {"rotate": "rotate", "rotation_index": "rotate", "bias": "bias"}
@@ -56,8 +56,8 @@ class LmInfinite(Window):
         return hook != "bias_factors" and super().overrides(hook)
 
 
-def _require_distances(encoding: Encoding) -> None:
-    """Raise ValueError unless the encoding uses only distances, in RoPE or in a bias."""
+def _require_distances_only(encoding: Encoding) -> None:
+    """Raise ValueError unless positions enter only as distances, through RoPE or a bias."""
     layers = layer_encodings(encoding)
     used = {
         hook

@@ -2,8 +2,8 @@
 
 k_j -> k_{j-1} in the channels that RoPE leaves unrotated; the first key keeps its own. In these
 channels, a query is compared with the token before the one whose value it reads, so that one layer
-is enough for induction. The repository applies it in the layers with a long window; here it applies
-in every layer, unless it is one of the two encodings of Interleave. q, k [B, H, T, d], in token
+is enough for induction. The repository applies the offset in the layers with a long window. Here it
+applies in every layer; to limit it to some layers, use Interleave. q, k [B, H, T, d], in token
 order.
 """
 

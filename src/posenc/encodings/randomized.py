@@ -154,7 +154,8 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
     """Return whether any hook of the encoding, in any layer, reads the positions that it receives.
 
     Calls the hooks on `length` tokens and detects whether they use the position and distance
-    tensors. Overriding a hook is not enough: FoX, CABLE and CoPE do, but ignore positions.
+    tensors. Overriding a hook is not sufficient: FoX, CABLE and CoPE override `content_bias`, but
+    ignore positions.
     """
     geometry = encoding.geometry
     x = torch.zeros(1, length, geometry.width)

@@ -1,12 +1,12 @@
-"""ReRoPE: RoPE with a limited distance (Su 2023, kexue.fm/archives/9708).
+"""ReRoPE: RoPE with limited distances (Su 2023, kexue.fm/archives/9708).
 
     score(i, j) = tau_i (R(i) q_i) . (R(j) k_j) / sqrt(d)    for i - j < w
                 = tau_i (R(w) q_i) . k_j / sqrt(d)           otherwise
     tau_i       = max(1, ln(i + 1) / ln L)                   1 with log_n=false
 
 L is the training length; the formula and tau are those of bojone/rerope (rerope_patch.py), whose
-results have w = 1024 for L = 4096. i and j count from the first position of the sequence. A trained
-RoPE model needs no fine-tuning for it. q, k [B, H, T, d]; pos [T].
+results are for w = 1024 and L = 4096. i and j count from the first position of the sequence. The
+encoding can be applied to a trained RoPE model without fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor

@@ -27,9 +27,9 @@ class Rope(Encoding):
     """Rotates pairs of channels: adjacent ones (`interleaved`), or i and i + d/2 (`half`).
 
     `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
-    Only the first `rotary_fraction` of each head's channels is rotated, with a spectrum of that
-    width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0. `sections` and
-    `interleave` are those of `SectionedFrequencies`.
+    Only the first `rotary_fraction` of each head's channels are rotated, with a spectrum of
+    that width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0. `sections` and
+    `interleave` are passed to `SectionedFrequencies`.
     """
 
     def __init__(

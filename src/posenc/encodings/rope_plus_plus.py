@@ -3,12 +3,12 @@
     real head:       score = (R(m) q_m) . (R(n) k_n)         = Re z / sqrt(d)
     imaginary head:  score = (R(m - pi/2) q_m) . (R(n) k_n)  = Im z / sqrt(d)
 
-with z = sum_c q_c conj(k_c) e^(i (m - n) f_c), where each pair of channels is a complex number,
-whose angle R(m - pi/2) shifts by a further -pi/2. The modes are those of OpenMOSS/rope_pp
-(modeling_llama_rope_pp.py) that have as many heads as RoPE: the second half of the heads is
-imaginary (`imagh`), every second head (`imagx`), or all of them (`imago`). In RoPE++ itself, every
-real head shares q and k with an imaginary one, so that the model has half the projections (EH) or
-twice the heads (EC). q, k [B, H, T, d].
+with z = sum_c q_c conj(k_c) e^(i (m - n) f_c), where each pair of channels is a complex number.
+R(m - pi/2) rotates every pair as R(m) does, and then by -pi/2. The modes are those of
+OpenMOSS/rope_pp (modeling_llama_rope_pp.py) that keep RoPE's number of heads. The imaginary heads
+are the second half (`imagh`), every second head (`imagx`) or all of them (`imago`). In RoPE++
+itself, every real head shares q and k with an imaginary one, so that the model has half the
+projections (EH) or twice the heads (EC). q, k [B, H, T, d].
 """
 
 from typing import Literal

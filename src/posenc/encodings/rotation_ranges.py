@@ -1,7 +1,8 @@
-"""RoPE with different positions for distant keys, which extends the context of a trained model.
+"""Helpers for encodings that extend RoPE's context by using other positions for distant keys.
 
-The `rotate` of these encodings returns queries and keys that are rotated to several positions,
-side by side, and their `rotation_index` selects one of these rotations for each query and key.
+In these encodings, `rotate` returns queries and keys that are rotated to several positions and
+concatenated along the channels. `rotation_index` selects one of these rotations for each query and
+key. The encodings can be applied to a trained RoPE model without fine-tuning.
 """
 
 import torch
@@ -17,9 +18,9 @@ from posenc.encodings.wrapper import innermost_encoding
 def rotate_at(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, *positions: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return queries and keys [B, H, T, n d], rotated to n pairs of positions, side by side.
+    """Return queries and keys [B, H, T, n d]: n rotated copies, concatenated along the channels.
 
-    The positions [T] of a pair are those of the queries and of the keys.
+    Each of the n pairs of `positions` holds the positions [T] of the queries and of the keys.
     """
     distinct = {id(pos): pos for pair in positions for pos in pair}
     rotated = {key: encoding.rotate(x, q, k, pos) for key, pos in distinct.items()}
@@ -31,7 +32,7 @@ def rotate_at(
 def rotate_near_and_far(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, far_distance: int
 ) -> tuple[Tensor, Tensor]:
-    """Return queries and keys [B, H, T, 2 d], rotated to `pos` and to one `far_distance`."""
+    """Return queries and keys [B, H, T, 2 d]: at `pos`, and all at a distance of `far_distance`."""
     far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
     return rotate_at(encoding, x, q, k, (pos, pos), far)
 

@@ -21,7 +21,7 @@ EPSILON = 1e-6
 
 
 class SelectiveRope(PerLayer):
-    """Rotates by angles that are sums over the content of the tokens so far."""
+    """Rotates by angles that accumulate over tokens, depending on their content."""
 
     def __init__(
         self, geometry: Geometry, *, rank: int = 16, conv_width: int = 4, base: float = 500000.0

@@ -1,11 +1,13 @@
-"""Stick-breaking attention (Tan et al. 2024, 2410.17980): later keys take their weight first.
+"""Stick-breaking attention (Tan et al. 2024, 2410.17980), which prefers recent keys.
 
     weight(i, j) = sigmoid(z_ij) prod_{k=j+1..i-1} (1 - sigmoid(z_ik)),   z = q . k / sqrt(d)
 
-There is no softmax, and order is the only position information. As in the authors' code
-(shawntan/stickbreaking-attention, sb_ref.py), a query does not attend to its own key, whose value
-instead receives what remains of the stick, prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`,
-j and k include i, and what remains is dropped.
+From the query back to the first key, each key takes a fraction sigmoid(z) of the weight that the
+later keys have left (the rest of the stick). There is no softmax, and the order of the keys is the
+only positional information. As in the authors' code (shawntan/stickbreaking-attention, sb_ref.py),
+a query does not attend to its own key; the value of that key receives the remaining weight,
+prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and the remaining weight is
+dropped.
 """
 
 import torch
@@ -16,7 +18,7 @@ from posenc.encodings.base import Encoding, Geometry
 
 
 class StickBreaking(Encoding):
-    """Weights are lengths that are broken off a stick, from the query back to the first key."""
+    """Attention weights from stick-breaking instead of a softmax."""
 
     def __init__(self, geometry: Geometry, *, attend_current: bool = False) -> None:
         super().__init__(geometry)
@@ -28,7 +30,7 @@ class StickBreaking(Encoding):
         own_key = key == key[keys - rows :, None]
         if not self.attend_current:
             scores = scores.masked_fill(own_key, -torch.inf)
-        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # after all keys from j to the query
+        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # left after keys j to i
         log_rest_before = pad(log_rest, (1, -1)).flip(-1)
         weights = (logsigmoid(scores) + log_rest_before).exp()
         if self.attend_current:

@@ -1,4 +1,4 @@
-"""Attention temperatures: query i is scaled by tau, a function of n = i + 1, its number of keys.
+"""Attention temperatures: query i is scaled by tau, a function of n = i + 1, the tokens up to it.
 
     log_n       tau = max(1, ln n / ln n0)                (Su 2021, kexue.fm/archives/8823)
     ssmax       tau = s ln n                              (Nakanishi 2025, 2501.19399)
@@ -64,7 +64,7 @@ class Temperature(Wrapper):
         return (q * factors[..., None]).to(q.dtype), k
 
     def factors(self, n: Tensor) -> Tensor:
-        """Return tau [T] or, if learnable, [H, T] for numbers of visible keys n [T] in float64."""
+        """Return tau, [T] or, if learnable, [H, T], for numbers of tokens n [T] in float64."""
         s: Tensor | float = self.scale
         if self.scales is not None:
             s = self.scales[self.layer].to(n.dtype)[:, None]
@@ -80,17 +80,17 @@ class Temperature(Wrapper):
 
 
 def log_n_temperature(n: Tensor, start: int) -> Tensor:
-    """Return the temperature of log-n scaling for numbers of visible keys n."""
+    """Return the temperature of log-n scaling for numbers of tokens n."""
     return (n.log() / math.log(start)).clamp(min=1)
 
 
 def log_temperature(n: Tensor, start: int, scale: Tensor | float) -> Tensor:
-    """Return Inkling's temperature for numbers of visible keys n."""
+    """Return Inkling's temperature for numbers of tokens n."""
     return 1 + scale * (n / start).clamp(min=1).log()
 
 
 def _check_rule(rule: Rule, scale: float | None, start: int | None, trainable: bool) -> None:
-    """Raise ValueError unless the rule exists and every parameter that is given has an effect."""
+    """Raise ValueError unless the rule exists and every parameter that is set has an effect."""
     if rule not in get_args(Rule):
         raise ValueError(f"rule={rule} must be one of {', '.join(get_args(Rule))}")
     if rule not in DEFAULT_SCALES and (scale is not None or trainable):

@@ -24,7 +24,7 @@ CHUNK = 32
 
 
 class Wall(PerLayer):
-    """A gate per token, head and channel, by which the past of the channel is multiplied."""
+    """One forget gate per token, head and channel."""
 
     def __init__(self, geometry: Geometry, *, initial_bias: float = 8.0) -> None:
         super().__init__(geometry)

@@ -8,7 +8,7 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer, layer_encodings
 
 EncodingFactory = Callable[[Geometry], Encoding]
-EFFECTS = (
+EFFECTIVE_HOOKS = (
     *("embed", "rotate", "rotation_index", "bias", "content_bias", "normalize", "value_bias"),
     *("window", "mask", "sink"),
 )
@@ -88,9 +88,9 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether the encoding is equivalent to NoPE: no layer overrides a hook in EFFECTS."""
+    """Return whether the encoding is equivalent to NoPE: no layer overrides EFFECTIVE_HOOKS."""
     layers = layer_encodings(encoding)
-    return not any(layer.overrides(hook) for layer in layers for hook in EFFECTS)
+    return not any(layer.overrides(hook) for layer in layers for hook in EFFECTIVE_HOOKS)
 
 
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:

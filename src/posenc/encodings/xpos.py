@@ -27,7 +27,7 @@ class Xpos(Rope):
     """RoPE with a decay per pair of channels, slower for the lower frequencies."""
 
     limitations: Mapping[str, str] = {
-        "any_length": "the scale of the keys overflows float32 at many times scale_base"
+        "any_length": "the scale of the keys overflows float32 at distances far beyond scale_base"
     }
 
     def __init__(
