@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 MAX_WIDTH, MAX_LAYERS = 2**17, 2**9
-"""Several times the dimensions of the largest published models; larger values are probably typos."""
+"""Several times the dimensions of the largest published models; larger values are likely typos."""
 
 
 @dataclass(frozen=True)

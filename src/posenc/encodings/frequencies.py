@@ -109,7 +109,8 @@ def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) 
     """Return the axis of each pair, given the relative number of pairs of each axis.
 
     Each axis gets consecutive pairs. With `interleave`, an axis a > 0 instead gets the n pairs a,
-    a + axes, .., a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not fit.
+    a + axes, .., a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not
+    fit.
     """
     axes = len(sections)
     if axes < 1 or min(sections) < 1:

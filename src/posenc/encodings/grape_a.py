@@ -5,8 +5,8 @@
 with g = softplus, ALiBi's slopes m and omega = softplus(w) for learnable w [layers, H]. From
 model-architectures/GRAPE (llama-mha-grape-a-{keygated,querygated,querykeygated}.py): u and v
 [layers, H, d] are learnable and divided by their norms, omega is initially `initial_rate`, and
-`gate=key` and `gate=query` omit the other gate. The paper's formula has neither the slopes nor the division.
-The repository normalizes q and k first; that is a property of the model and not included.
+`gate=key` and `gate=query` omit the other gate. The paper's formula has neither the slopes nor the
+division. The repository normalizes q and k first; that is a property of the model and not included.
 """
 
 import math

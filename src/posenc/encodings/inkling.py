@@ -1,15 +1,15 @@
 """Inkling's relative bias from the query's content (Thinking Machines 2026, modeling_inkling.py).
 
-    score_h(i, j) = tau_i (q_i . k_j / sqrt(d) + r_hi . P[:, i - j]),   0 outside 0 <= i - j < E
+    score_h(i, j) = tau_i (q_i . k_j / sqrt(d) + r_hi . P[:, i - j]),   P[:, n] = 0 for n >= E
     r_hi = W_h x_i,   tau_i = 1 + alpha ln max(1, (i + 1) / n0)
 
 Every layer has its own W [H, r, D] and P [r, E], both initialized from N(0, 0.02^2); the heads
 share P. Every `every`-th layer, and the last one, is global: E is `extent`, and tau is as above.
-The other layers have a window of E tokens, and tau = 1. Nothing is rotated, so beyond E, tau
-is a global layer's only positional signal. i is the position of the query.
+The other layers have a window of E tokens, and tau = 1. Nothing is rotated, so beyond E, tau is
+a global layer's only positional signal. i is the position of the query.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
-keys and values; both are properties of the model and not included. If n0 is not set there, tau is 1.
+keys and values; both are properties of the model and not included. Without n0, its tau is 1.
 """
 
 import torch

@@ -6,8 +6,8 @@ From the query back to the first key, each key takes a fraction sigmoid(z) of th
 later keys have left (the rest of the stick). There is no softmax, and the order of the keys is the
 only positional information. As in the authors' code (shawntan/stickbreaking-attention, sb_ref.py),
 a query does not attend to its own key; the value of that key receives the remaining weight,
-prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and the remaining weight is
-dropped.
+prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and the remaining weight
+is dropped.
 """
 
 import torch

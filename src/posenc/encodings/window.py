@@ -1,4 +1,4 @@
-"""Sliding-window attention (Beltagy et al. 2020, 2004.05150) that can keep the first tokens visible.
+"""Sliding-window attention (Beltagy et al. 2020, 2004.05150) that can keep the first tokens.
 
 score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
 tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
