@@ -60,7 +60,7 @@ class ReturnsFloat64(Encoding):
         return (q.double(), k.double()) if q.dtype == torch.bfloat16 else (q, k)
 
 
-class MisspeltHook(Encoding):
+class MisspelledHook(Encoding):
     def biass(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance
 

@@ -38,7 +38,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
             "kernels_agree": "",
         },
     ),
-    ("MisspeltHook", {}, {"hooks_are_overridden": "rename it to bias"}),
+    ("MisspelledHook", {}, {"hooks_are_overridden": "rename it to bias"}),
     ("NeedlessLimitation", {}, {"is_causal": "but it holds"}),
     ("DependsOnLength", {}, {"is_prefix_consistent": "between 12 tokens"}),
     ("DependsOnQueryPosition", {}, {"is_shift_invariant": "1000"}),

@@ -33,7 +33,7 @@ class NotCausal(Encoding):
         return q, k + k.flip(2)
 
 
-class Misspelt(Encoding):
+class Misspelled(Encoding):
     def biass(self, head, distance, pos_q):
         return -0.5 * distance
 
@@ -114,7 +114,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("WrongSignature", 1, ["(self, distance)", "(self, head, distance, pos_q)"]),
     ("NotFinite", 1, ["bias returned", "NaN", "negative distances"]),
     ("NotCausal", 1, ["NotCausal.rotate", "later", "limitations['causal']"]),
-    ("Misspelt", 1, ["Misspelt.biass", "rename it to bias"]),
+    ("Misspelled", 1, ["Misspelled.biass", "rename it to bias"]),
     ("WithoutGeometry", 1, ["(self, *, rate: float = 0.5)", "geometry"]),
     ("NoEncoding", 0, ["NoEncoding(Encoding)", "posenc.encodings.base"]),
     ("SuperWithoutGeometry", 2, ["missing 1 required positional argument: 'geometry'"]),

@@ -101,7 +101,7 @@ def test_only_alibi_has_slopes(inner: EncodingFactory) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, -1, math.inf])
-def test_an_invalid_factor_is_refused(factor: float) -> None:
+def test_an_invalid_factor_is_rejected(factor: float) -> None:
     with pytest.raises(ValueError, match=f"factor={factor} must be from 1"):
         AlibiPi(GEOMETRY, inner=Alibi, factor=factor)
 

@@ -39,6 +39,6 @@ def test_chunks_do_not_attend_to_each_other(inner: EncodingFactory, size: int, l
         torch.testing.assert_close(actual, torch.cat(expected, dim=2), rtol=0, atol=1e-12)
 
 
-def test_a_chunk_without_a_token_is_refused() -> None:
+def test_a_chunk_without_a_token_is_rejected() -> None:
     with pytest.raises(ValueError, match="size=0 must be at least 1"):
         Chunked(GEOMETRY, inner=ROPE, size=0)

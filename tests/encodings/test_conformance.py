@@ -65,6 +65,6 @@ def test_length_dependent_spectra_declare_their_limitation(name: str, spectrum: 
     assert result.status == expected, result.evidence
 
 
-def test_heads_that_do_not_divide_the_width_are_refused() -> None:
+def test_heads_that_do_not_divide_the_width_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"heads=3 does not divide width=32"):
         Geometry(width=32, heads=3, layers=1, train_length=8)

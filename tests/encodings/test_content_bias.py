@@ -503,7 +503,7 @@ def test_dape_builds_inner_encodings_of_one_layer() -> None:
         (partial(Dape, inner=Alibi), "Dape"),
     ],
 )
-def test_dape_refuses_encodings_that_are_not_just_a_bias(
+def test_dape_rejects_encodings_that_are_not_just_a_bias(
     inner: Callable[[Geometry], Encoding], name: str
 ) -> None:
     with pytest.raises(ValueError, match=f"inner={name} .* such as alibi"):
@@ -522,7 +522,9 @@ def test_dape_refuses_encodings_that_are_not_just_a_bias(
         ),
     ],
 )
-def test_invalid_parameters_are_refused(make: Callable[[Geometry], Encoding], message: str) -> None:
+def test_invalid_parameters_are_rejected(
+    make: Callable[[Geometry], Encoding], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         make(geometry())
 

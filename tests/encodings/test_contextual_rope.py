@@ -162,7 +162,7 @@ def test_gradients_reach_all_parameters(build: Callable[[Geometry], Any]) -> Non
         assert (parameter.grad.flatten(1).abs().amax(1) > 0).all()
 
 
-def test_invalid_parameters_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     odd = Geometry(width=10, heads=2, layers=1, train_length=7)
     for build in (CaRope, DaRope, SelectiveRope):
         with pytest.raises(ValueError, match="head width 5 must be even"):

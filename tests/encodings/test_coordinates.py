@@ -216,7 +216,7 @@ def test_every_sequence_of_a_batch_has_its_own_coordinates(
         (Sinusoidal, 7, 64),
     ],
 )
-def test_widths_that_cannot_be_split_between_the_axes_are_refused(
+def test_widths_that_cannot_be_split_between_the_axes_are_rejected(
     make: Callable[..., Encoding], axes: int, width: int
 ) -> None:
     encoding = make(geometry(width), spectrum=geometric)
@@ -352,7 +352,7 @@ def test_distances_of_large_coordinates_are_exact_in_float32(axes: int) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(options("encoding")))
-def test_every_encoding_takes_coordinates_or_refuses_them(
+def test_every_encoding_takes_coordinates_or_rejects_them(
     name: str, configured: Configured
 ) -> None:
     """An encoding that takes two axes also takes one, with the same result as for positions."""
@@ -370,6 +370,6 @@ def test_every_encoding_takes_coordinates_or_refuses_them(
 
 
 @pytest.mark.parametrize("make", [Learned, Integers, ScaledIntegers, Binary])
-def test_encodings_of_sequence_order_refuse_coordinates(make: type[Encoding]) -> None:
+def test_encodings_of_sequence_order_reject_coordinates(make: type[Encoding]) -> None:
     with pytest.raises(ValueError, match=r"takes .* 2 axes"):
         make(geometry(32)).embed(randn(2, 24, 32), points(2, 24, 2))

@@ -100,7 +100,7 @@ def test_blocks_and_float32_match_the_reference_at_an_odd_length(
     assert_blocks_match(encoding, x, q, k, q)
 
 
-def test_weights_start_like_those_of_convolutions_and_even_kernels_are_refused() -> None:
+def test_weights_start_like_those_of_convolutions_and_even_kernels_are_rejected() -> None:
     torch.manual_seed(0)
     encoding = DapeV2(geometry(8), inner=Alibi)
     layers = nn.Conv2d(16, 32, (1, 3)), nn.Conv2d(32, 8, (1, 3))

@@ -74,7 +74,7 @@ def test_alibi_of_x_transformers_equals_ours_on_visible_keys(heads: int) -> None
     torch.testing.assert_close(ours.tril(), theirs.tril(), rtol=1e-6, atol=0)
 
 
-def test_blooms_alibi_in_bfloat16_does_not_separate_neighbours_and_ours_does() -> None:
+def test_blooms_alibi_in_bfloat16_does_not_separate_neighbors_and_ours_does() -> None:
     """Theirs is wrong: m j is cast to the activations' dtype, which has 8 bits of mantissa."""
     slopes = Alibi(geometry(8)).slopes.float()
     theirs = bloom(8, 4096, torch.bfloat16)[:, 0].float().diff(dim=-1)[:, 2048:]

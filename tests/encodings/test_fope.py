@@ -82,7 +82,7 @@ def test_without_noise_mixed_pairs_are_ropes() -> None:
     assert not encoding.limitations
 
 
-def test_invalid_parameters_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     with pytest.raises(ValueError, match="head width 2"):
         Fope(geometry(2, 100))
     with pytest.raises(ValueError, match="gain=-1"):

@@ -265,7 +265,7 @@ def test_fire_has_66_parameters_and_33_per_head(heads: int, count: int) -> None:
         (partial(Sandwich, base=0.0), "base=0.0"),
     ],
 )
-def test_invalid_parameters_of_biases_are_refused(
+def test_invalid_parameters_of_biases_are_rejected(
     make: Callable[..., Encoding], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -132,7 +132,7 @@ def test_blocks_and_float32_match_the_reference_at_an_odd_length(
     assert_blocks_match(encoding, x, q, k, v)
 
 
-def test_invalid_parameters_and_coordinates_are_refused() -> None:
+def test_invalid_parameters_and_coordinates_are_rejected() -> None:
     with pytest.raises(ValueError, match="initial_rate=0"):
         GrapeA(geometry(2), initial_rate=0)
     with pytest.raises(ValueError, match="position_width=3"):

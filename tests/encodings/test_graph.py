@@ -197,7 +197,7 @@ def test_random_walk_is_equally_exact_under_autocast() -> None:
 
 
 @pytest.mark.parametrize("shape", [(9,), (1, 9, 4), (9, 16)])
-def test_coordinates_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_coordinates_of_the_wrong_shape_are_rejected(shape: tuple[int, ...]) -> None:
     x, pos = torch.zeros(1, 9, 24), torch.zeros(shape)
     with pytest.raises(ValueError, match=r"random_walk takes coordinates \[B, T, 16\] of nodes"):
         RandomWalk(geometry()).embed(x, pos)
@@ -205,7 +205,7 @@ def test_coordinates_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> N
         Degree(geometry()).embed(x, pos)
 
 
-def test_invalid_parameters_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     with pytest.raises(ValueError, match="walk_length=0"):
         RandomWalk(geometry(), walk_length=0)
     with pytest.raises(ValueError, match="num_degrees=1"):

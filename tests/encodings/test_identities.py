@@ -296,7 +296,7 @@ def test_the_lowest_frequency_repeats_after_its_wavelength(
 
 
 def test_whole_embeddings_stay_distinct_past_the_longest_wavelength() -> None:
-    """No two of 70,000 positions are closer than neighbours: other frequencies separate them."""
+    """No two of 70,000 positions are closer than neighbors: other frequencies separate them."""
     pos = torch.arange(70_000)
     assert similarity(geometric_t2t, 64, pos)[1:].argmax() == 0
 
@@ -352,7 +352,7 @@ def test_ropes_closed_form_is_the_block_diagonal_matrix(width: int, base: float)
     spectrum = partial(geometric, base=base)
     order = [i + half * width // 2 for i in range(width // 2) for half in (0, 1)]
     to_pairs = torch.eye(width).double()[order]  # interleaved from half
-    neighbours = Rope(geometry(width), spectrum=spectrum, layout="interleaved")
+    neighbors = Rope(geometry(width), spectrum=spectrum, layout="interleaved")
     halves = Rope(geometry(width), spectrum=spectrum, layout="half")
     for row, m in enumerate(pos.tolist()):
         angles = m * base ** (-2 * torch.arange(width // 2).double() / width)
@@ -366,12 +366,12 @@ def test_ropes_closed_form_is_the_block_diagonal_matrix(width: int, base: float)
         closed = vector * angles.cos().repeat_interleave(2)
         closed = closed + swapped * angles.sin().repeat_interleave(2)
         torch.testing.assert_close(closed, matrix @ vector, rtol=0, atol=1e-12)
-        actual = neighbours.rotate(x, x, x, pos)[0][0, 0, row]
+        actual = neighbors.rotate(x, x, x, pos)[0][0, 0, row]
         torch.testing.assert_close(actual, matrix @ vector, rtol=0, atol=1e-9)
         actual = halves.rotate(x, x, x, pos)[1][0, 0, row]
         expected = to_pairs.T @ matrix @ to_pairs @ vector
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-9)
-        actual = neighbours.rotate(x, x, x, -pos)[0][0, 0, row]
+        actual = neighbors.rotate(x, x, x, -pos)[0][0, 0, row]
         torch.testing.assert_close(actual, matrix.T @ vector, rtol=0, atol=1e-9)
 
 

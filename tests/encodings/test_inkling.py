@@ -101,12 +101,12 @@ def test_initial_parameters_have_the_published_scale() -> None:
     ("parameters", "message"),
     [({"extent": 0}, "extent=0"), ({"n_floor": 0}, "n_floor=0"), ({"alpha": -1.0}, "alpha=-1.0")],
 )
-def test_invalid_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Inkling(GEOMETRY, **parameters)
 
 
-def test_coordinates_are_refused() -> None:
+def test_coordinates_are_rejected() -> None:
     x, q, k, _ = inputs()
     with pytest.raises(ValueError, match="inkling takes one position per token"):
         build().rotate(x, q, k, torch.zeros(2, LENGTH, 2))

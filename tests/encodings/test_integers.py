@@ -74,13 +74,13 @@ def test_binary_digits_of_252() -> None:
 
 
 @pytest.mark.parametrize("digits", [0, -1, 13])
-def test_binary_refuses_an_invalid_number_of_digits(digits: int) -> None:
+def test_binary_rejects_an_invalid_number_of_digits(digits: int) -> None:
     with pytest.raises(ValueError, match=rf"digits={digits} must be from 1 to .* 12; change"):
         Binary(geometry(12), digits=digits)
 
 
 @pytest.mark.parametrize("make", [Integers, ScaledIntegers, Binary])
-def test_coordinates_are_refused(make: type[Encoding]) -> None:
+def test_coordinates_are_rejected(make: type[Encoding]) -> None:
     with pytest.raises(ValueError, match="one position per token"):
         make(geometry()).embed(torch.zeros(1, 4, 12), torch.zeros(1, 4, 2))
 

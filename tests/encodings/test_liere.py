@@ -160,7 +160,7 @@ def test_initial_values_are_those_of_the_authors() -> None:
         (ComRope, {"init_std": 0.0}, "init_std=0.0"),
     ],
 )
-def test_invalid_parameters_are_refused(
+def test_invalid_parameters_are_rejected(
     make: Callable[..., Encoding], kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

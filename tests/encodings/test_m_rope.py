@@ -85,14 +85,14 @@ def test_sections_are_scaled_to_the_head_width() -> None:
         (16, [2, 3, 3], True, "cannot be interleaved"),
     ],
 )
-def test_sections_that_do_not_fit_are_refused(
+def test_sections_that_do_not_fit_are_rejected(
     width: int, sections: list[int], interleave: bool, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         rope(width, sections, interleave=interleave)
 
 
-def test_a_different_number_of_axes_is_refused() -> None:
+def test_a_different_number_of_axes_is_rejected() -> None:
     x, q, k, pos = inputs(16, axes=2)
     with pytest.raises(ValueError, match="coordinates on 3 axes, not on 2"):
         rope(16, [2, 3, 3]).rotate(x, q, k, pos)

@@ -64,7 +64,7 @@ def test_without_content_mla_rope_is_rope_with_one_key_for_all_heads() -> None:
     torch.testing.assert_close(rotary_k, expected_k)
 
 
-def test_projections_start_like_those_of_the_model_and_odd_widths_are_refused() -> None:
+def test_projections_start_like_those_of_the_model_and_odd_widths_are_rejected() -> None:
     encoding = MlaRope(Geometry(width=256, heads=4, layers=2, train_length=7), spectrum=geometric)
     assert encoding.query.shape == (2, 128, 256) and encoding.key.shape == (2, 32, 256)
     for weight in (encoding.query, encoding.key):

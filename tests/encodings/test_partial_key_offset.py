@@ -78,7 +78,7 @@ def test_one_layer_is_enough_for_induction() -> None:
     assert (q @ k.mT)[0, 0, -1].argmax() == 3
 
 
-def test_a_spectrum_without_stationary_channels_is_refused() -> None:
+def test_a_spectrum_without_stationary_channels_is_rejected() -> None:
     with pytest.raises(ValueError, match="half_truncated"):
         PartialKeyOffset(geometry(16), spectrum=geometric)
     PartialKeyOffset(geometry(16), spectrum=geometric, rotary_fraction=0.5)

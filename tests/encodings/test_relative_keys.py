@@ -376,7 +376,7 @@ def test_the_range_of_haar_wavelets_in_both_readings_of_the_paper() -> None:
         assert actual.abs().sum(dim=-1).nonzero().max() == furthest
 
 
-def test_invalid_wavelet_parameters_are_refused() -> None:
+def test_invalid_wavelet_parameters_are_rejected() -> None:
     with pytest.raises(ValueError, match="scales=8 must divide the head width of 12"):
         Wavelet(geometry(2, 12))
     with pytest.raises(ValueError, match=r"min_scale=0"):

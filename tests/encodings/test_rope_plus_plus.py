@@ -55,7 +55,7 @@ def test_scores_are_real_or_imaginary_parts(
         assert scores[0, h, i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_modes_that_need_two_heads_refuse_one() -> None:
+def test_modes_that_need_two_heads_reject_one() -> None:
     geometry = Geometry(width=6, heads=1, layers=1, train_length=7)
     for mode in ("imagh", "imagx"):
         with pytest.raises(ValueError, match=f"imag_mode={mode}.*one head"):

@@ -89,7 +89,7 @@ def test_xpos_golden_values() -> None:
         assert (actual + (2 / 7) ** (delta / 512)) / 32 == pytest.approx(mean, rel=1e-7)
 
 
-def test_xpos_refuses_distances_past_its_limit() -> None:
+def test_xpos_rejects_distances_past_its_limit() -> None:
     encoding = Xpos(geometry(64), spectrum=geometric)
     limit = encoding.max_length()
     q, k = (part.detach().float() for part in random_inputs(64, 1, 2))
@@ -111,7 +111,7 @@ def test_xpos_refuses_distances_past_its_limit() -> None:
         ({"scale_base": math.inf}, "scale_base=inf"),
     ],
 )
-def test_xpos_refuses_parameters_without_decay(kwargs: dict[str, float], message: str) -> None:
+def test_xpos_rejects_parameters_without_decay(kwargs: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Xpos(geometry(16), spectrum=geometric, **kwargs)  # pyrefly: ignore[bad-argument-type]
     assert Xpos(geometry(16), spectrum=geometric, gamma=1e6).max_length() > 10**9
@@ -234,7 +234,7 @@ def test_longrope_with_a_single_factor_is_ntk_aware_past_the_first_tokens() -> N
 
 
 @pytest.mark.parametrize("factors", [[1.0, 2.0], [1.0, 2.0, -1.0, 4.0], 0.5])
-def test_longrope_refuses_invalid_factors(factors: float | list[float]) -> None:
+def test_longrope_rejects_invalid_factors(factors: float | list[float]) -> None:
     with pytest.raises(ValueError, match="factors"):
         LongRope(geometry(8), spectrum=geometric, factors=factors)
 

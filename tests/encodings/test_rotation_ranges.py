@@ -314,12 +314,12 @@ def test_only_rope_can_be_rotated_again(
         make(GEOMETRY, inner=inner)
 
 
-def test_randomized_refuses_encodings_that_select_rotations() -> None:
+def test_randomized_rejects_encodings_that_select_rotations() -> None:
     with pytest.raises(ValueError, match="inner=SelfExtend selects rotations by the positions"):
         Randomized(GEOMETRY, inner=partial(SelfExtend, inner=ROPE))
 
 
-def test_coordinates_are_refused() -> None:
+def test_coordinates_are_rejected() -> None:
     coordinates = torch.zeros(2, 5, 2)
     x, q, k, _ = inputs(5)
     encoding = SelfExtend(GEOMETRY, inner=ROPE)
@@ -349,7 +349,7 @@ def test_rerope_with_log_n_needs_a_training_length_of_at_least_2() -> None:
         (partial(DualChunk, scale=math.inf), "scale=inf must be .* finite"),
     ],
 )
-def test_invalid_parameters_are_refused(make: Callable[..., Encoding], message: str) -> None:
+def test_invalid_parameters_are_rejected(make: Callable[..., Encoding], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(GEOMETRY, inner=ROPE)
 
@@ -389,7 +389,7 @@ class MissingRotation(Encoding):
         return (pos_q - pos_k).clamp(min=0) // 2
 
 
-def test_planning_refuses_an_index_without_a_rotation() -> None:
+def test_planning_rejects_an_index_without_a_rotation() -> None:
     with pytest.raises(ConfigError, match=r"rotation_index returned int64 .* n = 16 / 8") as error:
         verify_encoding(MissingRotation(GEOMETRY), torch.float32)
     assert "test_rotation_ranges.py, line" in str(error.value)

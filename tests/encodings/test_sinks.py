@@ -155,7 +155,7 @@ def test_a_large_sink_takes_all_the_weight_and_a_small_one_none() -> None:
         assert not large.any()
 
 
-def test_a_second_sink_and_an_infinite_logit_are_refused() -> None:
+def test_a_second_sink_and_an_infinite_logit_are_rejected() -> None:
     with pytest.raises(ValueError, match="inner=Sinks already has a sink"):
         Sinks(GEOMETRY, inner=partial(Sinks, inner=NoPE))
     with pytest.raises(ValueError, match="inner=StickBreaking has no softmax"):

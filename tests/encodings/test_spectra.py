@@ -224,7 +224,7 @@ def test_golden_powers() -> None:
         (partial(resonance, base=1e-3), "base=0.001, a wavelength rounds to 0"),
     ],
 )
-def test_invalid_parameters_are_refused(spectrum: Spectrum, message: str) -> None:
+def test_invalid_parameters_are_rejected(spectrum: Spectrum, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         spectrum(64, 512, 512)
     with pytest.raises(ValueError, match="even number of channels, not 7"):

@@ -138,7 +138,9 @@ def test_the_scores_of_the_inner_encoding_are_scaled_but_not_its_bias(
         ({"rule": "head_scale"}, "rule=head_scale .* no effect"),
     ],
 )
-def test_parameters_without_an_effect_are_refused(parameters: dict[str, Any], message: str) -> None:
+def test_parameters_without_an_effect_are_rejected(
+    parameters: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Temperature(geometry(), inner=NoPE, **parameters)
 

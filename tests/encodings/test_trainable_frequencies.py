@@ -230,7 +230,7 @@ def test_golden_frequencies_of_partial_rope_and_p_rope() -> None:
         (64, 1.5, "rotary_fraction=1.5"),
     ],
 )
-def test_fractions_that_give_no_pairs_are_refused(
+def test_fractions_that_give_no_pairs_are_rejected(
     width: int, fraction: float, message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"even number of channels, but .*{message}"):

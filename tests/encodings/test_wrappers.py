@@ -87,12 +87,12 @@ def test_rnope_rotates_in_every_other_layer(
 
 
 @pytest.mark.parametrize("every", [1, 7])
-def test_interleave_refuses_an_encoding_without_a_layer(every: int) -> None:
+def test_interleave_rejects_an_encoding_without_a_layer(every: int) -> None:
     with pytest.raises(ValueError, match=f"every={every} with layers=6.*2 to 6"):
         Interleave(GEOMETRY, first=ROPE, second=NoPE, every=every)
 
 
-def test_interleave_refuses_two_encodings_without_positions() -> None:
+def test_interleave_rejects_two_encodings_without_positions() -> None:
     with pytest.raises(ValueError, match="choice of layers has no effect"):
         Interleave(GEOMETRY, first=NoPE, second=NoPE)
 
@@ -128,7 +128,7 @@ def test_a_pattern_is_repeated_over_the_layers(
         ({"pattern": "SL", "every": 2}, "every=2 and pattern are mutually exclusive"),
     ],
 )
-def test_invalid_patterns_are_refused(parameters: dict[str, Any], message: str) -> None:
+def test_invalid_patterns_are_rejected(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Interleave(GEOMETRY, first=ROPE, second=NoPE, **parameters)
 
@@ -185,7 +185,7 @@ def test_the_smaller_of_two_windows_applies() -> None:
 
 
 @pytest.mark.parametrize("size", [4, 9])
-def test_a_window_that_is_not_smaller_than_the_inner_one_is_refused(size: int) -> None:
+def test_a_window_that_is_not_smaller_than_the_inner_one_is_rejected(size: int) -> None:
     with pytest.raises(
         ValueError, match=rf"size={size} has no effect: inner=Window .* of 4 tokens"
     ):
@@ -221,7 +221,7 @@ def test_drope_scales_logits_past_the_training_length_after_dropping(
     assert torch.equal(same, k)
 
 
-def test_drope_refuses_an_inner_encoding_with_nothing_to_drop() -> None:
+def test_drope_rejects_an_inner_encoding_with_nothing_to_drop() -> None:
     with pytest.raises(ValueError, match=r"inner=NoPE .* dropping it has no effect"):
         Drope(GEOMETRY, inner=NoPE)
 
@@ -318,7 +318,7 @@ def test_evaluation_uses_one_draw_per_length() -> None:
     assert not torch.equal(first[:, :7], encoding.embed(x[:, :7], torch.arange(7)))
 
 
-def test_a_range_that_is_too_short_is_refused() -> None:
+def test_a_range_that_is_too_short_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"max_length=8.*train_length=16"):
         Randomized(GEOMETRY, inner=ROPE, max_length=8)
     with pytest.raises(
@@ -370,7 +370,7 @@ def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
         (Degree, "inner=Degree defines its own positions"),
     ],
 )
-def test_randomized_refuses_encodings_without_positions_to_replace(
+def test_randomized_rejects_encodings_without_positions_to_replace(
     inner: EncodingFactory, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -397,7 +397,7 @@ def test_untied_has_no_parameters_that_no_layer_uses(
 @pytest.mark.parametrize(
     "inner", [Cope, Fox, partial(Dape, inner=Alibi), partial(LOG_N, inner=Cable)]
 )
-def test_untied_refuses_encodings_with_separate_parameters_in_every_layer(
+def test_untied_rejects_encodings_with_separate_parameters_in_every_layer(
     inner: EncodingFactory,
 ) -> None:
     with pytest.raises(ValueError, match="already has separate parameters in every layer"):

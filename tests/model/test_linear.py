@@ -65,7 +65,7 @@ def test_strided_inputs_and_gradients_give_the_same_numbers() -> None:
 
 
 @needs_onednn
-def test_parameters_and_initialisation_are_those_of_nn_linear() -> None:
+def test_parameters_and_initialization_are_those_of_nn_linear() -> None:
     torch.manual_seed(3)
     ours = Linear(16, 8)
     torch.manual_seed(3)

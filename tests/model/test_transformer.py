@@ -1,4 +1,4 @@
-"""The model: paired initialisation, exact losses, and the effect of its parameters."""
+"""The model: paired initialization, exact losses, and the effect of its parameters."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
-"""Attention of a block of query rows with what PyTorch's fused kernels do not support.
+"""Attention of a block of query rows, for encodings that PyTorch's fused kernels do not support.
 
-These are a sink, a learnable bias, a bias of another dtype than q, and several rotations. Each
-rotation gives the scores of some of the keys; the outputs for these keys are merged according to
-the logsumexp of their scores.
+These have a sink, a learnable bias, a bias with a different dtype than q, or several rotations.
+Each rotation gives the scores of some of the keys; the outputs of the rotations are merged
+according to the logsumexp of their scores.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from posenc.attention.fused_sdpa import QueryBlock
 class RotationPart(NamedTuple):
     """A rotation: its channels in q and k, the range of keys that use it, and their bias.
 
-    `empty` [R] is True for the rows that use it for no key; None means that there are none.
+    `empty` [R] is True for rows in which no key uses it; None means that there are no such rows.
     """
 
     channels: slice
@@ -31,7 +31,7 @@ class BlockAttention(torch.autograd.Function):
     """Attention of q [B, H, R, d'], k [B, H, K, d'] and v [B, H, K, d].
 
     The bias is [1|B, 1|H, R, K]. With a rotation index [R, K], q and k hold several rotations of d
-    channels each, side by side; otherwise d' = d.
+    channels each, one after the other; otherwise d' = d.
     """
 
     @staticmethod
@@ -76,17 +76,17 @@ class BlockAttention(torch.autograd.Function):
 
 
 def rotation_parts(index: Tensor | None, bias: Tensor, width: int) -> Iterator[RotationPart]:
-    """Yield the rotations in use; their biases are -inf for pairs that have another rotation."""
+    """Yield the rotations in use; their biases are -inf for pairs that use another one."""
     if index is None:
         yield RotationPart(slice(0, width), slice(0, bias.shape[-1]), bias, None)
         return
     visible = (bias > -torch.inf).any(dim=0).any(dim=0)
-    for number in range(int(index.max()) + 1):
-        pairs = visible & (index == number)
+    for i in range(int(index.max()) + 1):
+        pairs = visible & (index == i)
         used = pairs.any(dim=0).nonzero()
         if len(used):
             keys = slice(int(used[0]), int(used[-1]) + 1)
-            channels = slice(number * width, (number + 1) * width)
+            channels = slice(i * width, (i + 1) * width)
             part_bias = bias[..., keys].masked_fill(~pairs[:, keys], -torch.inf)
             yield RotationPart(channels, keys, part_bias, ~pairs.any(dim=1))
 
@@ -94,7 +94,7 @@ def rotation_parts(index: Tensor | None, bias: Tensor, width: int) -> Iterator[R
 def attend_part(
     q: Tensor, k: Tensor, v: Tensor, part: RotationPart, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the logsumexp of a rotation.
+    """Return the attention output and the logsumexp of the scores for one rotation.
 
     Rows without keys have the lowest finite logsumexp; with -inf, merging two of them would be NaN.
     """

@@ -45,10 +45,7 @@ def unsupported_reason(
 
 
 def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return why the factors need too many columns on this device, or None if they do not.
-
-    They may need at most as many columns as a head has channels.
-    """
+    """Return a reason if the factors need more columns than a head has channels, else None."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors

@@ -1,4 +1,4 @@
-"""Causal attention with a low-rank bias, accurate at any length and at any positions.
+"""Causal attention with a low-rank bias, accurate at any length and any positions.
 
 The bias of query i and key j is Q_i . (K_j - K_i). For FoX, K is a sum over all tokens so far, and
 the difference of two such sums would lose precision in float32. The scores are therefore computed

@@ -33,15 +33,15 @@ def overridden_hook(encoding: Encoding, *hooks: str) -> str | None:
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return softmax(q . k / sqrt(d) + bias) v + value bias, with all scores in memory.
 
-    The encoding's sink, if it has one, is a further term of the softmax's denominator; `normalize`
-    may replace the softmax.
+    The encoding's sink, if it has one, is an additional term in the softmax's denominator. An
+    encoding's `normalize` may replace the softmax.
     """
     all_tokens = slice(0, q.shape[2])
     return attend_rows(encoding, AttentionInputs(x, q, k, v, pos), all_tokens, all_tokens)
 
 
 def attend_rows(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
-    """Return the output [B, H, R, d] of the query `rows`; `keys` has all keys they attend to."""
+    """Return the output [B, H, R, d] of the query `rows`; `keys` covers all keys they attend to."""
     pos, dtype = inputs.pos, score_dtype(inputs.q.dtype)
     weights = attention_weights(encoding, attention_scores(encoding, inputs, rows, keys))
     out = weights @ inputs.v[:, :, keys].to(dtype)
@@ -72,7 +72,7 @@ def dot_products(
 ) -> Tensor:
     """Return q . k [B, H, R, K] for q of the query `rows` and k of `keys`.
 
-    If the encoding has several rotations, each pair has the product in one of them.
+    If the encoding has several rotations, `rotation_index` selects the one used for each pair.
     """
     index = rotation_index(encoding, pos, rows, keys)
     if index is None:
@@ -80,13 +80,13 @@ def dot_products(
     width = encoding.geometry.head_width
     rotations = zip(q.split(width, dim=-1), k.split(width, dim=-1), strict=True)
     first, *others = (rotated_q @ rotated_k.mT for rotated_q, rotated_k in rotations)
-    for number, products in enumerate(others, start=1):
-        first = torch.where(index == number, products, first)
+    for i, products in enumerate(others, start=1):
+        first = torch.where(index == i, products, first)
     return first
 
 
 def rotation_index(encoding: Encoding, pos: Tensor, rows: slice, keys: slice) -> Tensor | None:
-    """Return the number [R, K] of the rotation of each pair, or None if there is only one."""
+    """Return the index [R, K] of each pair's rotation, or None if there is only one rotation."""
     if not encoding.overrides("rotation_index"):
         return None
     return encoding.rotation_index(*rotation_index_arguments(encoding, pos, rows, keys))
@@ -106,7 +106,7 @@ def rotation_index_arguments(
 def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:
     """Return the weights [B, H, R, K] of scores; with a sink, their sum is less than 1.
 
-    Raises ValueError if the encoding has a sink, but no softmax.
+    Raises ValueError if the encoding has a sink and overrides `normalize`.
     """
     sink = encoding.sink()
     if sink is None:

@@ -37,10 +37,10 @@ PROPERTIES: tuple[Property, ...] = (
 
 
 def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
-    """Raise ConfigError for the first mistake that calling the hooks on a tiny input reveals.
+    """Call the hooks on a tiny input; raise ConfigError for the first mistake found.
 
     `dtype` is that of queries, keys and values. Planning calls this for every distinct encoding
-    before training; the properties test more, but take seconds.
+    before training; the properties in PROPERTIES cover more, but take seconds to test.
     """
     try:
         verify_definitions(encoding)

@@ -24,7 +24,7 @@ TINY_LENGTH = 7
 NUM_ROWS = 3  # differs from TINY_LENGTH, so that queries and keys cannot be confused
 Dtypes = tuple[torch.dtype, torch.dtype]
 """The dtype of the hidden states, and that of queries, keys and values."""
-AXES = {
+SHAPES = {
     "embed": "[B, T, D]",
     "rotate": "[B, H, T, d']",
     "rotation_index": "[R, K]",
@@ -35,7 +35,7 @@ AXES = {
     "mask": "[R, K]",
     "sink": "[H]",
 }
-"""The names of the axes of a hook's output, as in `posenc.encodings.base`."""
+"""The shape of each hook's output, in the notation of `posenc.encodings.base`."""
 
 
 @torch.no_grad()
@@ -148,7 +148,9 @@ def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Seque
     if bias is None:
         return
     if not isinstance(bias, Tensor) or bias.dtype != dtype or not _broadcasts(bias, shape):
-        expected = f"{_name(dtype)} that broadcasts to {AXES['bias']} = {list(shape[1:])}, or None"
+        expected = (
+            f"{_name(dtype)} broadcasting to {SHAPES['bias']} = {list(shape[1:])}, or None"
+        )
         raise _wrong(encoding, "bias", bias, expected)
     if not bias.isfinite().all():
         expected = "finite numbers, also at negative distances (keys after the query)"
@@ -159,7 +161,7 @@ def _verify_tensor(
     encoding: Encoding, hook: str, output: Any, dtype: torch.dtype, shape: Sequence[int]
 ) -> None:
     if not isinstance(output, Tensor) or output.dtype != dtype or output.shape != tuple(shape):
-        raise _wrong(encoding, hook, output, f"{_name(dtype)} {AXES[hook]} = {list(shape)}")
+        raise _wrong(encoding, hook, output, f"{_name(dtype)} {SHAPES[hook]} = {list(shape)}")
     if not output.isfinite().all():
         raise _wrong(encoding, hook, output, "finite numbers")
 

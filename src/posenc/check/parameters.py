@@ -67,7 +67,7 @@ class LogitsByCondition:
         return any(part.overrides("set_training_progress") for part in parts)
 
     def difference(self, other: "LogitsByCondition") -> float:
-        """Return the max difference under the first condition that has an effect, else 0."""
+        """Return the max difference under the first condition with a difference, else 0."""
         progress = self.depends_on_progress or other.depends_on_progress
         for index, (_, fraction, _) in enumerate(CONDITIONS):
             if fraction > 0 and not progress:
@@ -180,7 +180,7 @@ def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tup
 
 
 def alternative_values(value: float) -> list[float]:
-    """Return other values to test: twice the value, then smaller ones; for 0, 1, 0.5 and -1."""
+    """Return other values to test: twice the value, then smaller ones (for 0: 1, 0.5 and -1)."""
     if value == 0:
         return [1, 0.5, -1]
     smaller = [value / 2, value // 2, value / 16, value // 16]

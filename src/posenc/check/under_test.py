@@ -25,8 +25,8 @@ SMALL_MODEL = (
 )
 """Overrides of the training config with which the whole suite takes a second or two.
 
-There are four layers, because an encoding may differ in every fourth layer, and no layer norm,
-because it would cancel a value that is the same in every channel.
+There are four layers, because an encoding may differ in every fourth layer. The model has RMS
+norms, because a layer norm would cancel a value that is the same in every channel.
 """
 
 MODEL_KEYS = ["model", "encoding", "train_length", "kernel", "seed", "modules"]
@@ -122,10 +122,10 @@ class EncodingUnderTest:
         return encoding.eval()
 
     def supported_length(self, length: int) -> tuple[int, Changes]:
-        """Return `length` or, if the encoding cannot support it, the longest length it supports.
+        """Return a length to test and the configuration changes that it requires.
 
-        The second value is the changes that this length requires: if the maximum length is less
-        than `length`, a longer training length is tried first.
+        The length is `length` if the encoding supports it, if necessary with that training length,
+        and otherwise the encoding's maximum length.
         """
         limit = self.configured_model.encoding.max_length()
         if limit is None or limit >= length:
@@ -147,7 +147,7 @@ class EncodingUnderTest:
 
     @cached_property
     def _model_config(self) -> DictConfig:
-        """The settings that models depend on; copying the whole configuration would take long."""
+        """The settings that models depend on; copying the whole configuration would be slow."""
         return OmegaConf.masked_copy(self.config, MODEL_KEYS)
 
     def _changed(self, changes: Changes) -> DictConfig:

@@ -5,9 +5,9 @@
 
 From 2505.16381 and fla-org/flash-linear-attention (layers/path_attn.py): conv is causal, depthwise
 and 3 tokens wide; per layer, W1 is [rank, D], W2 [H d, rank], the convolution [H d, 3] and w_b
-[H, D], all N(0, 0.02^2), and b is initially 0. PaTH-FoX also adds (F_i - F_j) / sqrt(d), with sums F_t of ln
-sigma(w_g . x_l + b_g) over l <= t; unlike FoX alone, the repository divides them by sqrt(d). The
-bias is score(i, j) - q_i . k_j / sqrt(d).
+[H, D], all N(0, 0.02^2), and b is initially 0. PaTH-FoX also adds (F_i - F_j) / sqrt(d), with sums
+F_t of ln sigma(w_g . x_l + b_g) over l <= t; the repository divides them by sqrt(d), unlike FoX
+alone. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d).
 """
 
 import torch

@@ -5,8 +5,8 @@
 
 W [layers, H, d, D] ~ N(0, 0.02^2) and b [layers, H, d] give one gate per head and channel. b is 8
 initially, as in fla.layers.wall_attn, so that a token keeps 0.9997 of the past. Gates of 1 give
-NoPE. The bias is score(i, j) - q_i . k_j / sqrt(d). The repository also has a scalar gate per head
-(FoX) and an output gate, both off by default; they are not included.
+NoPE. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d). The repository also has a scalar
+gate per head (FoX) and an output gate, both off by default; they are not included.
 
 q e^P and k e^-P would overflow. Rows are therefore computed in chunks: for keys before the first
 row s of a chunk as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive, and

@@ -110,9 +110,9 @@ def _check_constructor(definition: Callable[..., Any]) -> None:
 
 
 def _at_line(error: ConfigError, definition: Callable[..., Any]) -> ConfigError:
-    """Return an error of a constructor with the line in the user's file that raised it.
+    """Return a constructor's error, prefixed with the line in the user's file that raised it.
 
-    A ValueError is the encoding's own message about its parameters, which needs no line.
+    A ValueError is returned unchanged: it is the encoding's own message about its parameters.
     """
     cause = error.__cause__ and (error.__cause__.__cause__ or error.__cause__)
     if cause is None or isinstance(cause, ConfigError | ValueError):

@@ -1,10 +1,10 @@
-"""Generation of tokens, with a cache of keys and values for the encodings that allow it.
+"""Token generation, with a cache of keys and values for the encodings that allow it.
 
-Position may enter a model through several hooks, which may depend on the whole sequence: xPos
-counts from its middle, log-n scaling counts its tokens. The cache therefore holds what each layer
-computes before its encoding is applied, and for each new token the hooks are called on the whole
-sequence. This takes O(T) time per token and layer instead of O(T^2), and equals the uncached
-computation at any length if no token depends on the number of tokens that follow it (`prefix`).
+Position may enter a model through several hooks, some of which need the whole sequence: xPos, for
+example, counts positions from its middle. The cache therefore holds what each layer computes before
+its encoding is applied, and for each new token the hooks are called on the whole sequence. This
+takes O(T) time per token and layer instead of O(T^2). It equals the uncached computation at any
+length if no token depends on the number of tokens that follow it (`prefix`).
 """
 
 from collections.abc import Iterator
@@ -92,8 +92,8 @@ def recomputation_reason(encoding: Encoding) -> str | None:
     """Return why keys and values cannot be reused when the sequence grows, or None if they can.
 
     They can be reused with posenc's own encodings if no token depends on later tokens or on their
-    number, which posenc's tests verify. Other encodings have not been tested beyond the training
-    length.
+    number, which posenc's tests verify. For other encodings, this has not been verified beyond the
+    training length.
     """
     for module in encoding.modules():
         if isinstance(module, SinusoidalFrequencies):

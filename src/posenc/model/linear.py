@@ -56,7 +56,7 @@ class OneDnnLinear(torch.autograd.Function):
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x @ weight.T + bias by oneDNN, for which PyTorch defines no gradient.
 
-    As an operator of its own, it is also called by compiled code, which would use MKL otherwise.
+    It is a custom operator, so that compiled code calls it as well instead of using MKL.
     """
     assert ONEDNN_LINEAR is not None
     return ONEDNN_LINEAR(x, weight, bias, "none", [], "")
