@@ -25,18 +25,22 @@ def _layer_results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtyp
 
 @pytest.fixture(scope="session")
 def layer_results() -> Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]:
-    """Return a kernel's output for a random layer, then the gradients of q, k, v and parameters."""
+    """Return a function that runs a kernel on a random layer.
+
+    It returns the output, then the gradients of q, k, v and the parameters.
+    """
     return _layer_results
 
 
 @pytest.fixture(scope="session")
 def assert_precise() -> Callable[[str, Make, Tensor], None]:
-    """Compare a kernel in float32 with the reference: 1e-6 for outputs, 1e-5 for gradients.
+    """Return a function that compares a kernel in float32 with the reference in float64.
 
-    Errors are relative to the largest entry, those of parameters to the largest gradient of any
-    parameter. Gradients are sums of terms of both signs, which may cancel: errors of q, k and v
-    are relative to at least 3e-2, and any error may be 20 times that of the reference in float32
-    (it is 10.4 times for ALiBi at positions up to 300,000 on an AVX2 processor).
+    Tolerances are 1e-6 for outputs and 1e-5 for gradients. They are relative to the largest entry;
+    for the gradients of parameters, that is the largest gradient of any parameter. The terms of
+    gradients may cancel. Errors of the gradients of q, k and v are therefore relative to at least
+    3e-2, and any gradient may have 20 times the error of the reference in float32
+    (ALiBi has 10.4 times at positions up to 300,000 on an AVX2 processor).
     """
 
     def compare(name: str, make: Make, pos: Tensor) -> None:

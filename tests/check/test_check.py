@@ -79,7 +79,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
 
 @pytest.fixture
 def run_checks(monkeypatch: pytest.MonkeyPatch) -> RunChecks:
-    """Return a function that checks an encoding of broken.py: results by property name."""
+    """Return a function that checks an encoding of broken.py; its results are by property name."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
 
     def run(name: str, first_line: str = DESCRIPTION, **parameters: Any) -> Results:

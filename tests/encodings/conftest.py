@@ -1,4 +1,4 @@
-"""Fixtures of the encoding tests."""
+"""Fixtures for the encoding tests."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from posenc.encodings.base import Encoding, Factors
 
 @pytest.fixture
 def product() -> Callable[[Factors], Tensor]:
-    """Return a function multiplying factors into a bias [B or 1, H, T, T], 0 on the diagonal."""
+    """Return a function that multiplies factors to a bias [1|B, H, T, T], 0 on the diagonal."""
 
     def multiply(factors: Factors) -> Tensor:
         query, key = factors

@@ -98,7 +98,7 @@ def folded_return_probability(length: int, node: int, step: int) -> float:
 
 @pytest.mark.parametrize("walk_length", [1, 2, 3, 8, 16])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 16, 17, 31, 32, 33, 34, 35, 80])
-def test_a_text_of_any_length_is_a_path(length: int, walk_length: int) -> None:
+def test_a_sequence_of_any_length_is_a_path(length: int, walk_length: int) -> None:
     actual = RandomWalk(geometry(), walk_length=walk_length).positions(length, CPU)
     assert actual.shape == (1, length, walk_length) and actual.dtype == torch.float64
     torch.testing.assert_close(
@@ -111,7 +111,7 @@ def test_a_text_of_any_length_is_a_path(length: int, walk_length: int) -> None:
     torch.testing.assert_close(actual[0], torch.tensor(folded, dtype=torch.float64))
 
 
-def test_a_long_text_differs_only_at_its_ends() -> None:
+def test_a_long_sequence_differs_only_at_its_ends() -> None:
     actual = RandomWalk(geometry(), walk_length=16).positions(100_000, CPU)[0]
     central = [math.comb(k, k // 2) / 2**k if k % 2 == 0 else 0.0 for k in range(1, 17)]
     middle = torch.tensor(central, dtype=torch.float64)
@@ -123,7 +123,7 @@ def test_a_long_text_differs_only_at_its_ends() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 50])
-def test_degrees_of_graphs_and_of_a_text(length: int) -> None:
+def test_degrees_of_graphs_and_of_a_sequence(length: int) -> None:
     graph = graphs(3, 8, 0.4, seed=length)
     actual = degrees(graph)
     assert actual.shape == (3, 8, 1) and actual.dtype == torch.float64

@@ -56,7 +56,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if choosing it computed one."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice computed it."""
 
     name: str
     reason: str

@@ -149,7 +149,7 @@ def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Seque
         return
     if not isinstance(bias, Tensor) or bias.dtype != dtype or not _broadcasts(bias, shape):
         expected = (
-            f"{_name(dtype)} broadcasting to {SHAPES['bias']} = {list(shape[1:])}, or None"
+            f"{_name(dtype)} that broadcasts to {SHAPES['bias']} = {list(shape[1:])}, or None"
         )
         raise _wrong(encoding, "bias", bias, expected)
     if not bias.isfinite().all():

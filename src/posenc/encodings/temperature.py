@@ -1,4 +1,4 @@
-"""Attention temperatures: query i is scaled by tau, a function of n = i + 1, the tokens up to it.
+"""Attention temperatures: query i is scaled by tau, a function of the number of tokens n = i + 1.
 
     log_n       tau = max(1, ln n / ln n0)                (Su 2021, kexue.fm/archives/8823)
     ssmax       tau = s ln n                              (Nakanishi 2025, 2501.19399)
