@@ -32,7 +32,7 @@ def rotate_at(
 def rotate_near_and_far(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, far_distance: int
 ) -> tuple[Tensor, Tensor]:
-    """Return queries and keys [B, H, T, 2 d]: at `pos`, and all at a distance of `far_distance`."""
+    """Return queries and keys [B, H, T, 2 d]: at `pos`, and at the distance `far_distance`."""
     far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
     return rotate_at(encoding, x, q, k, (pos, pos), far)
 

@@ -88,7 +88,7 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether the encoding is equivalent to NoPE: no layer overrides EFFECTIVE_HOOKS."""
+    """Return whether the encoding is equivalent to NoPE: no layer overrides an effective hook."""
     layers = layer_encodings(encoding)
     return not any(layer.overrides(hook) for layer in layers for hook in EFFECTIVE_HOOKS)
 
