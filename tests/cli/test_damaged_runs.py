@@ -18,6 +18,7 @@ from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
+from posenc.tracking.upload import sync_run
 from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
@@ -34,6 +35,8 @@ SmallRun = Callable[..., RunDirectory]
         '{"resolved": {"threads": "1"}}',
         '{"resolved": {"threads": 100000}}',
         '{"resolved": {"device": "tpu"}}',
+        '{"updated": 1e308}',
+        '{"started": -1}',
     ],
 )
 def test_a_run_with_a_damaged_status_has_failed_until_its_next_start(
@@ -308,3 +311,25 @@ def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
     assert read_plan(tmp_path)["runs"] == ["a"]
     assert MirrorFile(run).entries == []
     assert Status.read(run.status_file).state == "finished"
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a\\u0000b", "sub/run"])
+def test_a_plan_names_runs_and_no_other_paths(small_run: SmallRun, name: str) -> None:
+    run = small_run()
+    plan_file = run.path.parent / "plan.json"
+    plan_file.write_text(plan_file.read_text().replace(f'"{run.name}"\n', f'"{name}"\n'))
+    with pytest.raises(RunError, match="not the name of a run"):
+        read_plan(run.path.parent)
+
+
+def test_an_edited_run_is_neither_reported_nor_uploaded(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run("encoding=rope", "logger=wandb")
+    assert job([str(run.path)]) == FINISHED
+    run.config_file.write_text(run.config_file.read_text().replace("\nseed: 1\n", "\nseed: 7\n"))
+    folder = [f"outputs_dir={run.path.parents[1]}", "name=scratch"]
+    assert main(["report", *folder]) == 1
+    assert "has been edited" in capsys.readouterr().err
+    with pytest.raises(RunError, match="has been edited"):
+        sync_run(run, offline=True)

@@ -1,5 +1,7 @@
 """YAML files of `--config-dir` that would exhaust memory or cannot be read are errors."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,13 @@ def test_files_with_aliases_and_empty_files_are_accepted(tmp_path: Path) -> None
     (tmp_path / "encoding" / "a.yaml").write_text("x: &x [1, 2]\ny: *x\n")
     (tmp_path / "encoding" / "b.yaml").write_text("")
     check_yaml_files(tmp_path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("missing")])
+def test_what_is_not_a_file_is_an_error_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    (tmp_path / "encoding").mkdir()
+    make(tmp_path / "encoding" / "a.yaml")
+    with pytest.raises(ConfigError, match=r"a\.yaml is not a file"):
+        check_yaml_files(tmp_path)

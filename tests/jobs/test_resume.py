@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from posenc.cli import main as posenc
 from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
 from posenc.runs.run_directory import RunDirectory
@@ -166,6 +168,38 @@ def test_a_run_with_missing_rows_resumes_from_a_checkpoint_before_them(
     assert "no row for step 21" in error and str(run.path) in error
     run.metrics_file.write_text(complete)
     assert main([str(run.path)]) == FINISHED
+
+
+@pytest.mark.parametrize("change", ["repeat", "reverse", "strip"])
+def test_a_run_whose_rows_are_not_one_per_step_is_not_continued(
+    small_run: SmallRun, change: str
+) -> None:
+    run = finish(small_run("evaluation.factors=[1]"))
+    rows = run.metrics_file.read_text().splitlines(keepends=True)
+    changed = {
+        "repeat": [*rows[:5], *rows[4:]],
+        "reverse": rows[::-1],
+        "strip": [*rows[:5], '{"step": 6}\n', *rows[6:]],
+    }
+    run.metrics_file.write_text("".join(changed[change]))
+    assert main([str(run.path)]) == FAILED
+    assert "no row for step" in str(run.status().error)
+
+
+def test_a_run_uses_neither_checkpoints_nor_results_of_another_run(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = (finish(small_run(f"encoding={name}")) for name in ("rope", "nope"))
+    own = run.checkpoints.rename(run.path / "own")
+    shutil.copytree(other.checkpoints, run.checkpoints)
+    assert posenc(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 1
+    assert "saved by the run with hash" in capsys.readouterr().err
+    shutil.rmtree(run.checkpoints)
+    own.rename(run.checkpoints)
+    shutil.copy(other.evaluation_file, run.evaluation_file)
+    assert main([str(run.path)]) == FAILED
+    assert "has results of the run with hash" in str(run.status().error)
+    assert posenc(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 1
 
 
 def test_a_finished_run_is_only_evaluated_at_new_lengths(small_run: SmallRun) -> None:

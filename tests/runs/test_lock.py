@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,4 +49,15 @@ def test_a_file_system_without_locks_is_an_error(
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with pytest.raises(RunError, match="outputs_dir"), lock(tmp_path / ".lock"):
+        pass
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_not_a_regular_file_is_an_error_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / ".lock")
+    with pytest.raises(RunError, match="not a regular file"):
+        is_locked(tmp_path / ".lock")
+    with pytest.raises(RunError, match="not a regular file"), lock(tmp_path / ".lock"):
         pass

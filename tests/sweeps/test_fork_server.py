@@ -76,6 +76,22 @@ def test_a_copy_of_the_code_with_other_contents_is_replaced(tmp_path: Path, name
     assert [path.name for path in code.parent.iterdir()] == [code.name] == [code_digest()]
 
 
+def test_a_link_to_a_folder_beside_a_module_is_not_imported(tmp_path: Path) -> None:
+    """Python imports a package before a module with the same name."""
+    code = freeze_code(tmp_path / "sweep")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('code was run')")
+    link = code / "posenc" / "runs" / "files"
+    link.symlink_to(package)
+    assert freeze_code(tmp_path / "sweep") == code
+    assert not link.exists() and (package / "__init__.py").exists()
+    moved = code.rename(tmp_path / "moved")
+    code.symlink_to(moved)
+    assert freeze_code(tmp_path / "sweep") == code
+    assert not code.is_symlink() and moved.exists()
+
+
 def test_an_intact_copy_of_the_code_is_kept(tmp_path: Path) -> None:
     inode = freeze_code(tmp_path).stat().st_ino
     assert freeze_code(tmp_path).stat().st_ino == inode

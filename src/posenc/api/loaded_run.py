@@ -65,7 +65,7 @@ class LoadedRun:
     @property
     def rows(self) -> list[Row]:
         """The evaluation rows of the run so far, as in `evaluation.json`."""
-        return self.directory.rows()
+        return self.directory.rows(self.config.frozen.hash)
 
     def score(self, text: str) -> Tensor:
         """Return the log-probability of each token of a text in nats, float32 [T] on the CPU.

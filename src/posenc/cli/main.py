@@ -69,7 +69,9 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # Custom modules are in the current folder, which console scripts do not search.
-    sys.path.insert(0, os.getcwd())
+    # Custom modules are in the current folder. It comes last: a file in it that is called like a
+    # library, in a folder that someone else made, must not be imported in place of the library.
+    folder = os.getcwd()
+    sys.path[:] = [*(path for path in sys.path if path not in ("", folder)), folder]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

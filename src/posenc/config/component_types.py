@@ -105,7 +105,7 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
 
 
 def import_target(
-    node: DictConfig, name: str, modules: Sequence[str], group: str = ""
+    node: Mapping[str, Any] | DictConfig, name: str, modules: Sequence[str], group: str = ""
 ) -> Callable[..., Any]:
     """Return the class or function that a node's `_target_` names.
 

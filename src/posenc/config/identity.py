@@ -3,7 +3,8 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -30,16 +31,17 @@ SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
 
-def identity(config: DictConfig, fingerprint: str) -> dict[str, Any]:
+def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str, Any]:
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
+    is_plain = isinstance(config, dict)
+    plain: Any = config if is_plain else OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
     settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
-    modules = list(config.modules)
+    modules = list(plain["modules"])
     sources: dict[str, str] = {}
     for field in SOURCE_FIELDS:
         if plain.get(field):
-            sources |= _user_sources(config[field], field, modules)
+            sources |= _user_sources(plain[field], field, modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
@@ -49,18 +51,25 @@ def run_hash(identity: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def check_identity(config: DictConfig) -> None:
+def check_identity(config: DictConfig | dict[str, Any]) -> None:
     """Raise RunError if a saved configuration no longer has the hash that names its run."""
-    digest = run_hash(identity(config, config.frozen.fingerprint))
-    if digest != config.frozen.hash:
+    frozen = config["frozen"]
+    digest = run_hash(identity(config, frozen["fingerprint"]))
+    if digest != frozen["hash"]:
         raise RunError(
-            f"the run was planned with hash {config.frozen.hash} but now has hash {digest}: its"
+            f"the run was planned with hash {frozen['hash']} but now has hash {digest}: its"
             f" config.yaml or the source code of a custom class has been edited since; undo the"
             f" edit, or rerun the command to plan the edited run"
         )
 
 
-def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[str, str]:
+def check_untrusted_identity(config: dict[str, Any]) -> None:
+    """Like `check_identity`, but skips a run with custom classes, which it would have to import."""
+    with suppress(ConfigError):  # a class that is not trusted
+        check_identity({**config, "modules": []})
+
+
+def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, str]:
     """Map each user-defined target in a config group's node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
@@ -74,6 +83,6 @@ def _user_sources(node: DictConfig, group: str, modules: Sequence[str]) -> dict[
             ) from None
         sources[path] = hashlib.sha256(source.encode()).hexdigest()
     for child in node.values():
-        if isinstance(child, DictConfig):
+        if isinstance(child, dict):
             sources.update(_user_sources(child, group, modules))
     return sources

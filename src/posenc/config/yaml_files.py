@@ -27,6 +27,8 @@ def check_yaml_files(folder: Path) -> None:
 
 
 def _problem(file: Path) -> str | None:
+    if not file.is_file():
+        return "is not a file"
     try:
         text = file.read_text(encoding="utf-8")
         list(events_within_limit(text))

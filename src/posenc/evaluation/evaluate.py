@@ -86,7 +86,7 @@ def evaluate(
             )
             if result is None:
                 return rows
-            rows += _save_rows(run, data, request, result)
+            rows += _save_rows(run, config.frozen.hash, data, request, result)
             completed += request.tokens
     return rows
 
@@ -155,7 +155,8 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
 def _load(
     checkpoint: Checkpoint, config: DictConfig, vocab_size: int, device: torch.device
 ) -> Decoder:
-    model, weights = build_model(config, vocab_size), checkpoint.weights()
+    model = build_model(config, vocab_size)
+    weights = checkpoint.weights(config.frozen.hash)
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
@@ -197,7 +198,7 @@ def evaluation_row(
 
 
 def _save_rows(
-    run: RunDirectory, data: Dataset, request: Request, result: Measurement
+    run: RunDirectory, run_hash: str, data: Dataset, request: Request, result: Measurement
 ) -> list[dict[str, Any]]:
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
@@ -213,7 +214,7 @@ def _save_rows(
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:
         return rows
-    new_rows, saved_rows = {row_key(row): row for row in rows}, run.rows()
+    new_rows, saved_rows = {row_key(row): row for row in rows}, run.rows(run_hash)
     for old in saved_rows:
         check_same_tokens(run.evaluation_file, old, new_rows.get(row_key(old)))
     others = [row for row in saved_rows if row_key(row) not in new_rows]
@@ -228,7 +229,7 @@ def _save_rows(
             blocks |= block_arrays(row, result.blocks)
     if blocks:
         merge_arrays(run.blocks_file, blocks)
-    merge_rows(run.evaluation_file, rows)
+    merge_rows(run.evaluation_file, rows, run_hash)
     return rows
 
 

@@ -37,6 +37,8 @@ def freeze_code(folder: Path) -> Path:
     digest = code_digest()
     target = folder / ".code" / digest
     try:
+        if target.is_symlink():
+            target.unlink()
         if target.is_dir() and not _is_copy(target, digest):
             shutil.rmtree(target)
         if not target.is_dir():
@@ -48,9 +50,14 @@ def freeze_code(folder: Path) -> Path:
 
 
 def _is_copy(folder: Path, digest: str) -> bool:
-    """Whether a folder has the files of the package with this digest, and nothing else."""
+    """Whether a folder has the files of the package with this digest, and nothing else.
+
+    A link to a folder would be imported in place of the module beside it, so there must be none.
+    """
     names = [path.name for path in folder.iterdir()]
-    return names == ["posenc"] and _digest(folder / "posenc") == digest
+    if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):
+        return False
+    return _digest(folder / "posenc") == digest
 
 
 def _copy_package(target: Path) -> None:

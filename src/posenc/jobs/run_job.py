@@ -178,9 +178,11 @@ def _train_and_evaluate(session: Session) -> bool:
         session.progress.update(phase="evaluation", work_done=work, tokens_per_second=rate)
         return not session.stop.requested()
 
-    if missing := broadcast_from_rank0(lambda: missing_rows(requested, run.rows())):
+    if missing := broadcast_from_rank0(
+        lambda: missing_rows(requested, run.rows(config.frozen.hash))
+    ):
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
     if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
         write_json(run.ngrams_file, {"rows": ngram_rows(config, data)})
-    return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows()))
+    return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows(config.frozen.hash)))

@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 
 from posenc.config.errors import ConfigError, RunError, did_you_mean
+from posenc.config.identity import check_untrusted_identity
 from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
-from posenc.report.common_budgets import (
-    common_budgets,
-    has_common_budget,
-    one_row_per_measurement,
-)
+from posenc.report.common_budgets import common_budgets, has_common_budget, one_row_per_measurement
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.block_sums import BlockSums, row_blocks
@@ -200,7 +197,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
     damaged: dict[str, str] = {}
     for directory in directories:
         try:
-            runs.append(_read_run(directory, directory.values()))
+            runs.append(_read_run(directory))
         except RunError as error:
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])
@@ -210,8 +207,9 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
     return [replace(run, label=label, rows=kept) for run, label, kept in labeled], damaged
 
 
-def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
-    status = directory.status()
+def _read_run(directory: RunDirectory) -> Run:
+    config, status = directory.values(), directory.status()
+    check_untrusted_identity(config)
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     return Run(
@@ -219,7 +217,7 @@ def _read_run(directory: RunDirectory, config: dict[str, Any]) -> Run:
         label=directory.name,
         config=config,
         status=status,
-        rows=directory.rows() if trained else [],
+        rows=directory.rows(config["frozen"]["hash"]) if trained else [],
         timing=directory.timing(),
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},

@@ -70,14 +70,25 @@ def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_rows(
-    path: Path, types: Mapping[str, Any] = NO_TYPES, optional: Mapping[str, Any] = NO_TYPES
+    path: Path,
+    types: Mapping[str, Any] = NO_TYPES,
+    optional: Mapping[str, Any] = NO_TYPES,
+    run_hash: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows in a file; a missing file has none.
 
     `types` maps keys that every row must have to their types; `optional` does the same for keys
-    that a row may have. Raises RunError if the file is corrupt.
+    that a row may have. Raises RunError if the file is corrupt, or if it names another run than
+    that with `run_hash`.
     """
     contents = read_json(path, {"rows": []})
+    if run_hash is not None and isinstance(contents, dict):
+        named = contents.get("run", run_hash)
+        if named != run_hash:
+            raise RunError(
+                f"{path} has results of the run with hash {named}, but this run has the hash"
+                f" {run_hash}; delete the file and evaluate the run again"
+            )
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise corrupt_file_error(path, 'it is not {"rows": [{...}, ...]}')
@@ -105,12 +116,13 @@ def _has_type(value: Any, expected: Any) -> bool:
     return not is_nonfinite(value)
 
 
-def read_evaluation(path: Path) -> list[dict[str, Any]]:
+def read_evaluation(path: Path, run_hash: str | None = None) -> list[dict[str, Any]]:
     """Return the rows of `evaluation.json`; a missing file has none.
 
-    Raises RunError if the file is corrupt or has a row twice.
+    Raises RunError if the file is corrupt, has a row twice, or names another run than that with
+    `run_hash`. Older files do not name their run.
     """
-    rows = read_rows(path, ROW_TYPES, OPTIONAL_ROW_TYPES)
+    rows = read_rows(path, ROW_TYPES, OPTIONAL_ROW_TYPES, run_hash)
     if len({row_key(row) for row in rows}) < len(rows):
         raise corrupt_file_error(path, "it contains the same row twice")
     return rows
@@ -128,15 +140,18 @@ def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | Non
         )
 
 
-def merge_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add `rows` to the file under a lock, replacing existing rows with the same keys."""
+def merge_rows(path: Path, rows: list[dict[str, Any]], run_hash: str | None = None) -> None:
+    """Add `rows` to the file under a lock, replacing existing rows with the same keys.
+
+    `run_hash` is the hash of the run, which the file then names.
+    """
     with lock(path.with_name(f".{path.name}.lock")):
         merged = {row_key(row): row for row in read_rows(path)}
         merged.update({row_key(row): row for row in rows})
         ordered = sorted(
             merged.values(), key=lambda row: [str(part).zfill(12) for part in row_key(row)]
         )
-        write_json(path, {"rows": ordered})
+        write_json(path, {**({"run": run_hash} if run_hash else {}), "rows": ordered})
 
 
 def positions_name(row: dict[str, Any]) -> str:

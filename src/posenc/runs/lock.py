@@ -6,11 +6,12 @@ across machines, as NFS does unless it is mounted with `nolock` or `local_lock`.
 
 import errno
 import fcntl
+import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from posenc.config.errors import RunError
 
@@ -25,13 +26,15 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
     Gives up after `timeout` seconds; None waits indefinitely. Raises RunError if the file system
-    does not support locks.
+    does not support locks, or if `path` is not a regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
     operation = fcntl.LOCK_EX if timeout is None else fcntl.LOCK_EX | fcntl.LOCK_NB
-    with path.open("a") as file:
-        while not (acquired := _flock(file, operation)) and time.monotonic() < deadline:
+    with _open(path, os.O_RDWR | os.O_CREAT) as descriptor:
+        while not (acquired := _flock(path, descriptor, operation)):
+            if time.monotonic() >= deadline:
+                break
             time.sleep(0.05)
         yield acquired
 
@@ -41,20 +44,36 @@ def is_locked(path: Path) -> bool:
     if not path.exists():
         return False
     # A shared lock, so that two concurrent readers do not mistake each other for the owner.
-    with path.open() as file:
-        return not _flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    with _open(path, os.O_RDONLY) as descriptor:
+        return not _flock(path, descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def _flock(file: IO[str], operation: int) -> bool:
+@contextmanager
+def _open(path: Path, flags: int) -> Iterator[int]:
+    """Open a lock file without waiting, which opening a pipe would do, and yield its descriptor."""
+    not_a_file = RunError(f"{path} is not a regular file, as lock files are; delete it")
     try:
-        fcntl.flock(file, operation)
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except IsADirectoryError:
+        raise not_a_file from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise not_a_file
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _flock(path: Path, descriptor: int, operation: int) -> bool:
+    try:
+        fcntl.flock(descriptor, operation)
     except BlockingIOError:
         return False
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
         raise RunError(
-            f"{file.name}: the file system does not support file locks ({error.strerror}), without"
+            f"{path}: the file system does not support file locks ({error.strerror}), without"
             f" which two processes could write to the same run; mount it with flock, or set"
             f" outputs_dir to a folder on another file system"
         ) from None

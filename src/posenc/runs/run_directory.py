@@ -125,9 +125,12 @@ class RunDirectory:
             return status.replace(state="interrupted", error=error)
         return status
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the evaluation rows. Raises RunError if the file is corrupt."""
-        return read_evaluation(self.evaluation_file)
+    def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
+        """Return the evaluation rows.
+
+        Raises RunError if the file is corrupt, or names another run than that with `run_hash`.
+        """
+        return read_evaluation(self.evaluation_file, run_hash)
 
     def ngrams(self) -> list[dict[str, Any]]:
         """Return the losses of n-gram models. Raises RunError if the file is corrupt."""
@@ -179,7 +182,10 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
     Raises RunError if the file is corrupt.
     """
-    return {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
+    plan = {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
+    if wrong := [name for name in plan["runs"] if name != Path(name).name or "\0" in name]:
+        raise corrupt_file_error(folder / "plan.json", f"not the name of a run: {wrong[0]!r}")
+    return plan
 
 
 def run_paths(run: RunDirectory) -> list[Path]:

@@ -39,6 +39,8 @@ RESOLVED_TYPES = {
 }
 MAX_THREADS = 4096
 """The largest number of threads in a status; with far more, PyTorch crashes."""
+MAX_TIME = 253402300800
+"""The start of the year 10000, in seconds since 1970; Python has no later dates."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,18 @@ class Status:
         types = get_type_hints(cls)
         try:
             saved = read_mapping(path, types)
+            _check_times(path, saved)
             _check_resolved(path, saved.get("resolved", {}))
         except RunError as error:
             return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
         return cls(**{key: value for key, value in saved.items() if key in types})
+
+
+def _check_times(path: Path, saved: dict[str, Any]) -> None:
+    """Raise RunError for a time that is not a date before the year 10000."""
+    times = {key: saved[key] for key in ("started", "updated") if saved.get(key) is not None}
+    if wrong := [key for key, seconds in times.items() if not 0 <= seconds < MAX_TIME]:
+        raise corrupt_file_error(path, f"not a time: {', '.join(wrong)}")
 
 
 def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from posenc.config.errors import PosencError
+from posenc.config.identity import check_untrusted_identity
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import wandb_tracker
@@ -33,6 +34,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
         if not acquired:
             return "running"
         tracker, config = find_tracker(directory), directory.config()
+        check_untrusted_identity(directory.values())
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         tracker.sync(directory, config, offline=offline)

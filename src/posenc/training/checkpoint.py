@@ -22,6 +22,8 @@ from posenc.runs.run_directory import RunDirectory
 log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
+RUN_HASH = "run_hash"
+"""The key of a checkpoint that holds the hash of its run."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,11 @@ class Checkpoint:
         """Return whether the contents of the file match the digest in its name."""
         return self.path.is_file() and _digest(self.path) == self.digest
 
-    def load(self) -> dict[str, Any]:
+    def load(self, run_hash: str | None = None) -> dict[str, Any]:
         """Return the contents, loaded without running code from the file.
 
-        Raises RunError if the file contains anything other than tensors and plain values.
+        Raises RunError if the file contains anything other than tensors and plain values, or if it
+        was saved by another run than that with `run_hash`; None skips this check.
         """
         try:
             contents = torch.load(self.path, map_location="cpu", weights_only=True)
@@ -49,11 +52,15 @@ class Checkpoint:
             raise self.load_error(error) from error
         if not isinstance(contents, dict) or not isinstance(contents.get("state_dict"), dict):
             raise self.load_error(KeyError("state_dict"))
+        saved_by = contents.get(RUN_HASH)  # None in older checkpoints
+        if None not in (saved_by, run_hash) and saved_by != run_hash:
+            reason = f"it was saved by the run with hash {saved_by}, not {run_hash}"
+            raise self.load_error(ValueError(reason))
         return contents
 
-    def weights(self) -> dict[str, torch.Tensor]:
+    def weights(self, run_hash: str | None = None) -> dict[str, torch.Tensor]:
         """Return the state_dict of the model. Raises RunError like `load`."""
-        state = self.load()["state_dict"]
+        state = self.load(run_hash)["state_dict"]
         return {str(name).removeprefix("model."): value for name, value in state.items()}
 
     def load_error(self, error: Exception) -> RunError:
@@ -106,13 +113,14 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
-    """Return the newest intact checkpoint with a row in `metrics.jsonl` for each of its steps.
+    """Return the newest intact checkpoint with one row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
-    RunError if there is one, but rows of its steps are missing.
+    RunError if there is one, but rows of its steps are missing, incomplete or out of order.
     """
-    logged = {row["step"] for row in run.metrics()}
-    first_missing = next(step for step in count(1) if step not in logged)
+    rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
+    steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)
+    first_missing = next(expected for expected, step in steps if step != expected)
     checkpoint = None
     for checkpoint in _intact_checkpoints(run.checkpoints):
         if checkpoint.step < first_missing:

@@ -42,7 +42,9 @@ def fit(session: Session, training_fraction: float) -> bool:
     if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
         return True
     if checkpoint:
-        checkpoint.load()  # Lightning would report damaged contents with a traceback
+        checkpoint.load(
+            config.frozen.hash
+        )  # Lightning would report damaged contents with a traceback
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
@@ -84,7 +86,9 @@ def build_module(
     schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     model = build_model(config, vocab_size, encoding)
     return LanguageModel(
-        model, optimizer, schedule, steps.total, config.seed, compile=config.compile
+        *(model, optimizer, schedule, steps.total, config.seed),
+        compile=config.compile,
+        run_hash=OmegaConf.select(config, "frozen.hash"),
     )
 
 

@@ -18,6 +18,7 @@ from posenc.data.dataset import IGNORE_INDEX
 from posenc.model.transformer import Decoder, derive_seed
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import MicroBatch
+from posenc.training.checkpoint import RUN_HASH
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.optimizer import OptimizerFactory
 from posenc.training.schedule import build_scheduler
@@ -26,7 +27,8 @@ from posenc.training.schedule import build_scheduler
 class LanguageModel(pl.LightningModule):
     """Trains `model` on the next-token loss in nats for `total_steps` optimizer steps.
 
-    The loss of a step is the mean over its scored targets. `gradient_norm` is the norm of the last
+    The loss of a step is the mean over its scored targets. Checkpoints contain `run_hash`, so that
+    a run does not load those of another run. `gradient_norm` is the norm of the last
     step's gradient before clipping; None without clipping.
     """
 
@@ -41,8 +43,10 @@ class LanguageModel(pl.LightningModule):
         seed: int,
         *,
         compile: bool = False,
+        run_hash: str | None = None,
     ) -> None:
         super().__init__()
+        self.run_hash = run_hash
         self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.total_steps, self.seed = total_steps, seed
         self.compile_losses = compile
@@ -66,6 +70,9 @@ class LanguageModel(pl.LightningModule):
         if self.device_mesh is not None:  # with FullyShardedStrategy
             shard(self.model, self.device_mesh["data_parallel"])
             self.losses = self._loss_function()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint[RUN_HASH] = self.run_hash
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         # Lightning counts the micro-batches of one device. Their number per step depends on the
