@@ -103,6 +103,33 @@ class BlindToItself(Encoding):
 class NothingOverridden(Encoding):
     def slopes(self):
         return torch.zeros(1)
+
+
+class InPlace(Encoding):
+    def rotate(self, x, q, k, pos):
+        q *= 2
+        return q, k
+
+
+class PropertyHook(Encoding):
+    @property
+    def window(self):
+        return 5
+
+
+class NoReturn(Encoding):
+    def bias(self, head, distance, pos_q):
+        -0.5 * distance
+
+
+class OtherDevice(Encoding):
+    def bias(self, head, distance, pos_q):
+        return torch.zeros(2, 3, 7, device="meta")
+
+
+class LaterNotCausal(Encoding):
+    def rotate(self, x, q, k, pos):
+        return q, torch.cat([k[:, :, :40], k[:, :, 40:].flip(2)], 2)
 """
 LINE_OF = {
     line.split()[1].split("(")[0].rstrip(":"): number
@@ -126,6 +153,11 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
     ("BlindToItself", 1, ["mask returned bool", "every query's own key"]),
     ("NothingOverridden", 0, ["encoding=nope"]),
+    ("InPlace", 1, ["rotate changes one of its arguments in place"]),
+    ("PropertyHook", 0, ["window is a property", "must be a method"]),
+    ("NoReturn", 1, ["bias returns None", "encoding=nope", "return statement"]),
+    ("OtherDevice", 1, ["device meta", "device of its arguments"]),
+    ("LaterNotCausal", 1, ["LaterNotCausal.rotate", "later", "limitations['causal']"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""
 SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "train_length=16", "logger=none"]
@@ -169,3 +201,19 @@ def test_a_sweep_reports_a_mistake_once(
 ) -> None:
     assert train("NotCausal", "seed=1,2", "optimizer.learning_rate=1e-2,1e-3") == 2
     assert capsys.readouterr().err.count("NotCausal.rotate") == 1
+
+
+def test_a_constructor_without_the_geometry_is_named_although_its_parameter_is_configured(
+    train: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("WithoutGeometry", "+encoding.rate=0.5") == 2
+    message = capsys.readouterr().err
+    assert "mistaken.py" in message and "the geometry first" in message
+
+
+def test_an_import_that_fails_is_named_with_its_line(
+    train: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mistaken.py").write_text("import math\nimport package_that_is_missing\n")
+    assert train("WrongShape") == 2
+    assert "(mistaken.py, line 2)" in capsys.readouterr().err

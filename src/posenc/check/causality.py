@@ -10,7 +10,7 @@ from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call, hook_error, user_parts
-from posenc.check.hook_values import tiny_length
+from posenc.check.hook_values import TINY_LENGTH, supported_length
 from posenc.check.under_test import (
     SEED,
     max_difference,
@@ -19,6 +19,9 @@ from posenc.check.under_test import (
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 
+LONGER_LENGTH = 67
+NUM_LATER = 3
+"""The number of later tokens, at the end of the input, that are replaced or removed."""
 TOLERANCE = 1e-4  # in float32
 PROBLEMS = {
     "causal": "lets tokens depend on later ones, which the model is trained to predict",
@@ -30,12 +33,17 @@ def verify_causality(encoding: Encoding) -> None:
     """Raise ConfigError if the first tokens' outputs depend on later tokens or on their number.
 
     The user's encodings inside a composite encoding are verified first, so that the message names
-    them. Properties that an encoding declares in `limitations` are not verified.
+    them, and on longer inputs, too. Properties that an encoding declares in `limitations` are not
+    verified.
     """
     for part in user_parts(encoding):
+        is_builtin = type(part).__module__.startswith("posenc.")
+        lengths = (TINY_LENGTH,) if is_builtin else (TINY_LENGTH, LONGER_LENGTH)
         for name, problem in PROBLEMS.items():
-            hook = dependent_hook(part, name)
-            if hook is not None and name not in part.limitations:
+            if name in part.limitations:
+                continue
+            hooks = (dependent_hook(part, name, length) for length in lengths)
+            if hook := next(filter(None, hooks), None):
                 remedy = f"if that is intended, give the reason in limitations[{name!r}]"
                 raise hook_error(part, hook, f"{problem}; {remedy}")
 
@@ -50,16 +58,17 @@ def dependence_location(encoding: Encoding, name: str) -> str:
 
 
 @torch.no_grad()
-def dependent_hook(encoding: Encoding, name: str) -> str | None:
+def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> str | None:
     """Return the hook through which the first tokens depend on later ones, or None.
 
-    For `causal`, later tokens are replaced; for `prefix`, they are removed.
+    For `causal`, later tokens are replaced; for `prefix`, they are removed. There are `length`
+    tokens, or as many as the encoding supports.
     """
     tested = copy.deepcopy(encoding).float().eval()
     perturb_zero_parameters(tested)
     call(tested, "set_training_progress", 0.0)
-    length = tiny_length(tested)
-    first = (length + 1) // 2
+    length = supported_length(tested, length)
+    first = max(1, length - NUM_LATER)
     with torch.random.fork_rng(devices=[]):
         inputs = _float32(random_inputs(tested, length))
         if name == "causal":

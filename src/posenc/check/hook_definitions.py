@@ -4,6 +4,8 @@ import inspect
 from difflib import get_close_matches
 from typing import Any
 
+from torch import Tensor
+
 from posenc.config.errors import ConfigError, describe_error
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding
@@ -59,13 +61,20 @@ def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
 
 
 def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
-    """Call a hook; an exception becomes a ConfigError that names the line that raised it."""
+    """Call a hook; an exception becomes a ConfigError that names the line that raised it.
+
+    Raises ConfigError, too, if the hook changes an argument in place.
+    """
+    versions = [argument._version for argument in arguments if isinstance(argument, Tensor)]
     try:
-        return getattr(encoding, hook)(*arguments)
+        result = getattr(encoding, hook)(*arguments)
     except Exception as error:  # a user's code may raise anything
         location = error_location(error, [type(part) for part in parts(encoding)])
         raised = f"raised {describe_error(error)}" + (f" ({location})" if location else "")
         raise hook_error(encoding, hook, raised) from error
+    if versions != [argument._version for argument in arguments if isinstance(argument, Tensor)]:
+        raise hook_error(encoding, hook, "changes one of its arguments in place; change a copy")
+    return result
 
 
 def _verify_names(definition: type[Encoding]) -> None:
@@ -90,6 +99,11 @@ def _verify_names(definition: type[Encoding]) -> None:
 def _verify_signature(definition: type[Encoding], hook: str) -> None:
     """Raise ConfigError if a hook cannot be called with the arguments that posenc passes."""
     method = getattr(definition, hook)
+    if not callable(method):
+        raise ConfigError(
+            f"{definition_location(definition)}: {definition.__name__}.{hook} is a"
+            f" {type(method).__name__}, but must be a method. Signature: {_signature(hook)}"
+        )
     arguments = inspect.signature(getattr(Encoding, hook)).parameters
     try:
         inspect.signature(method).bind(*arguments)

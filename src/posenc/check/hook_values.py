@@ -13,17 +13,20 @@ from posenc.attention.reference import (
     rotation_index_arguments,
     score_dtype,
 )
-from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
 from posenc.check.hook_definitions import call, hook_error, user_parts
 from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, layer_encodings
+from posenc.encodings.wrapper import EFFECTIVE_HOOKS
 
 BATCH = 2
 TINY_LENGTH = 7
 NUM_ROWS = 3  # differs from TINY_LENGTH, so that queries and keys cannot be confused
 Dtypes = tuple[torch.dtype, torch.dtype]
 """The dtype of the hidden states, and that of queries, keys and values."""
+MAY_RETURN_NONE = ("bias", "content_bias", "value_bias", "window", "mask", "sink")
+"""The hooks that return None if they do nothing."""
 SHAPES = {
     "embed": "[B, T, D]",
     "rotate": "[B, H, T, d']",
@@ -52,12 +55,44 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
                 for training in (False, True):
                     torch.manual_seed(SEED)
                     _verify_model(converted.train(training), hidden_dtype, head_dtype)
+            _verify_effect(part)
 
 
-def tiny_length(encoding: Encoding) -> int:
-    """Return the length of the tiny input, which the encoding supports."""
+def _verify_effect(encoding: Encoding) -> None:
+    """Raise ConfigError if every hook that a user's encoding overrides returns None."""
+    layers = layer_encodings(encoding)
+    overridden = [hook for hook in EFFECTIVE_HOOKS if any(e.overrides(hook) for e in layers)]
+    is_builtin = type(encoding).__module__.startswith("posenc.")
+    if is_builtin or not overridden or not {*overridden} <= {*MAY_RETURN_NONE}:
+        return
+    inputs = convert(
+        random_inputs(encoding, supported_length(encoding)), torch.float32, torch.float32
+    )
+    tested = copy.deepcopy(encoding).float()
+    for layer in distinct_layers(tested):
+        at_layer = tested.at_layer(layer)
+        limits = at_layer.window(), at_layer.sink(), at_layer.mask(*_token_indices(inputs))
+        if any(value is not None for value in limits):
+            return
+        if {"bias", "value_bias"} & hook_outputs(tested, layer, inputs).keys():
+            return
+    problem = "returns None, so the encoding equals encoding=nope; is a return statement missing?"
+    raise hook_error(encoding, overridden[0], problem)
+
+
+def _token_indices(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
+    """Return the indices of all queries [T, 1] and keys [1, T]."""
+    index = torch.arange(inputs.x.shape[1])
+    return index[:, None], index[None]
+
+
+def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:
+    """Return `length`, or fewer tokens if the encoding does not support as many.
+
+    At most four times the training length is used.
+    """
     limit = call(encoding, "max_length")
-    return min(TINY_LENGTH, encoding.geometry.train_length, limit or TINY_LENGTH)
+    return min(length, 4 * encoding.geometry.train_length, limit or length)
 
 
 def _verify_model(encoding: Encoding, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> None:
@@ -67,7 +102,7 @@ def _verify_model(encoding: Encoding, hidden_dtype: torch.dtype, head_dtype: tor
         limit = call(encoding, hook)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise _wrong(encoding, hook, limit, "a positive integer or None")
-    length = tiny_length(encoding)
+    length = supported_length(encoding)
     pos = call(encoding, "positions", length, torch.device("cpu"))
     token_axis = {1: 0, 3: 1}.get(pos.ndim) if isinstance(pos, Tensor) else None
     if token_axis is None or pos.shape[token_axis] != length:
@@ -152,6 +187,7 @@ def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Seque
             f"{_name(dtype)} that broadcasts to {SHAPES['bias']} = {list(shape[1:])}, or None"
         )
         raise _wrong(encoding, "bias", bias, expected)
+    _verify_device(encoding, "bias", bias)
     if not bias.isfinite().all():
         expected = "finite numbers, also at negative distances (keys after the query)"
         raise _wrong(encoding, "bias", bias, expected)
@@ -162,8 +198,15 @@ def _verify_tensor(
 ) -> None:
     if not isinstance(output, Tensor) or output.dtype != dtype or output.shape != tuple(shape):
         raise _wrong(encoding, hook, output, f"{_name(dtype)} {SHAPES[hook]} = {list(shape)}")
+    _verify_device(encoding, hook, output)
     if not output.isfinite().all():
         raise _wrong(encoding, hook, output, "finite numbers")
+
+
+def _verify_device(encoding: Encoding, hook: str, output: Tensor) -> None:
+    if output.device.type != "cpu":
+        expected = "a tensor on the device of its arguments, here the CPU"
+        raise _wrong(encoding, hook, output, expected)
 
 
 def _broadcasts(tensor: Tensor, shape: Sequence[int]) -> bool:
@@ -180,6 +223,8 @@ def _wrong(encoding: Encoding, hook: str, output: Any, expected: str) -> ConfigE
 
 def describe_value(value: Any) -> str:
     """Return the dtype and shape of a tensor and whether it is finite, or another value's type."""
+    if isinstance(value, Tensor) and value.device.type != "cpu":
+        return f"{_name(value.dtype)} {list(value.shape)} on the device {value.device}"
     if not isinstance(value, Tensor):
         return "None" if value is None else f"{type(value).__name__} {value!r:.40}"
     text = f"{_name(value.dtype)} {list(value.shape)}"

@@ -18,6 +18,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
+from posenc.config.user_code import import_location
 from posenc.config.values import walk
 
 GROUP_TYPES = {
@@ -124,6 +125,7 @@ def import_target(
         hint = "; run the command in the folder of the module, or install it" if missing else ""
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}{hint}"
+            f"{import_location(error)}"
         ) from None
     if not callable(imported):
         raise ConfigError(f"{name}._target_={path} is not a class or function")

@@ -19,6 +19,7 @@ from posenc.config.component_types import (
     type_hints,
 )
 from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.user_code import definition_location
 from posenc.config.values import matches_type, walk
 
 HYDRA_KEYS = {"_target_", "_partial_"}
@@ -108,6 +109,8 @@ def _check_node(
     for key, value in values.items():
         child = f"{name}.{key}"
         if key not in configurable:
+            if key in parameters and group == "encoding" and key != "geometry":
+                raise ConfigError(_missing_geometry_message(target, str(key)))
             available = ", ".join(configurable) or "none"
             hint = did_you_mean(str(key), configurable)
             raise ConfigError(f"unknown parameter {child}{hint}; available: {available}")
@@ -139,6 +142,16 @@ def _check_allowed(
     if not is_factory and is_allowed(target, annotation, group, is_factory=True):
         remedy = f"set {name}._partial_=true"
     raise ConfigError(f"{name}._target_={path} cannot be used for {name}; {remedy}")
+
+
+def _missing_geometry_message(target: Callable[..., Any], key: str) -> str:
+    """Return the error for an encoding whose parameter is where it must take the geometry."""
+    function = target.__init__ if inspect.isclass(target) else target
+    return (
+        f"{definition_location(function)}: {function.__qualname__} takes"
+        f" {inspect.signature(function)}, but must take the geometry first:"
+        f" (self, geometry, *, {key})"
+    )
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:

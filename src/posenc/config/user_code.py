@@ -33,6 +33,19 @@ def error_location(error: BaseException, definitions: Iterable[Callable[..., Any
     return None
 
 
+def import_location(error: BaseException) -> str:
+    """Return text such as ` (mine.py, line 3)` for the line of a module whose import failed.
+
+    It is the innermost line outside Python's import system and this package; "" if there is none.
+    """
+    package = str(Path(__file__).parents[1])
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        is_file = not frame.filename.startswith(("<", package))
+        if is_file and "importlib" not in frame.filename:
+            return f" ({_format(frame.filename, frame.lineno or 1)})"
+    return ""
+
+
 def _format(file: str, line: int) -> str:
     path, folder = Path(file).resolve(), Path.cwd()
     shown = path.relative_to(folder) if path.is_relative_to(folder) else path

@@ -70,8 +70,7 @@ def measure(
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = BlockTotals(windows.text)
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with all correct
-    tokens = completed = 0
-    stopped, start_time = False, time.perf_counter()
+    tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
         scored_batches = _scored_batches(model, windows, order, batch_tokens, accuracy)

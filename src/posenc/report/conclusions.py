@@ -62,7 +62,9 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     parts = []
     for length in dict.fromkeys((curves.train_length, _longest_length(curves))):
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
-        if values:
+        if values and not any(value.best for _, value in values):
+            parts.append(f"no comparable values at {length} tokens")
+        elif values:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
@@ -145,8 +147,8 @@ def _different_tokens_note(experiment: Experiment) -> list[str]:
     return [
         f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
         " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
-        " numbers are not comparable; tables and figures show only the runs with the most common"
-        " budget."
+        " numbers are not comparable. For each measurement, tables and figures show the budget that"
+        " most runs used; no value is marked as the best among different numbers of tokens."
     ]
 
 

@@ -32,7 +32,8 @@ class Difference:
 class RankedPoint:
     """The point in one cell of a result table.
 
-    `best` is true if it is the best of its column or not statistically distinguishable from it.
+    `best` is true if it is the best of its column or not statistically distinguishable from it; it
+    is false in the whole column if not all points come from the same number of tokens.
     `difference` is its difference from the best point; None for the best point itself, or if there
     is no interval.
     """
@@ -94,11 +95,13 @@ def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
     """Return the values at one length by label."""
     points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
     best = curves.quantity.choose(points.values(), key=lambda point: point.mean)
+    comparable = len({point.tokens for point in points.values()}) == 1
     values = {}
     for label, point in points.items():
         difference = None if point is best else paired_difference(point, best)
         tied = difference is not None and difference.includes_zero
-        values[label] = RankedPoint(point, tied or point.mean == best.mean, difference)
+        is_best = comparable and (tied or point.mean == best.mean)
+        values[label] = RankedPoint(point, is_best, difference)
     return values
 
 

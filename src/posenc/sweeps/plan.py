@@ -69,9 +69,8 @@ def plan(
     """Plan a run for the overrides of each job.
 
     Raises ConfigError if any job is invalid, before anything is written. `command` is the user's
-    command line, which `posenc status` prints as the way to finish the sweep. Pass a `composer` to
-    reuse its compositions. New runs that an experiment in `reuse` has finished are copied from it.
-    If `local`, the runs must fit this machine's devices and memory.
+    command line, which `posenc status` prints. Pass a `composer` to reuse its compositions. Runs
+    finished by an experiment in `reuse` are copied. If `local`, the runs must fit this machine.
     """
     configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
