@@ -5,6 +5,7 @@ import random
 import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -52,6 +53,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if item not in deselected]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def no_trusted_modules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Modules that were trained with before this test are not trusted in it."""
+    state = tmp_path_factory.getbasetemp() / "state" / token_hex(8)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
 
 
 @pytest.fixture

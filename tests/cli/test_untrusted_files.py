@@ -91,6 +91,39 @@ def test_the_message_for_an_encoding_in_the_current_folder_has_the_command_that_
     assert f"posenc evaluate run={finished.path}" in message and "modules=[mine]" in message
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_file_that_was_trained_with_is_imported_and_another_one_is_not(
+    elsewhere: bool,
+    small_job: list[str],
+    evaluation_error: EvaluationError,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = (
+        "from posenc.encodings.base import Encoding\n\n\n"
+        "class Half(Encoding):\n"
+        "    def bias(self, head, distance, pos_q):\n"
+        "        return -0.5 * distance\n"
+    )
+    for folder in ("here", "there"):
+        (tmp_path / folder / "conf" / "encoding").mkdir(parents=True)
+        (tmp_path / folder / "trained_with.py").write_text(source)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current folder
+    monkeypatch.chdir(tmp_path / "here")
+    Path("conf/encoding/half.yaml").write_text("_target_: trained_with.Half\n")
+    assert main(["train", "--config-dir", "conf", "encoding=half", *small_job]) == 0
+    (run,) = [RunDirectory(file.parent) for file in tmp_path.glob("outputs/*/*/config.yaml")]
+    monkeypatch.delitem(sys.modules, "trained_with")
+    sys.path[:] = [path for path in sys.path if path != str(tmp_path / "here")]
+    if elsewhere:
+        monkeypatch.chdir(tmp_path / "there")
+        assert "modules=[trained_with]" in evaluation_error(run)
+        assert "trained_with" not in sys.modules
+    else:
+        assert main(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 0
+    sys.modules.pop("trained_with", None)
+
+
 def test_a_malicious_target_is_imported_neither_by_a_job_nor_by_planning(
     small_run: SmallRun,
     small_job: list[str],

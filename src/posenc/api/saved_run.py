@@ -11,6 +11,7 @@ from posenc.config.errors import ConfigError
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import is_remembered
 
 
 def run_config(
@@ -19,12 +20,14 @@ def run_config(
     """Return the configuration of a run; `modules` are the modules outside posenc it may import.
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
-    importing a module runs its code. Raises ConfigError if the run's encoding needs another module
-    that exists in the current folder; `trust_hint` returns the command or call that trusts a list
-    of modules.
+    importing a module runs its code. Modules that the user has trained with are added. Raises
+    ConfigError if the run's encoding needs another module that exists in the current folder;
+    `trust_hint` returns the command or call that trusts a list of modules.
     """
     config = run.config()
-    config.modules = list(modules)
+    needed = trusted_modules({**run.values(), "modules": []})
+    modules = [*modules, *(name for name in needed if is_remembered(name) and name not in modules)]
+    config.modules = modules
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
         if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):

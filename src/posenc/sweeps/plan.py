@@ -26,6 +26,7 @@ from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.files import write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory, read_plan
+from posenc.runs.trusted_code import remember_modules
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
@@ -74,8 +75,7 @@ def plan(
     """
     configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
-    encodings = _validate_all(configs, local=local)
-    datasets: dict[str, Dataset] = {}
+    encodings, datasets = _validate_all(configs, local=local), dict[str, Dataset]()
     parameter_counts: dict[tuple[Encoding, int], int] = {}
     all_jobs = []
     for config, encoding in zip(configs, encodings, strict=True):
@@ -100,6 +100,7 @@ def plan(
             copy_run(source, job.run)
         _write_run(job)
     _write_plan(unique_jobs, shared_values[0], command)
+    remember_modules({module for job in unique_jobs for module in job.config.modules})
     return [
         PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
         for j in unique_jobs
