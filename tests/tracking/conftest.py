@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.config.identity import identity, run_hash
 from posenc.runs.run_directory import RunDirectory
 
 KEY = "0123456789abcdef" * 2 + "01234567"
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "name": "scratch",
     "train_length": 64,
     "seed": 1,
@@ -39,7 +40,6 @@ CONFIG = {
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
     "frozen": {
-        "hash": "00000000",
         "fingerprint": "f00d",
         "parameters": 830_000,
         "lengths": [64, 256],
@@ -90,7 +90,19 @@ def wandb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def config() -> DictConfig:
-    return OmegaConf.create(CONFIG)
+    return with_hash(OmegaConf.create(CONFIG))
+
+
+def with_hash(config: DictConfig) -> DictConfig:
+    """Set the hash of a planned configuration, and return the configuration."""
+    config.frozen.hash = run_hash(identity(config, config.frozen.fingerprint))
+    return config
+
+
+@pytest.fixture
+def save_config() -> Callable[[RunDirectory, DictConfig], None]:
+    """Writes the configuration of a planned run, with its hash."""
+    return lambda run, config: OmegaConf.save(with_hash(config), run.config_file)
 
 
 @pytest.fixture

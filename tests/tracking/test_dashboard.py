@@ -25,13 +25,13 @@ PREMISE = {**CLAIM, "statement": "RoPE gets worse at once", "where": {"train_len
 
 
 @pytest.fixture
-def experiment(folder, config, rows, evaluation_row) -> Path:
+def experiment(folder, config, rows, evaluation_row, save_config) -> Path:
     """The folder of two finished runs, with different encodings and training lengths."""
     for encoding, length in (("rope", 64), ("alibi", 128)):
         run = RunDirectory(folder / f"{encoding}-L{length}-s1-00000000")
         run.path.mkdir(parents=True)
         changes = {"train_length": length, "choices": {"encoding": encoding}}
-        OmegaConf.save(OmegaConf.merge(config, changes), run.config_file)
+        save_config(run, OmegaConf.merge(config, changes))
         for row in rows(1, 3):
             append_jsonl(run.metrics_file, row | {"validation_loss": 1.5})
         append_jsonl(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
@@ -193,10 +193,10 @@ def test_a_damaged_run_is_left_out(experiment, capsys):
     assert 64 in values and 128 not in values
 
 
-def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment):
+def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment, save_config):
     run = RunDirectory(experiment / "alibi-L128-s1-00000000")
     changes = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}
-    OmegaConf.save(OmegaConf.merge(run.config(), changes), run.config_file)
+    save_config(run, OmegaConf.merge(run.config(), changes))
     report = build_spec(experiment)["report"]
     grouped = {p["config"].get("groupBy") for p in panels(report)} - {None}
     assert grouped == {"variant.value"}

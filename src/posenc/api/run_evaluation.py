@@ -66,7 +66,7 @@ def build_evaluation(
 
 
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
-    """Measure the requested rows, save them in the run's `evaluation.json`, and return them.
+    """Compute the requested rows, save them in the run's `evaluation.json`, and return them.
 
     Raises ConfigError if the data does not support them or another process is using the run, and
     RunError if weights are missing or a loss is not finite.

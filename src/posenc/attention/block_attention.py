@@ -1,7 +1,7 @@
-"""Attention of a block of query rows, for encodings that PyTorch's fused kernels do not support.
+"""Attention of a block of query rows, for what `scaled_dot_product_attention` does not support.
 
-These have a sink, a learnable bias, a bias with a different dtype than q, or several rotations.
-Each rotation gives the scores of some of the keys; the outputs of the rotations are merged
+This is a sink, a learnable bias, a bias with a different dtype than q, or several rotations. Each
+rotation gives the scores of some of the keys; the outputs of the rotations are merged
 according to the logsumexp of their scores.
 """
 

@@ -88,7 +88,7 @@ def attend_block(
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()
     if index is not None or sink is not None or bias.requires_grad or bias.dtype != q.dtype:
-        # PyTorch's fused kernels support none of these.
+        # `scaled_dot_product_attention` supports none of these.
         out = BlockAttention.apply(queries, block_keys, values, bias, sink, index, scale)
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)

@@ -3,7 +3,11 @@
 The bias Q_i . (K_j - K_i) is the sum of -Q_i . (K_l - K_{l-1}) over j < l <= i. The gradient of the
 increment K_l - K_{l-1} is therefore -G_l, where G_l is the sum of Q_i dS_ij over all pairs with
 j < l <= i, and dS is the gradient of the scores. The gradient of K is computed from G at the end.
-Summing it directly would lose precision by cancellation, because FoX sums it again over tokens.
+Summing the gradient of K directly would lose precision: the K of FoX is itself a sum over tokens,
+so its backward pass would add up large terms that cancel.
+
+The pairs are split into small triangles on the diagonal and rectangles below them, as in
+`factored_blocks`; tiles are the rows of one triangle or rectangle.
 """
 
 from itertools import accumulate

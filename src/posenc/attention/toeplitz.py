@@ -1,10 +1,11 @@
-"""Attention on a CPU with a Toeplitz bias, an optional window, or both.
+"""Attention on a CPU with a Toeplitz bias, a window, or both.
 
-A Toeplitz bias depends only on distance: it is one vector per head, indexed by distance. With the
-queries of a block in reverse order, row u of the block's bias is this vector, starting at index u.
-The whole bias is therefore an overlapping view of the vector, which the fused kernel reads like any
-other mask; no mask is stored. Attention takes as little time and memory as without a bias, and a
-learnable bias gets its exact gradient.
+A Toeplitz bias depends only on distance, so it is one vector per head. If the vector starts with
+the largest distance, and the queries of a block are in reverse order, row u of the block's bias is
+a slice of the vector that starts u entries after that of row 0. The bias of a block is therefore an
+overlapping view of the vector, which the fused kernel reads like any other mask; no mask is stored.
+A fixed bias costs hardly any time. A learnable one has a slower backward pass, which computes the
+scores of BACKWARD_ROWS queries at a time.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def unsupported_reason(
 
 
 def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
-    """Return why the bias may depend on more than distance, or None if it is Toeplitz."""
+    """Return why attention is more than a softmax of scores with a Toeplitz bias, or None."""
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
@@ -49,8 +50,8 @@ def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    Returns None if the first query, the middle one and the last one have different biases, because
-    the bias then depends on the position of the query.
+    Returns None unless the first, the middle and the last query have the same bias: the bias then
+    depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]

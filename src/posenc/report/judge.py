@@ -11,7 +11,7 @@ from posenc.report.outcome import NoVerdictError, Outcome, combine, compare
 from posenc.report.paired_samples import paired_samples
 
 INCLUDES_MARGIN = "the interval includes the margin; more seeds would narrow it"
-NO_TRAIN_LENGTH = "no run in the experiment has a training length that the claim covers"
+NO_TRAIN_LENGTH = "no run matches the claim's left side at a training length that it covers"
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class ClauseVerdict:
     """The outcome of one clause, with its numbers.
 
     `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
-    factor `times`. On a relative scale, they are geometric means and `difference` is
-    left / right - 1; otherwise, `difference` is left - right. `reason` explains an outcome other
-    than "holds" or "fails".
+    factor `times`. For ratios, they are geometric means and `difference` is left / right - 1; for
+    relative changes, it is (1 + left) / (1 + right) - 1; otherwise left - right. `reason` explains
+    an outcome other than "holds" or "fails".
     """
 
     clause: Clause

@@ -41,7 +41,7 @@ class Launcher(Protocol):
     console: Console
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run all jobs until they end, and return the final status of each run by name.
+        """Run all `runs` until they end, and return the final status of each run by name.
 
         `finished` is the number of other runs of the sweep that are already finished; the displayed
         counts include them.

@@ -69,7 +69,7 @@ def fit(session: Session, training_fraction: float) -> bool:
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
-    if trainer.global_step < steps.total and not recorder.training_ended:
+    if trainer.global_step < steps.total and not recorder.ended_early:
         return False
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)
     return True

@@ -44,7 +44,7 @@ class Recorder(pl.Callback):
     ) -> None:
         self.session, self.steps, self.training_fraction = session, steps, training_fraction
         self.validate, self.callbacks, self.callback_metrics = validate, callbacks, callback_metrics
-        self.training_ended = False
+        self.ended_early = False
         config = session.config
         self.batch_tokens: int = config.batch_tokens
         every_tokens = config.validation.every_tokens or 0
@@ -78,12 +78,12 @@ class Recorder(pl.Callback):
         loss, stop, save = self._synchronize()
         row = self._metrics(step, loss, getattr(pl_module, "gradient_norm", None))
         self._notify_callbacks(trainer, pl_module, row)
-        self.training_ended = trainer.should_stop and step < self.steps.total
+        self.ended_early = trainer.should_stop and step < self.steps.total
         self._record(row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
-        if save or stop or self.training_ended or step == self.steps.total:
+        if save or stop or self.ended_early or step == self.steps.total:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()
             self.session.log_metrics(self._unlogged_rows)
@@ -140,7 +140,7 @@ class Recorder(pl.Callback):
         """Write the row of a step, including the metrics that the callbacks logged."""
         logged = self.callback_metrics.take() if self.callback_metrics else {}
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
-        if self.training_ended:
+        if self.ended_early:
             row[TRAINING_ENDED] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
