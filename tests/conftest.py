@@ -13,6 +13,7 @@ import torch
 from omegaconf import DictConfig
 
 from compositions import composed
+from posenc.model.linear import ONEDNN
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
@@ -46,10 +47,15 @@ WIKITEXT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikitext10
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start slow tests first, so that no worker runs a slow test alone at the end.
 
-    Tests that read WikiText-103 are deselected where it is not beside the checkout.
+    Tests that read WikiText-103 are deselected where it is not beside the checkout, and tests of
+    oneDNN's float32 product on processors on which posenc does not use it.
     """
+    deselected = []
     if not WIKITEXT.is_dir():
-        deselected = [item for item in items if "wikitext" in getattr(item, "fixturenames", ())]
+        deselected += [item for item in items if "wikitext" in getattr(item, "fixturenames", ())]
+    if not ONEDNN:
+        deselected += [item for item in items if item.get_closest_marker("onednn")]
+    if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if item not in deselected]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -47,9 +47,9 @@ class Diverging(NoPE):
     def embed(self, x, pos):
         return x * self.factor
 
-class Broken(NoPE):  # but not with the 7 tokens of planning
+class Broken(NoPE):  # but not in planning
     def embed(self, x, pos):
-        return x if len(pos) <= 7 else x * (1 // len([]))
+        return x if len(pos) <= 7 or not self.training else x * (1 // len([]))
 '''
 
 
@@ -125,7 +125,7 @@ def test_an_exception_in_an_encoding_is_reported_with_its_file_and_line(
     run = small_run("encoding=nope", "encoding._target_=user_faults.Broken")
     run.lock_file.write_text("4194304\n")  # a stale lock of a process that has ended
     assert job([str(run.path), "--module", "user_faults"]) == FAILED
-    code = "        return x if len(pos) <= 7 else x * (1 // len([]))"
+    code = "        return x if len(pos) <= 7 or not self.training else x * (1 // len([]))"
     line = FAULTY_ENCODINGS.splitlines().index(code) + 1
     error = run.status().error
     assert error is not None and f"(user_faults.py, line {line}, embed)" in error
@@ -243,7 +243,7 @@ def test_a_malicious_checkpoint_runs_no_code(
     payload = {"state_dict": {"model.x": Malicious()}, "global_step": 7}
     checkpoint.save_checkpoint(run.checkpoints, 7, lambda path: torch.save(payload, path))
     for step in range(1, 8):
-        append_jsonl(run.metrics_file, {"step": step, "loss": 1.0})
+        append_jsonl(run.metrics_file, {"step": step, "tokens": 192 * step, "loss": 1.0})
     assert job([str(run.path)]) == FAILED
     assert "is not a checkpoint of this run" in str(run.status().error)
     for path in run.checkpoints.iterdir():
@@ -269,7 +269,7 @@ def test_a_damaged_checkpoint_with_a_valid_digest_is_named(
 
     saved = checkpoint.save_checkpoint(run.checkpoints, 7, write)
     for step in range(1, 8):
-        append_jsonl(run.metrics_file, {"step": step, "loss": 1.0})
+        append_jsonl(run.metrics_file, {"step": step, "tokens": 192 * step, "loss": 1.0})
     assert job([str(run.path)]) == FAILED
     error = str(run.status().error)
     assert saved.path.name in error and "is not a checkpoint of this run" in error

@@ -5,10 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from posenc.model import linear as module
 from posenc.model.linear import Linear, linear
-
-needs_onednn = pytest.mark.skipif(not module.ONEDNN, reason="no oneDNN with AVX-512 here")
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -28,7 +25,7 @@ def test_outputs_and_gradients_equal_those_in_float64(shape: tuple[int, ...], bi
         torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-@needs_onednn
+@pytest.mark.onednn
 def test_a_float32_product_uses_onednn() -> None:
     out = linear(random(2, 8), random(4, 8))
     assert type(out.grad_fn).__name__ == "OneDnnLinearBackward"
@@ -64,7 +61,7 @@ def test_strided_inputs_and_gradients_give_the_same_numbers() -> None:
         torch.testing.assert_close(grad, exact, rtol=1e-5, atol=1e-5)
 
 
-@needs_onednn
+@pytest.mark.onednn
 def test_parameters_and_initialization_are_those_of_nn_linear() -> None:
     torch.manual_seed(3)
     ours = Linear(16, 8)
