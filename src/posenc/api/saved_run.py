@@ -24,10 +24,10 @@ def run_config(
     ConfigError if the run's encoding needs another module that exists in the current folder;
     `trust_hint` returns the command or call that trusts a list of modules.
     """
-    config = run.config()
-    needed = trusted_modules({**run.values(), "modules": []})
+    values = run.values()
+    needed = trusted_modules(values)  # `modules` of a saved configuration are empty
     modules = [*modules, *(name for name in needed if is_remembered(name) and name not in modules)]
-    config.modules = modules
+    config = OmegaConf.create({**values, "modules": modules})
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
         if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):
