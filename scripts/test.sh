@@ -58,4 +58,4 @@ fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyrefly check
-.venv/bin/python -m pytest -n 2 --dist worksteal "${selection[@]}" "$@"
+.venv/bin/python -m pytest -n 2 --dist worksteal --durations=30 --durations-min=5 "${selection[@]}" "$@"

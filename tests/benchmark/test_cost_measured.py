@@ -25,7 +25,7 @@ SIZES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "optimizer", "tolerance"),
-    [*((size, "adamw", 0.10) for size in SIZES), (SIZES[-1], "muon", 0.20)],
+    [*((size, "adamw", 0.15) for size in SIZES), (SIZES[-1], "muon", 0.20)],
     ids=lambda value: value[0] if isinstance(value, list) else str(value),
 )
 def test_memory_equals_that_of_a_process(
@@ -33,7 +33,9 @@ def test_memory_equals_that_of_a_process(
 ) -> None:
     """With validation and a checkpoint after every step.
 
-    The tolerance is larger for Muon, whose temporary matrices fragment the heap.
+    The heap's extra memory depends on the processor: for the small size, 0.2 of the step's tensors
+    with AVX2 and 0.4 with AVX-512. The tolerance is larger for Muon, whose temporary matrices
+    fragment the heap.
     """
     overrides = [
         *size,
