@@ -29,18 +29,23 @@ def unsupported_reason(
     It supports encodings whose only effect on attention scores is a factored bias, apart from
     changes to queries and keys.
     """
+    if encoding.window() is not None:
+        return "it has a window"
+    if device.type != "cpu" and dtype != torch.bfloat16:
+        return "on a GPU it requires bfloat16"
+    return reason_without_factors(encoding, pos)
+
+
+def reason_without_factors(encoding: Encoding, pos: Tensor) -> str | None:
+    """Return why attention cannot be computed from the factors of the bias, or None if it can."""
     if not encoding.overrides("bias_factors"):
         return "its bias has no factors"
     if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
         return reason
-    if encoding.window() is not None:
-        return "it has a window"
     if encoding.overrides("sink"):
         return "it has a sink, and its factors give the scores only up to a constant per query"
     if pos.ndim > 1:
         return "a bias on multi-dimensional positions has no factors"
-    if device.type != "cpu" and dtype != torch.bfloat16:
-        return "on a GPU it requires bfloat16"
     return None if sample_factors(encoding, pos) else "its bias currently has no factors"
 
 

@@ -30,8 +30,8 @@ from torch.nn.functional import pad
 
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.bias_gradient import with_bias_gradient
-from posenc.attention.factored import sample_factors
-from posenc.attention.reference import overridden_hook, score_dtype, window_size
+from posenc.attention.factored import reason_without_factors, sample_factors
+from posenc.attention.reference import score_dtype, window_size
 from posenc.attention.toeplitz import reason_not_toeplitz
 from posenc.encodings.base import Encoding, Factors
 from posenc.encodings.formula_bias import FormulaBias
@@ -60,21 +60,13 @@ def unsupported_reason(
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
         return f"FlexAttention requires a head width of at least {MIN_HEAD_WIDTH} channels"
     if encoding.overrides("content_bias"):
-        return _reason_without_factors(encoding, pos)
+        return reason_without_factors(encoding, pos) or _reason_too_many_factors(encoding, pos)
     return reason_not_toeplitz(encoding, pos)
 
 
-def _reason_without_factors(encoding: Encoding, pos: Tensor) -> str | None:
-    """Return why the kernel cannot compute a content-dependent bias from factors, or None."""
-    if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
-        return reason
-    if encoding.overrides("sink"):
-        return "it has a sink, and its factors give the scores only up to a constant per query"
-    if pos.ndim > 1:
-        return "a bias on multi-dimensional positions has no factors"
-    factors = sample_factors(encoding, pos) if encoding.overrides("bias_factors") else None
-    if factors is None:
-        return "its bias depends on token content and has no factors"
+def _reason_too_many_factors(encoding: Encoding, pos: Tensor) -> str | None:
+    factors = sample_factors(encoding, pos)
+    assert factors is not None
     rank = factors[1].shape[-1]
     return f"its bias has {rank} factors, more than {MAX_FACTORS}" if rank > MAX_FACTORS else None
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call, hook_error, user_parts
+from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
 from posenc.check.hook_values import TINY_LENGTH, supported_length
 from posenc.check.under_test import (
     SEED,
@@ -37,8 +37,8 @@ def verify_causality(encoding: Encoding) -> None:
     verified.
     """
     for part in user_parts(encoding):
-        is_builtin = type(part).__module__.startswith("posenc.")
-        lengths = (TINY_LENGTH,) if is_builtin else (TINY_LENGTH, LONGER_LENGTH)
+        longer = () if is_builtin(type(part)) else (LONGER_LENGTH,)
+        lengths = (TINY_LENGTH, *longer)
         for name, problem in PROBLEMS.items():
             if name in part.limitations:
                 continue

@@ -49,7 +49,12 @@ def parts(encoding: Encoding) -> list[Encoding]:
 def user_parts(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding."""
     inner = [part for part in parts(encoding) if part is not encoding]
-    return [*(p for p in inner if not type(p).__module__.startswith("posenc.")), encoding]
+    return [*(part for part in inner if not is_builtin(type(part))), encoding]
+
+
+def is_builtin(definition: type) -> bool:
+    """Return whether a class is posenc's own, not a user's."""
+    return definition.__module__.startswith("posenc.")
 
 
 def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
@@ -83,7 +88,7 @@ def _verify_names(definition: type[Encoding]) -> None:
         hook for hook in HOOKS if getattr(definition, hook) is getattr(Encoding, hook)
     ]
     for owner in definition.__mro__:
-        if owner.__module__.startswith("posenc.") or not issubclass(owner, Encoding):
+        if is_builtin(owner) or not issubclass(owner, Encoding):
             continue
         for name, method in vars(owner).items():
             if not inspect.isfunction(method) or name.startswith("_") or hasattr(Encoding, name):

@@ -14,7 +14,7 @@ from posenc.attention.reference import (
     score_dtype,
 )
 from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
-from posenc.check.hook_definitions import call, hook_error, user_parts
+from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
 from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
@@ -62,8 +62,8 @@ def _verify_effect(encoding: Encoding) -> None:
     """Raise ConfigError if every hook that a user's encoding overrides returns None."""
     layers = layer_encodings(encoding)
     overridden = [hook for hook in EFFECTIVE_HOOKS if any(e.overrides(hook) for e in layers)]
-    is_builtin = type(encoding).__module__.startswith("posenc.")
-    if is_builtin or not overridden or not {*overridden} <= {*MAY_RETURN_NONE}:
+    may_have_no_effect = overridden and {*overridden} <= {*MAY_RETURN_NONE}
+    if is_builtin(type(encoding)) or not may_have_no_effect:
         return
     inputs = convert(
         random_inputs(encoding, supported_length(encoding)), torch.float32, torch.float32

@@ -119,7 +119,8 @@ HELP = {
         keys
           encoding, encoding/spectrum, model, optimizer, trainer, experiment, size  config groups
           kernel, train_length                  attention kernel; context length
-          passes                                [forward,step] or one of them
+          passes                                [forward,step], also attention_forward and
+                                                attention_step: the attention of one layer alone
           batch_tokens, micro_batch_tokens      tokens per pass; tokens per micro-batch
           vocab_size, precision, compile, gradient_clip
           threads, rounds                       CPU threads; number of times to run each variant
