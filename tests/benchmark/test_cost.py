@@ -10,7 +10,8 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from compositions import composer
-from posenc.benchmark.estimate import Estimate, estimate, vocab_size_and_data
+from posenc.benchmark import estimate as estimate_module
+from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, vocab_size_and_data
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
 from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activation_bytes
@@ -58,7 +59,8 @@ def test_activations_equal_what_autograd_saves(
     planned: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
     """Within 1% of the storage that a real forward pass saves."""
-    config = planned(f"encoding={encoding}", f"precision={precision}", "model.width=64")
+    words = [f"encoding={encoding}", f"precision={precision}", "model.width=64", "model.layers=4"]
+    config = planned(*words)
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
     weights = {parameter.data_ptr() for parameter in model.parameters()}
@@ -73,6 +75,27 @@ def test_activations_equal_what_autograd_saves(
         model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
     real = sum(storage.nbytes() for storage in saved.values())
     assert saved_activation_bytes(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+
+
+def test_runs_that_differ_only_in_their_seed_are_estimated_once(
+    planned: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    read = estimate_module.vocab_size_and_data
+    monkeypatch.setattr(
+        estimate_module, "vocab_size_and_data", lambda c: (calls.append(c.seed), read(c))[1]
+    )
+    configs = [planned(f"encoding={e}", f"seed={s}") for e in ("rope", "nope") for s in (1, 2)]
+    estimates = estimate_runs(configs, GPU)
+    assert [(run.encoding, run.seed) for run in estimates] == [
+        ("rope", 1),
+        ("rope", 2),
+        ("nope", 1),
+        ("nope", 2),
+    ]
+    assert calls == [1]
+    for config, result in zip(configs, estimates, strict=True):
+        assert result == estimate(config, GPU)
 
 
 def test_memory_is_a_lower_bound_if_an_encoding_branches_on_values(

@@ -37,3 +37,14 @@ def test_help_and_list_import_no_torch(command: list[str]) -> None:
 def test_planning_imports_no_lightning() -> None:
     code = "import sys; import posenc.sweeps.plan; sys.exit('pytorch_lightning' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("command", [["train", "encodng=rope"], ["report", "exprimnt=x"]])
+def test_a_mistyped_key_is_reported_without_importing_torch(command: list[str]) -> None:
+    code = (
+        "import sys; from posenc.cli import main; code = main(sys.argv[1:]);"
+        "sys.exit(code if 'torch' not in sys.modules else 'torch was imported')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "unknown key" in done.stderr

@@ -1,7 +1,8 @@
 """Estimates the parameters, memory, FLOPs and time of a run without training."""
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -11,6 +12,7 @@ from posenc.benchmark.process_memory import process_bytes
 from posenc.benchmark.throughput import Machine
 from posenc.benchmark.training_memory import TrainingMemory, training_memory
 from posenc.config.errors import ConfigError
+from posenc.config.identity import key_without_seed
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.data.build_data import data_source
 from posenc.data.dataset import Dataset
@@ -50,15 +52,37 @@ class Estimate:
         return self.flops / (self.flops_per_second * self.devices)
 
 
-def estimate(config: DictConfig, machine: Machine, verified: set[str] | None = None) -> Estimate:
+@dataclass
+class SweepCache:
+    """What the runs of a sweep share: the encodings that `validate` has verified, and the data."""
+
+    verified: set[str] = field(default_factory=set)
+    data: dict[str, tuple[int, Dataset | None]] = field(default_factory=dict)
+
+
+def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estimate]:
+    """Estimate the cost of the runs of a sweep; those that differ only in their seed share one."""
+    cache, estimates = SweepCache(), dict[str, Estimate]()
+    for config in configs:
+        key = key_without_seed(config)
+        if key not in estimates:
+            estimates[key] = estimate(config, machine, cache)
+    return [replace(estimates[key_without_seed(c)], seed=c.seed) for c in configs]
+
+
+def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = None) -> Estimate:
     """Estimate the cost of a run; nothing is trained, downloaded or prepared.
 
     Evaluation is included only if the data has been prepared, because the cost of evaluation
-    depends on the size of the data. `verified` is passed to `validate`. Raises ConfigError if the
-    configuration cannot run.
+    depends on the size of the data. Pass a `cache` to estimate several runs. Raises ConfigError if
+    the configuration cannot run.
     """
-    encoding = validate(config, verified)
-    vocab_size, data = vocab_size_and_data(config)
+    cache = cache or SweepCache()
+    encoding = validate(config, cache.verified)
+    data_key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
+    if data_key not in cache.data:
+        cache.data[data_key] = vocab_size_and_data(config)
+    vocab_size, data = cache.data[data_key]
     steps = training_steps(config)
     model = build_meta_model(config, vocab_size, encoding)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}

@@ -1,7 +1,8 @@
 """Estimates the memory of a training process on one device."""
 
 import copy
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -153,23 +154,39 @@ def saved_activation_bytes(
     encoding = build_encoding(config, modules)
     device = torch.device("cuda" if gpu else "cpu")
     choices = layer_choices(config.kernel, encoding, device, attention_dtype(config.precision))
-    attend = _attend_with_choices(choices)
-    saved: dict[int, torch.UntypedStorage] = {}  # kept alive, so that no address is used twice
-
-    def save(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        saved[storage._cdata] = storage
-        return tensor
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
+    saved = _SavedStorages()
+    attend = _attend_with_choices(choices, saved)
+    hooks = torch.autograd.graph.saved_tensors_hooks(saved.add, lambda tensor: tensor)
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
         model.embedding = _ZeroEmbedding(config.model.width)
         tokens = torch.zeros(sequences, length, dtype=torch.long)
         with hooks, autocast(config.precision, torch.device("cpu")):
             model.hidden_states(tokens)
-    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    return sum(storage.nbytes() for key, storage in saved.items() if key not in weights)
+    return saved.extra + saved.nbytes() - saved.nbytes(list(model.parameters()))
+
+
+class _SavedStorages:
+    """The distinct storages that autograd has saved, and `extra` bytes of calls that were skipped.
+
+    The storages are kept alive, so that no address is used twice.
+    """
+
+    def __init__(self) -> None:
+        self.extra = 0
+        self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def add(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        self._storages[storage._cdata] = storage
+        return tensor
+
+    def nbytes(self, tensors: Sequence[Tensor] | None = None) -> int:
+        """Return the bytes of the saved storages, or of those that belong to `tensors`."""
+        keys = set(self._storages)
+        if tensors is not None:
+            keys &= {tensor.untyped_storage()._cdata for tensor in tensors}
+        return sum(self._storages[key].nbytes() for key in keys)
 
 
 class _ZeroEmbedding(nn.Module):
@@ -183,20 +200,35 @@ class _ZeroEmbedding(nn.Module):
         return torch.zeros(*tokens.shape, self.width, requires_grad=True)
 
 
-def _attend_with_choices(choices: Sequence[KernelChoice]) -> Kernel:
+def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages) -> Kernel:
     """Return a kernel that uses the given choice for each layer in turn.
 
     The choices were made beforehand because they depend on the values of positions, which fake
-    tensors do not have.
+    tensors do not have. Layers that have the same encoding save the same number of bytes as the
+    second of them (the first one also saves what they share), so the later ones are not computed.
     """
     remaining = iter(choices)
+    num_layers: Counter[Hashable] = Counter()
+    results: dict[Hashable, tuple[Tensor, int, bool]] = {}
 
     def attend(
         encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
     ) -> Tensor:
         choice = next(remaining)
+        key = encoding, choice.name, *((part.shape, part.dtype) for part in (x, q, k, v, pos))
+        num_layers[key] += 1
+        if num_layers[key] > 2:
+            out, nbytes, out_is_saved = results[key]
+            saved.extra += nbytes
+            copy_of_out = torch.empty_like(out, requires_grad=True)
+            return saved.add(copy_of_out) if out_is_saved else copy_of_out
+        before = saved.nbytes()
         if choice.name == "flex":  # needs a GPU; saves the same tensors as causal attention
-            return causal_attention(q, k, v, v.shape[-1] ** -0.5)
-        return attend_with(choice, encoding, x, q, k, v, pos)
+            out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
+        else:
+            out = attend_with(choice, encoding, x, q, k, v, pos)
+        out_bytes = saved.nbytes([out])
+        results[key] = out, saved.nbytes() - before - out_bytes, bool(out_bytes)
+        return out
 
     return attend

@@ -2,9 +2,10 @@
 
 import json
 
+import torch
 from rich.console import Console
 
-from posenc.benchmark.estimate import estimate
+from posenc.benchmark.estimate import estimate_runs
 from posenc.benchmark.estimate_tables import as_json, print_estimates
 from posenc.benchmark.throughput import Machine
 from posenc.cli.arguments import CFG, Arguments
@@ -25,9 +26,9 @@ def run(arguments: Arguments) -> int:
     configs = compose_sweep_jobs(jobs, Composer("train", folders))
     if CFG in arguments.flags:
         return print_configs(configs)
+    torch.set_num_threads(1)  # faster than several threads for tensors of this size
     with console.status("estimating"):
-        verified: set[str] = set()
-        estimates = [estimate(config, machine, verified) for config in configs]
+        estimates = estimate_runs(configs, machine)
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))
     else:

@@ -37,11 +37,16 @@ def groups() -> tuple[str, ...]:
 
 def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
     """Map each option of a config group to its description, the first comment of its YAML file."""
-    descriptions: dict[str, str] = {}
+    return {name: _description(file) for name, file in option_files(group, config_dirs).items()}
+
+
+def option_files(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
+    """Map each option of a config group to its YAML file; those in `config_dirs` come first."""
+    files: dict[str, Path] = {}
     for folder in [*config_dirs, conf_dir()]:
         for file in sorted((folder / group).glob("*.yaml")):
-            descriptions.setdefault(file.stem, _description(file))
-    return descriptions
+            files.setdefault(file.stem, file)
+    return files
 
 
 def _description(file: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.paths import groups, options
+from posenc.config.paths import groups, option_files
 from posenc.config.settings import SPLITS
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import CONFIDENCE, Claim, Clause, TrainLengths
@@ -41,10 +41,12 @@ def parse_claims(value: Any, key: str = "claims") -> list[Claim]:
 
 def check_claims(value: Any, config_dirs: list[Path], key: str = "claims") -> None:
     """Raise ConfigError if a claim cannot be parsed or names an unknown option."""
+    known = {"protocol": list(PROTOCOLS), "split": list(SPLITS)}
     for claim in parse_claims(value, key):
-        for clause in claim.clauses:
-            for item in clause.values:
-                _check_options(item, config_dirs, f"{key}: {claim.statement!r}")
+        for item in (item for clause in claim.clauses for item in clause.values):
+            for group in item.selector.keys() & set(groups()) - known.keys():
+                known[group] = list(option_files(group, config_dirs))
+            _check_options(item, known, f"{key}: {claim.statement!r}")
 
 
 def _claim(item: Any, name: str) -> Claim:
@@ -100,10 +102,8 @@ def _train_lengths(value: Any, name: str) -> TrainLengths:
     return TrainLengths(listed=tuple(require_tokens(n, name) for n in listed))
 
 
-def _check_options(value: Value, config_dirs: list[Path], name: str) -> None:
-    """Raise ConfigError if a selector names an unknown option, protocol or split."""
-    known = {key: list(options(key, config_dirs)) for key in value.selector if key in groups()}
-    known |= {"protocol": list(PROTOCOLS), "split": list(SPLITS)}
+def _check_options(value: Value, known: Mapping[str, list[str]], name: str) -> None:
+    """Raise ConfigError if a selector names an option, protocol or split that is not `known`."""
     for key, option in {**value.selector, **value.row_keys}.items():
         if key in known and option not in known[key]:
             hint = did_you_mean(str(option), known[key])

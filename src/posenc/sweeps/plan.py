@@ -1,6 +1,5 @@
 """Planning of a sweep: all jobs are composed and validated before any directory is written."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from posenc import __version__
 from posenc.config.components import check
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, key_without_seed, run_hash
 from posenc.config.saved_yaml import dump_yaml
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps
@@ -112,7 +111,7 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
 
     Raises one ConfigError that lists every distinct problem.
     """
-    keys = [_key_without_seed(config) for config in configs]
+    keys = [key_without_seed(config) for config in configs]
     encodings: dict[str, Encoding] = {}
     verified: set[str] = set()
     problems: dict[str, None] = {}
@@ -126,11 +125,6 @@ def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encodin
     if problems:
         raise ConfigError("\n".join(problems))
     return [encodings[key] for key in keys]
-
-
-def _key_without_seed(config: DictConfig) -> str:
-    plain: Any = OmegaConf.to_container(config)
-    return json.dumps({**plain, "seed": None}, sort_keys=True)
 
 
 def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:

@@ -17,7 +17,6 @@ from posenc.config.settings import NAME_PATTERN
 from posenc.config.values import matches_type
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import COPY_LOCK, RunDirectory
-from posenc.training.checkpoint import list_checkpoints
 
 COPY_PREFIX = ".copy-"
 
@@ -40,6 +39,8 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
 
     If `run` already exists, returns None.
     """
+    from posenc.training.checkpoint import list_checkpoints  # torch is slow to import
+
     if run.path.exists():
         return None
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]
