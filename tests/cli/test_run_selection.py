@@ -1,15 +1,22 @@
 """Runs are named by a unique prefix, or selected from an experiment by filters."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from posenc.cli import main
 from posenc.cli.arguments import parse
-from posenc.cli.run_selection import filter_runs, find_run, select_in_folder, select_runs
+from posenc.cli.run_selection import (
+    filter_runs,
+    find_run,
+    select_in_folder,
+    select_one_run,
+    select_runs,
+)
 from posenc.config.errors import ConfigError
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 
@@ -50,8 +57,54 @@ def test_evaluate_selects_finished_runs_of_an_experiment(runs: list[RunDirectory
     assert kept == "evaluation.lengths=[48]" and selected == f"run=outputs/scratch/{runs[0].name}"
     with pytest.raises(ConfigError, match="the runs have seed=1"):
         select_runs(parse("evaluate", ["name=scratch", "seed=2"]))
-    with pytest.raises(ConfigError, match="mutually exclusive"):
-        select_runs(parse("evaluate", ["name=scratch", "run=alibi"]))
+
+
+@pytest.fixture
+def two_experiments(runs: list[RunDirectory]) -> list[RunDirectory]:
+    """The runs, in an experiment called `scratch`, and copies of them in one called `other`."""
+    shutil.copytree(runs[0].path.parent, runs[0].path.parents[1] / "other")
+    return runs
+
+
+def test_a_prefix_is_searched_in_the_experiment_if_one_is_set(
+    two_experiments: list[RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rope, _, alibi = two_experiments
+    with pytest.raises(ConfigError, match="matches 2 runs"):
+        find_run("alibi")
+    for word in ("alibi", alibi.name, f"outputs/other/{alibi.name}"):
+        words = ["name=other", f"run={word}"]
+        assert select_runs(parse("evaluate", words)) == [f"run=outputs/other/{alibi.name}"]
+        for command in ("report", "status"):
+            folder, select = select_in_folder(parse(command, words))
+            assert folder == Path("outputs/other") and select is not None
+            assert [run.name for run in select(list_runs(folder))] == [alibi.name]
+        inspected = select_one_run(parse("inspect", [*words, "windows=2"]))
+        assert inspected.overrides == ("windows=2", f"run=outputs/other/{alibi.name}")
+    both = [f"run=outputs/other/{alibi.name},outputs/other/{rope.name}"]
+    assert select_runs(parse("evaluate", ["name=other", f"run=alibi,{rope.name}"])) == both
+    capsys.readouterr()
+    for words, message in (
+        (["name=other", "run=rope"], "run=rope matches 2 runs (rope-L"),
+        (["name=other", "run=t5"], "run=t5: no run of outputs/other has this prefix (its runs: a"),
+        (["name=other", "run=alibi", "seed=1"], "run selects runs by their names; omit seed"),
+        (["name=another", "run=alibi"], "outputs/another does not exist"),
+    ):
+        for command in ("report", "evaluate", "inspect", "status"):
+            assert main([command, *words]) == 2
+            assert message in capsys.readouterr().err
+
+
+def test_inspect_takes_a_run_of_an_experiment(
+    runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    selected = select_one_run(parse("inspect", ["name=scratch", "encoding=rope", "seed=2"]))
+    assert selected.overrides == (f"run=outputs/scratch/{runs[1].name}",)
+    capsys.readouterr()
+    assert main(["inspect", "name=scratch", "seed=2", "--cfg"]) == 0
+    assert f"run: outputs/scratch/{runs[1].name}" in capsys.readouterr().out
+    assert main(["inspect", "name=scratch", "seed=1"]) == 2
+    assert "posenc inspect takes one run, but 2 are selected" in capsys.readouterr().err
 
 
 def test_an_experiment_without_finished_runs_cannot_be_evaluated(runs: list[RunDirectory]) -> None:
@@ -84,7 +137,9 @@ def test_status_shows_a_run_by_a_prefix_of_its_name(
     capsys.readouterr()
     assert main(["status", "run=alibi", "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == [runs[2].name]
+    capsys.readouterr()
     assert main(["status", "run=alibi", "seed=1"]) == 2
+    assert "run selects runs by their names; omit seed" in capsys.readouterr().err
     assert main(["status", "run=alibi,rope"]) == 2
 
 
@@ -93,6 +148,7 @@ def test_report_reads_the_selected_runs(runs: list[RunDirectory]) -> None:
         (["name=scratch", "encoding=rope"], runs[:2]),
         (["name=scratch", "seed=1"], [runs[0], runs[2]]),
         (["run=alibi"], runs[2:]),
+        (["name=scratch", "run=alibi"], runs[2:]),
         (["name=scratch"], None),
     ):
         folder, select = select_in_folder(parse("report", words))

@@ -4,15 +4,19 @@ import csv
 import io
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from posenc.report.curve_set import CurveSet
+from posenc.report.curve_set import PERPLEXITY, CurveSet
 from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import encoding_style, swap_styles
 from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
+from posenc.report.result_notes import value_notes
+from posenc.report.terminal_report import print_report
 
 LOSSES = {None: 3.0, "yarn factor=4": 2.0, "yarn": 2.5, "pi": 2.6, "own": 4.0}
 """Swap -> loss at 2L; at L, all swaps have the same loss."""
@@ -89,3 +93,33 @@ def test_a_swap_has_the_same_style_in_every_report() -> None:
     factors = swap_styles(["yarn factor=2", "yarn factor=4"])
     assert len(set(factors.values())) == 2
     assert encoding_style("rope") not in factors.values()
+
+
+def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    def row(length: int, loss: float, budget: int, swap: str | None = None) -> dict[str, Any]:
+        scored = {"count": budget, "full_count": 50_000, "tokens_hash": str(budget)}
+        return fabricate.row(length, loss, swap=swap, budget_tokens=budget, **scored)
+
+    for seed in (1, 2):
+        rows = [row(length, 3.0, 20_000) for length in (64, 128)]
+        rows += [row(64, 2.0, 20_000, "yarn"), row(128, 2.0, 5_000, "yarn")]
+        rows += [row(128, 2.5, 20_000 if seed == 1 else 5_000, "pi")]
+        fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, seed), rows)
+    results = read_results(tmp_path / "rope")
+    ((curves, rows),) = results.losses
+    assert curves.swapped == "rope"
+    cells = {(r.curve.label, x): value for r in rows for x, value in r.values.items()}
+    assert cells["pi", 128].point.seeds == (1,)  # the other seed has another budget
+    assert [key for key, value in cells.items() if value.best] == [("yarn", 64)]
+    assert any(
+        "at 128 tokens were scored on different tokens" in n for n in value_notes(PERPLEXITY, rows)
+    )
+    (line, *_) = results.conclusions
+    assert "lowest with yarn at 64 tokens" in line
+    assert "The values at 128 tokens cannot be compared" in line
+
+    console = Console(file=(output := io.StringIO()), width=100)
+    print_report(console, results, tmp_path / "index.html", full=False)
+    assert "were scored on different tokens" in " ".join(output.getvalue().split())

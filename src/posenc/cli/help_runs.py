@@ -40,7 +40,8 @@ HELP = {
 
         keys
           run                                     a run directory, or a unique prefix of its name
-          name, experiment, size, outputs_dir     instead of run: the finished runs of an experiment
+          name, experiment, size, outputs_dir     the finished runs of an experiment; with run, the
+                                                  experiment in which the name is searched
           encoding, train_length, seed            filters of these runs
           evaluation                              config group: one protocol, or everything
           evaluation.lengths | .extra | .factors  default: the lengths of the run
@@ -54,7 +55,7 @@ HELP = {
     """,
     "report": """
         usage: posenc report experiment=NAME [size=laptop] | name=NAME [FILTER=value ...] [flags]
-               posenc report run=PATH
+               posenc report run=PATH [name=NAME | experiment=NAME]
 
         Prints a table for each training length and a line for each of the experiment's premises
         and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/,
@@ -65,7 +66,8 @@ HELP = {
 
         keys
           encoding, train_length, seed           filters: the runs with one of these values
-          run                                    a run: a path or a unique prefix of its name
+          run                                    a run: a path or a unique prefix of its name, in
+                                                 the experiment if one is set
 
         flags
           --full     print all tables, the numbers behind the verdicts, setup and limitations
@@ -73,7 +75,7 @@ HELP = {
     """,
     "status": """
         usage: posenc status experiment=NAME | name=NAME [FILTER=value ...] [--json | --watch]
-               posenc status run=PATH [--json | --watch]
+               posenc status run=PATH [name=NAME | experiment=NAME] [--json | --watch]
 
         Shows every planned run: state, progress, time left, last error, and the command that
         finishes the experiment.
@@ -83,7 +85,8 @@ HELP = {
 
         keys
           encoding, train_length, seed           filters: the runs with one of these values
-          run                                    a run: a path or a unique prefix of its name
+          run                                    a run: a path or a unique prefix of its name, in
+                                                 the experiment if one is set
 
         flags
           --json     print each run's status, seconds left and the command to finish it

@@ -128,7 +128,7 @@ HELP = {
     """,
     "inspect": """
         usage: posenc inspect encoding=NAME|all [key=value ...] [--config-dir DIR]
-               posenc inspect run=PATH [key=value ...]
+               posenc inspect run=PATH | experiment=NAME [FILTER=value ...] [key=value ...]
 
         Measures properties of encodings side by side, without training, or analyzes the attention
         of a trained run. Prints tables and writes index.html, csv, md, png and svg files to
@@ -143,6 +143,9 @@ HELP = {
           train_length                          L; properties are measured up to 4L
           seed                                  seed of the randomly drawn weights
           run                                   a run directory, or a unique prefix of its name
+          experiment, size, name                with run: the experiment in which it is searched;
+                                                without run and encoding: one of its finished runs
+          encoding, train_length, seed          with experiment: filters that select one run
           lengths, windows                      with run: lengths besides L; windows per length
           sentence                              with run: a sentence with a repeated word
           logger                                logger=wandb also logs tables and figures

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.run_selection import select_one_run
 from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
@@ -32,12 +33,17 @@ COMMON_KEYS = ("run", "logger", "modules")
 
 
 def run(arguments: Arguments) -> int:
-    """Inspect a run if the key `run` is set, else encodings.
+    """Inspect a run if the keys select one, else encodings.
 
+    `run` and `experiment` select a run. `name` does, too, unless an encoding is set, because it is
+    also the folder of results of encodings.
     Raises ConfigError for keys that do not apply to this kind of inspection.
     """
+    keys = {root_key(override) for override in arguments.overrides}
+    inspects_run = bool(keys & {"run", "experiment"}) or ("name" in keys and "encoding" not in keys)
+    if inspects_run:
+        arguments = select_one_run(arguments)
     root_keys = {override: root_key(override) for override in arguments.overrides}
-    inspects_run = "run" in root_keys.values()
     for override, key in root_keys.items():
         if inspects_run and key not in COMMON_KEYS + RUN_KEYS:
             keys = ", ".join(COMMON_KEYS + RUN_KEYS)

@@ -21,12 +21,14 @@ Filters = Mapping[str, set[str | None]]
 """The allowed values of each filter key, as JSON."""
 
 
-def find_run(path: Any) -> RunDirectory:
+def find_run(path: Any, folder: Path | None = None) -> RunDirectory:
     """Return the run at `path`, or the only run whose path or name starts with `path`.
 
-    Names are searched in the folders of `outputs/`. Raises ConfigError if there is no such run, or
-    more than one.
+    Names are searched in `folder`, or else in the folders of `outputs/`. Raises ConfigError if
+    there is no such run, or more than one.
     """
+    if folder is not None:
+        return _find_in_folder(path, list_runs(folder), folder)
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
         return open_run(path)
     prefix = glob.escape(str(Path(path)))
@@ -34,24 +36,50 @@ def find_run(path: Any) -> RunDirectory:
     files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:
-        listed = ", ".join(matches[:MAX_LISTED]) + ", ..." * (len(matches) > MAX_LISTED)
-        raise ConfigError(f"run={path} matches {len(matches)} runs ({listed}); specify one")
+        raise _ambiguous(path, matches)
     return open_run(matches[0] if matches else path)
+
+
+def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> RunDirectory:
+    """Return the run of an experiment at `path`, or the only one whose name starts with `path`."""
+    if not isinstance(path, str):
+        return open_run(path)  # raises ConfigError
+    at_path = [run for run in runs if run.path.resolve() == Path(path).resolve()]
+    matches = at_path or [run for run in runs if run.name.startswith(path)]
+    exact = [run for run in matches if run.name == path]
+    if len(matches) > 1 and not exact:
+        raise _ambiguous(path, [run.name for run in matches])
+    if not matches:
+        names = [run.name for run in runs]
+        listed = _listed(names) if names else "none"
+        raise ConfigError(f"run={path}: no run of {folder} has this prefix (its runs: {listed})")
+    return (exact or matches)[0]
+
+
+def _ambiguous(path: str, matches: Sequence[str]) -> ConfigError:
+    return ConfigError(f"run={path} matches {len(matches)} runs ({_listed(matches)}); specify one")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 
 
 def select_runs(arguments: Arguments) -> list[str]:
     """Return the overrides, with an experiment and filters replaced by `run=PATH,...`.
 
-    Raises ConfigError if the filters match no finished run of the experiment, or if `run` is also
-    set.
+    If `run` is also set, its values are prefixes of names in the experiment. Raises ConfigError if
+    there is no such run, or if the filters match no finished run of the experiment.
     """
     folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     if not folder_keys:
         return list(arguments.overrides)
+    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
     filters, others = split_filters(arguments.overrides)
     if "run" in map(override_key, others):
-        raise ConfigError(f"run and {override_key(folder_keys[0])} are mutually exclusive; set one")
-    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
+        _reject_filters(filters)
+        kept = [o for o in arguments.overrides if override_key(o) not in (*FOLDER_KEYS, "run")]
+        paths = [str(find_run(p, folder).path) for p in _run_values(arguments.overrides)]
+        return [*kept, f"run={','.join(to_override_value(p, 'run') for p in paths)}"]
     finished = [run for run in list_runs(folder) if run.status().state == "finished"]
     if not finished:
         command = f"posenc status {experiment_arguments(folder)}"
@@ -61,24 +89,55 @@ def select_runs(arguments: Arguments) -> list[str]:
     return [*kept, f"run={','.join(paths)}"]
 
 
+def select_one_run(arguments: Arguments) -> Arguments:
+    """Return the arguments with `run=PATH` in place of an experiment and filters.
+
+    Raises ConfigError as `select_runs` does, and if several runs are selected.
+    """
+    overrides = select_runs(arguments)
+    paths = list(map(str, _run_values(overrides)))
+    if len(paths) > 1:
+        raise ConfigError(
+            f"posenc {arguments.command} takes one run, but {len(paths)} are selected"
+            f" ({_listed(paths)}); set run=PREFIX or more filters ({', '.join(FILTER_KEYS)})"
+        )
+    return replace(arguments, overrides=tuple(overrides))
+
+
 def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
     """Return a folder of runs, and a function that selects some of them, or None for all.
 
     With `run=` (a path or a unique prefix of a name), the function selects that run, and the folder
-    is the run's parent folder. Otherwise, the function selects the runs that match the filters.
+    is the run's parent folder; with an experiment, only its runs are searched. Otherwise, the
+    function selects the runs that match the filters.
     """
     filters, others = split_filters(arguments.overrides)
     if any(override_key(override) == "run" for override in others):
-        if len(arguments.overrides) > 1:
-            raise ConfigError("run selects a single run; omit all other keys")
-        (axis,) = command_line_axes(others)
-        if len(axis.settings) > 1:
+        folder_keys = [override for override in others if override_key(override) != "run"]
+        _reject_filters(filters)
+        values = _run_values(others)
+        if len(values) > 1:
             raise ConfigError("run selects a single run; use name=NAME with filters for several")
-        run = find_run(json.loads(axis.settings[0].value or "null"))
+        folder = None
+        if folder_keys:
+            folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
+        run = find_run(values[0], folder)
         path = run.path.resolve()
         return run.path.parent, lambda runs: [r for r in runs if r.path.resolve() == path]
     folder = experiment_folder(replace(arguments, overrides=tuple(others)))
     return folder, (lambda runs: filter_runs(runs, filters)) if filters else None
+
+
+def _reject_filters(filters: Filters) -> None:
+    """Raise ConfigError if there are filters beside `run`."""
+    if filters:
+        raise ConfigError(f"run selects runs by their names; omit {', '.join(filters)}")
+
+
+def _run_values(overrides: Sequence[str]) -> list[Any]:
+    """Return the values of the key `run`."""
+    axes = command_line_axes([o for o in overrides if override_key(o) == "run"])
+    return [json.loads(setting.value or "null") for axis in axes for setting in axis.settings]
 
 
 def split_filters(overrides: Sequence[str]) -> tuple[Filters, list[str]]:

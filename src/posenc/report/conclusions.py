@@ -55,22 +55,30 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
     The longest length is the last one at which all encodings have a value or, if there is none, at
-    which any encoding has one. `rows` are the `result_rows` of the curves.
+    which any encoding has one. If the values of a length were scored on different
+    tokens, none is the best. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
-    parts = []
+    parts, incomparable = [], []
     for length in dict.fromkeys((curves.train_length, _longest_length(curves))):
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
         if values and not any(value.best for _, value in values):
-            parts.append(f"no comparable values at {length} tokens")
+            incomparable.append(str(length))
         elif values:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
             parts.append(f"{label} at {length} tokens ({number}{tied})")
-    return f"{quantity.name} is {word} with {', and with '.join(parts)}."
+    sentences = [f"{quantity.name} is {word} with {', and with '.join(parts)}."] if parts else []
+    if incomparable:
+        subject = "The values" if parts else "the values"
+        sentences.append(
+            f"{subject} at {' and '.join(incomparable)} tokens cannot be compared, because they"
+            " were scored on different tokens."
+        )
+    return " ".join(sentences)
 
 
 def missing_runs(experiment: Experiment) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from posenc.report.bootstrap import DESCRIPTION
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.curve_set import PERPLEXITY, DisplayedQuantity
-from posenc.report.result_rows import ResultRow
+from posenc.report.result_rows import ResultRow, incomparable_lengths
 from posenc.report.scale import exp
 
 BEST_NOTE = (
@@ -14,6 +14,10 @@ BEST_NOTE = (
     " includes 0 ({methods})."
 )
 NO_METHOD = "there are too few seeds for intervals"
+INCOMPARABLE_NOTE = (
+    "The values at {lengths} tokens were scored on different tokens and cannot be compared; none of"
+    " them is marked. Evaluate all of them with the same evaluation.budget_tokens."
+)
 SEEDS_NOTE = (
     f"±: half the width of the {CONFIDENCE:.0%} t interval over seeds, which does not cover the"
     " choice of the text."
@@ -39,11 +43,18 @@ NGRAM_NOTE = (
 )
 
 
+def incomparable_note(rows: Sequence[ResultRow]) -> list[str]:
+    """Return a note on the lengths at which the rows scored different tokens, if there are any."""
+    lengths = ", ".join(map(str, incomparable_lengths(rows)))
+    return [INCOMPARABLE_NOTE.format(lengths=lengths)] if lengths else []
+
+
 def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[str]:
     """Return the notes on the values, their intervals and the marks."""
     values = [value for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)
     notes = [quantity.note, BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD)]
+    notes += incomparable_note(rows)
     if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
         notes.append(SEEDS_NOTE)
     intervals = [interval for value in values if (interval := value.point.text_interval)]

@@ -14,6 +14,7 @@ from posenc.report.curve_set import CurveSet, describe_lengths
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
+from posenc.report.result_notes import incomparable_note
 from posenc.report.result_rows import ResultRow
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
@@ -137,7 +138,7 @@ def _table_at_lengths(
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return Table(f"{curves.title}, {seeds}", columns, grid)
+    return Table(f"{curves.title}, {seeds}", columns, grid, incomparable_note(rows))
 
 
 def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
