@@ -17,6 +17,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
+PRINTED_HEIGHT = 186 / 25.4 * 96
+"""The height of the text on an A4 page in landscape, in CSS pixels."""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -158,6 +160,8 @@ def test_in_print_images_stand_in_for_charts(opened: webdriver.Chrome) -> None:
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert all(still.is_displayed() for still in stills)
     assert not any(chart.is_displayed() for chart in charts)
+    figures = opened.find_elements(By.TAG_NAME, "figure")
+    assert all(figure.size["height"] <= PRINTED_HEIGHT for figure in figures)
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
