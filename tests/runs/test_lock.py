@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from posenc.config.errors import RunError
-from posenc.runs.lock import is_locked, lock
+from posenc.runs.lock import describe_holder, is_locked, lock
 
 HOLD_LOCK = """
 import sys, pathlib
@@ -36,6 +37,8 @@ def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
         assert is_locked(file)
         with lock(file, timeout=0) as acquired:
             assert not acquired
+        holder = f"another process (pid {owner.pid} on {socket.gethostname()})"
+        assert describe_holder(file) == holder
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         assert not is_locked(file)
@@ -61,3 +64,9 @@ def test_what_is_not_a_regular_file_is_an_error_and_not_waited_for(
         is_locked(tmp_path / ".lock")
     with pytest.raises(RunError, match="not a regular file"), lock(tmp_path / ".lock"):
         pass
+
+
+@pytest.mark.parametrize("contents", [b"", b"12", b"12 a\x1b[31mb\n", b"12 " + b"a" * 300])
+def test_only_a_pid_and_a_hostname_are_printed(tmp_path: Path, contents: bytes) -> None:
+    (tmp_path / ".lock").write_bytes(contents)
+    assert describe_holder(tmp_path / ".lock") == "another process"

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -147,7 +148,8 @@ def test_a_run_of_another_process_is_waited_for(
         other.result()
     assert outcomes["taken"].state == ("finished" if starts else state)
     assert ("taken" in events(free)) == bool(starts)
-    assert printed.count("taken  is being run by another process; waiting for it") == 1
+    holder = f"another process (pid {os.getpid()} on {socket.gethostname()})"
+    assert printed.count(f"taken  is being run by {holder}; waiting for it") == 1
 
 
 def test_cores_are_divided_into_threads_which_a_resumed_run_keeps(

@@ -22,7 +22,7 @@ from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
-from posenc.runs.lock import LOCK_TIMEOUT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.build_tracker import build_tracker
 
@@ -74,7 +74,8 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     run = evaluation.run
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
-            raise ConfigError(f"{run.name} is in use by another process; wait for that process")
+            holder = describe_holder(run.lock_file)
+            raise ConfigError(f"{run.name} is in use by {holder}; wait for that process")
         with _training_threads(run):
             return _evaluate(evaluation, console)
 

@@ -16,7 +16,7 @@ from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, INTERRUPTED
 from posenc.jobs.rank_processes import run_ranks
 from posenc.runs.environment import in_process_group, rank
-from posenc.runs.lock import LOCK_TIMEOUT, lock
+from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.stop import StopRequest
 
@@ -49,7 +49,7 @@ def main(
     run_lock = lock(run.lock_file, timeout=LOCK_TIMEOUT) if rank() == 0 else nullcontext(True)
     with run_lock as acquired:
         if not acquired:
-            print(f"{run.name} is being run by another process")
+            print(f"{run.name} is being run by {describe_holder(run.lock_file)}")
             return BUSY
         if stop.requested():
             return INTERRUPTED

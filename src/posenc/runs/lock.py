@@ -7,10 +7,12 @@ across machines, as NFS does unless it is mounted with `nolock` or `local_lock`.
 import errno
 import fcntl
 import os
+import re
+import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posenc.config.errors import RunError
@@ -25,8 +27,9 @@ LOCK_TIMEOUT = 2.0
 def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
-    Gives up after `timeout` seconds; None waits indefinitely. Raises RunError if the file system
-    does not support locks, or if `path` is not a regular file.
+    Gives up after `timeout` seconds; None waits indefinitely. The file names this process while it
+    holds the lock. Raises RunError if the file system does not support locks, or if `path` is not a
+    regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
@@ -36,6 +39,10 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
             if time.monotonic() >= deadline:
                 break
             time.sleep(0.05)
+        if acquired:
+            with suppress(OSError):  # the disk is full
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         yield acquired
 
 
@@ -46,6 +53,17 @@ def is_locked(path: Path) -> bool:
     # A shared lock, so that two concurrent readers do not mistake each other for the owner.
     with _open(path, os.O_RDONLY) as descriptor:
         return not _flock(path, descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def describe_holder(path: Path) -> str:
+    """Return `another process (pid 12 on hostname)` for a lock that another process holds."""
+    contents = b""
+    with suppress(FileNotFoundError), _open(path, os.O_RDONLY) as descriptor:
+        contents = os.pread(descriptor, 300, 0)
+    holder = re.fullmatch(rb"(\d{1,10}) ([\w.-]{1,255})\n", contents)
+    if not holder:  # it has only just acquired the lock, or the disk is full
+        return "another process"
+    return f"another process (pid {holder[1].decode()} on {holder[2].decode()})"
 
 
 @contextmanager

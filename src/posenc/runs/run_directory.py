@@ -13,7 +13,7 @@ from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
 from posenc.runs.files import corrupt_file_error, read_jsonl, read_mapping, write_json
-from posenc.runs.lock import LOCK_TIMEOUT, is_locked, lock
+from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
 from posenc.runs.status import Status
 
 PLANNED_TYPES = {
@@ -216,7 +216,8 @@ def remove_run(run: RunDirectory) -> None:
     paths = run_paths(run)
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
-            raise RunError(f"{run.name} is being run by another process and was not deleted")
+            holder = describe_holder(run.lock_file)
+            raise RunError(f"{run.name} is being run by {holder} and was not deleted")
         folder, name = run.path.resolve().parent, run.path.resolve().name
         plan_file = folder / "plan.json"
         with lock(folder / ".plan.lock"):

@@ -12,7 +12,7 @@ from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.hardware import cores, gpu_groups, gpus
-from posenc.runs.lock import is_locked
+from posenc.runs.lock import describe_holder, is_locked
 from posenc.runs.status import Status
 from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, recorded_signals
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
@@ -223,7 +223,8 @@ class _Launch:
     def _note_running_elsewhere(self, planned: PlannedRun) -> None:
         if planned.name not in self.running_elsewhere:
             self.running_elsewhere.add(planned.name)
-            self.display.print(f"· {planned.name}  is being run by another process; waiting for it")
+            holder = describe_holder(planned.run.lock_file)
+            self.display.print(f"· {planned.name}  is being run by {holder}; waiting for it")
 
     def _print_header(self) -> None:
         resources = f"{plural(self.threads, 'thread')} each"
