@@ -1,10 +1,11 @@
-"""A full disk: the error messages of runs and commands, and how a run resumes."""
+"""A full or read-only disk: the error messages of runs and commands, and how a run resumes."""
 
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from posenc.jobs.exit_codes import DISK_FULL, FINISHED, INTERRUPTED
 from posenc.jobs.frozen_code import freeze_code
 from posenc.jobs.job import main as job
-from posenc.runs.files import DISK_FULL_MESSAGE
+from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE
 from posenc.runs.run_directory import RunDirectory
 from posenc.training import checkpoint
 
@@ -42,11 +43,34 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def train(job: list[str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "posenc", "train", *job, *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"COLUMNS": "500"}
+def start_training(job: list[str], *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "posenc", "train", *job, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "500"},
     )
+
+
+def train(job: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    process = start_training(job, *words)
+    output, error = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, output, error)
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Mount the disk on itself, read-only.
+
+    Files that are open stay writable, because the kernel refuses to make their mount read-only.
+    """
+    subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_full_disk_interrupts_a_run_which_resumes_once_there_is_space(
@@ -88,3 +112,35 @@ def test_a_sweep_that_cannot_be_planned_on_a_full_disk_gets_one_message(
         result.stderr.endswith(f"posenc train: {DISK_FULL_MESSAGE}\n")
         and "Traceback" not in result.stderr
     )
+
+
+def test_a_run_whose_disk_becomes_read_only_is_interrupted_and_resumes(
+    small_run: Callable[..., RunDirectory], small_job: list[str], small_disk: Path
+) -> None:
+    """The disk becomes read-only in training, and again in the evaluation of the resumed run."""
+    longer = ["tokens=19200", "evaluation.factors=[1,16]", "evaluation.batch_tokens=384"]
+    uninterrupted = small_run(*longer, "name=uninterrupted")
+    assert job([str(uninterrupted.path)]) == FINISHED
+    words = [*longer, f"outputs_dir={small_disk}/o", "checkpoint.every_seconds=0.05"]
+    run = small_run(*words)
+    run.status().replace(resolved={"threads": 1}).write(run.status_file)
+    for logged in ("INFO posenc", "training finished"):
+        process = start_training(small_job, *words)
+        while not (
+            checkpoint.list_checkpoints(run.checkpoints) and logged in run.log_file.read_text()
+        ):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        with read_only(small_disk):
+            error = process.communicate()[1]
+            assert process.returncode == 1 and "Traceback" not in error, error
+            assert error.count(READ_ONLY_MESSAGE) == 1 and " interrupted at " in error, error
+            rerun = train(small_job, *words)
+            assert rerun.returncode == 2 and "Traceback" not in rerun.stderr
+            assert rerun.stderr.count("posenc train: ") == 1
+            assert "Read-only file system; make it writable" in rerun.stderr
+        assert run.status().state == "interrupted"
+    finished = train(small_job, *words)
+    assert finished.returncode == 0, finished.stderr
+    assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
+    assert [row["sum"] for row in run.rows()] == [row["sum"] for row in uninterrupted.rows()]

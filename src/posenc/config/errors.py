@@ -83,6 +83,8 @@ def unusable_path(error: OSError) -> str:
     path = error.filename2 or error.filename  # filename2 is the target of a rename
     in_the_way = error.errno in (errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTDIR)
     remedy = "use another path" + (", or move this one elsewhere" if in_the_way else "")
+    if error.errno == errno.EROFS:
+        remedy = "make it writable, or use another path"
     return f"{path or 'a file'}: {reason}; {remedy}"
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
+from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
 from posenc.runs.environment import thread_variables
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
@@ -90,7 +90,7 @@ def _exit_code(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], killed: 
             _write_status(run, "interrupted", f"rank {rank} of {len(ranks)} was killed ({name})")
             return LOST
     for rank, code in enumerate(codes):
-        if rank and code not in (FINISHED, BUSY, DISK_FULL, INTERRUPTED, LOST):
+        if rank and code not in (FINISHED, BUSY, DISK_FULL, INTERRUPTED, LOST, READ_ONLY):
             _write_status(run, "failed", f"rank {rank} of {len(ranks)}: {run.last_log_line()}")
             return FAILED
     return LOST if LOST in codes else codes[0]

@@ -35,13 +35,13 @@ from posenc.evaluation.requests import (
     requested_rows,
     training_fraction,
 )
-from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST
+from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
-from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full, write_json
+from posenc.runs.files import disk_message, is_disk_full, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.build_tracker import build_tracker
@@ -71,17 +71,18 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         progress.write(state="failed", error=one_line(error))
         return FAILED
     except Exception as error:
+        if message := disk_message(error):  # the run can resume once the disk can be written to
+            log.error("%s\n%s", message, traceback.format_exc())
+            with suppress(OSError):
+                progress.write(state="interrupted", error=message)
+                return INTERRUPTED
+            return DISK_FULL if is_disk_full(error) else READ_ONLY
         if is_path_error(error):
             log.error("%s", unusable_path(error))
             with suppress(OSError):  # the launcher reports the log's last line instead
                 progress.write(state="failed", error=one_line(unusable_path(error)))
             return FAILED
         log.error("%s", traceback.format_exc())
-        if is_disk_full(error):  # the run can resume once there is space on the disk
-            with suppress(OSError):
-                progress.write(state="interrupted", error=DISK_FULL_MESSAGE)
-                return INTERRUPTED
-            return DISK_FULL
         progress.write(state="failed", error=f"{describe_error(error)} ({_origin(error)})")
         return FAILED
     if not finished:

@@ -13,11 +13,27 @@ from posenc.config.errors import RunError, abbreviate
 from posenc.config.values import matches_type
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
+READ_ONLY_MESSAGE = (
+    "the file system has become read-only, perhaps after a disk error; make it writable and rerun"
+    " the same command"
+)
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether an exception means that the disk, or the user's quota on it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether an exception means that a file system is read-only."""
+    return isinstance(error, OSError) and error.errno == errno.EROFS
+
+
+def disk_message(error: BaseException) -> str | None:
+    """Return the message for a full or read-only disk, after which a run can resume, or None."""
+    if is_disk_full(error):
+        return DISK_FULL_MESSAGE
+    return READ_ONLY_MESSAGE if is_read_only(error) else None
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:

@@ -10,14 +10,23 @@ from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from posenc.jobs.exit_codes import BUSY, DISK_FULL, FINISHED, INTERRUPTED, LOST, STOP_SIGNALS
+from posenc.jobs.exit_codes import (
+    BUSY,
+    DISK_FULL,
+    FINISHED,
+    INTERRUPTED,
+    LOST,
+    READ_ONLY,
+    STOP_SIGNALS,
+)
 from posenc.runs.environment import job_environment
-from posenc.runs.files import DISK_FULL_MESSAGE
+from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE
 from posenc.runs.status import Status
 from posenc.sweeps.fork_server import start_job
 from posenc.sweeps.launcher import PlannedRun
 
 JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
+DISK_MESSAGES = {DISK_FULL: DISK_FULL_MESSAGE, READ_ONLY: READ_ONLY_MESSAGE}
 FORK_SERVER_LOST = 255
 """The exit code that multiprocessing reports for a process whose fork server has died."""
 SAME_SIGNAL_SECONDS = 0.5
@@ -123,8 +132,8 @@ class JobProcess:
             return status.replace(state="interrupted", error=error)
         if code in (LOST, FORK_SERVER_LOST) and status.state != "interrupted":
             return status.replace(state="interrupted", error="its fork server died")
-        if code == DISK_FULL:
-            return status.replace(state="interrupted", error=DISK_FULL_MESSAGE)
+        if code in DISK_MESSAGES:
+            return status.replace(state="interrupted", error=DISK_MESSAGES[code])
         if code not in (FINISHED, LOST, FORK_SERVER_LOST, INTERRUPTED):
             error = f"its process ended with exit code {code}: {self.run.last_log_line()}"
             status = status.replace(state="failed", error=error, updated=time.time())

@@ -11,6 +11,7 @@ from rich.console import Console
 from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code
+from posenc.runs.files import disk_message
 from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import describe_holder, is_locked
 from posenc.runs.status import Status
@@ -130,8 +131,10 @@ class _Launch:
                     fork=self.fork,
                 )
             except OSError as error:
-                failed = Status(state="failed", error=f"its process could not be started: {error}")
-                self._record(planned, failed)
+                outcome = Status("failed", f"its process could not be started: {error}")
+                if message := disk_message(error):
+                    outcome = status.replace(state="interrupted", error=message)
+                self._record(planned, outcome)
                 continue
             self.active_jobs[process] = (
                 self.free_slots.pop(),
