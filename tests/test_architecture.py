@@ -75,7 +75,7 @@ def test_encodings_import_only_torch_and_their_own_package(file: Path) -> None:
 
 
 def test_files_and_functions_stay_small() -> None:
-    too_long = [file.name for file in FILES if len(file.read_text().splitlines()) > 250]
+    too_long = [file.name for file in FILES if len(file.read_text().splitlines()) > 300]
     for file in FILES:
         for node in ast.walk(syntax_tree(file)):
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 48:

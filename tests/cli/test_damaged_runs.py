@@ -12,8 +12,8 @@ from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
-from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.files import truncate_jsonl
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan

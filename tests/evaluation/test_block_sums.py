@@ -18,8 +18,7 @@ from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
 from posenc.evaluation.scoring import Measurement, measure
 from posenc.evaluation.windows import Budget, TokenWindows
-from posenc.runs.block_sums import row_blocks
-from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.loss_arrays import read_arrays, row_blocks
 from posenc.runs.run_directory import RunDirectory
 
 TOKENS = 10_000  # two whole blocks and a shorter one

@@ -16,7 +16,8 @@ from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
 from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.evaluation.windows import Budget, TokenWindows
-from posenc.runs.evaluation_rows import largest_rows, read_arrays
+from posenc.runs.evaluation_rows import largest_rows
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 
 TOKENS = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, eos_id=0)

@@ -18,7 +18,7 @@ from torch import Tensor
 from posenc.cli import main
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
-from posenc.runs.evaluation_rows import positions_name
+from posenc.runs.loss_arrays import positions_name
 from posenc.runs.run_directory import RunDirectory
 
 HEADS = 4

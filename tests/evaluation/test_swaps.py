@@ -15,7 +15,7 @@ from posenc.evaluation.swap import swapped_config
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.model.build import build_model
-from posenc.runs.evaluation_rows import positions_name, read_arrays
+from posenc.runs.loss_arrays import positions_name, read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 

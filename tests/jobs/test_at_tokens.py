@@ -14,7 +14,8 @@ from posenc.config.errors import ConfigError
 from posenc.config.steps import evaluated_steps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
-from posenc.runs.evaluation_rows import measurement_key, read_arrays
+from posenc.runs.evaluation_rows import measurement_key
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, list_weights

@@ -17,7 +17,7 @@ from posenc.config.steps import TrainingSteps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
 from posenc.jobs.frozen_code import PACKAGE
 from posenc.jobs.job import main
-from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 from posenc.training.batches import MicroBatches

@@ -16,7 +16,7 @@ from posenc.report.bootstrap import (
     mean_interval,
 )
 from posenc.report.confidence import t_interval
-from posenc.runs.block_sums import BlockSums
+from posenc.runs.loss_arrays import BlockSums
 
 TOKENS = 4096
 

@@ -15,7 +15,7 @@ from posenc.report.curve_set import describe_lengths
 from posenc.report.curves import position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
-from posenc.runs.evaluation_rows import bin_positions
+from posenc.runs.loss_arrays import bin_positions
 
 
 @given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]))

@@ -16,7 +16,7 @@ from posenc.report.curve_set import ACCURACY, PERPLEXITY, Curve, CurveSet, Displ
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.result_rows import paired_difference, result_rows
 from posenc.report.write_report import write_report
-from posenc.runs.block_sums import BlockSums
+from posenc.runs.loss_arrays import BlockSums
 
 BLOCKS, TOKENS = 20, 4096
 NOISE = np.random.default_rng(0).normal(0, 0.1, BLOCKS)

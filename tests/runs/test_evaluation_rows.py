@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from posenc.config.errors import RunError
-from posenc.runs.evaluation_rows import merge_arrays, merge_rows, read_arrays, read_rows
+from posenc.runs.evaluation_rows import merge_rows, read_rows
+from posenc.runs.loss_arrays import merge_arrays, read_arrays
 
 ROW = {
     "data": "f",

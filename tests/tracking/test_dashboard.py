@@ -10,8 +10,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.runs.evaluation_rows import merge_arrays, merge_rows
+from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl, write_json
+from posenc.runs.loss_arrays import merge_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_tracker import WandbTracker
 

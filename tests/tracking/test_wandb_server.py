@@ -13,8 +13,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.cli import main
-from posenc.runs.evaluation_rows import merge_arrays, merge_rows
+from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
+from posenc.runs.loss_arrays import merge_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking import wandb_client
 from posenc.tracking.wandb_client import FINISH_TIMEOUT

@@ -22,16 +22,9 @@ from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget, Windows
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
-from posenc.runs.block_sums import block_arrays
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.evaluation_rows import (
-    check_same_tokens,
-    largest_rows,
-    merge_arrays,
-    merge_rows,
-    positions_name,
-    row_key,
-)
+from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
+from posenc.runs.loss_arrays import block_arrays, merge_arrays, positions_name
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
     Checkpoint,

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
-from posenc.evaluation.block_totals import BlockTotals
+from posenc.data.dataset import TokenArray
 from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.transformer import Decoder
-from posenc.runs.block_sums import BlockSums
 from posenc.runs.environment import rank, world_size
+from posenc.runs.loss_arrays import BLOCK_TOKENS, BlockSums
 from posenc.training.distributed import all_reduce_sum
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def measure(
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
-    blocks = BlockTotals(windows.text)
+    blocks = _BlockTotals(windows.text)
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with all correct
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
@@ -96,6 +96,31 @@ def measure(
     sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
     totals = all_reduce_sum(correct).tolist() if accuracy else (None, None)
     return Measurement(sums, counts, seconds, indices, *totals, blocks=blocks.all_reduced())
+
+
+class _BlockTotals:
+    """Running sums in float64, one per block of a text; empty for a task (`text` is None)."""
+
+    def __init__(self, text: TokenArray | None) -> None:
+        num_blocks = 0 if text is None else -(-len(text.tokens) // BLOCK_TOKENS)
+        self._sums = np.zeros(num_blocks, dtype=np.float64)
+        self._counts = np.zeros(num_blocks, dtype=np.int64)
+
+    def add(self, batch: Batch, losses: Tensor) -> None:
+        """Add the losses [n] of the n scored targets of a batch, in the order of its mask."""
+        if not len(self._sums):
+            return
+        positions = batch.starts[:, None] + np.arange(batch.inputs.shape[1])
+        blocks = positions[batch.scored.numpy()] // BLOCK_TOKENS
+        num_blocks = len(self._sums)
+        self._sums += np.bincount(blocks, weights=losses.cpu().numpy(), minlength=num_blocks)
+        self._counts += np.bincount(blocks, minlength=num_blocks)
+
+    def all_reduced(self) -> BlockSums | None:
+        """Return the sums over all processes of the run, or None for a task."""
+        if not len(self._sums):
+            return None
+        return BlockSums(all_reduce_sum(self._sums), all_reduce_sum(self._counts))
 
 
 def _scored_batches(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
-from posenc.runs.block_sums import BlockSums
+from posenc.runs.loss_arrays import BlockSums
 
 RESAMPLES = 4000
 RANDOM_SEED = 20220427

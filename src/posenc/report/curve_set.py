@@ -11,7 +11,7 @@ from posenc.report.confidence import Band, band
 from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.scale import exp, format_number
-from posenc.runs.block_sums import BlockSums
+from posenc.runs.loss_arrays import BlockSums
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DisplayedQuantity:
 
 PERPLEXITY = DisplayedQuantity(
     "perplexity",
-    from_mean=exp,
+    from_mean=exp,  # of the mean over seeds of the losses in `evaluation.json`, in nats per token
     format=format_number,
     choose=min,
     mean_name="loss in nats per token",
@@ -57,10 +57,11 @@ ACCURACY = DisplayedQuantity(
 
 @dataclass(frozen=True)
 class Point:
-    """The values of several seeds at one `x`; each value averages over `tokens` scored tokens.
+    """The values of several seeds at one `x`, an evaluation length or a position.
 
     `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`; see
-    `curves.RunPoint`.
+    `curves.RunPoint`. `tokens` is the number of target tokens that each value averages over, or the
+    largest one if the seeds were evaluated with different budgets.
     """
 
     x: float

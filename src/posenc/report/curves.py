@@ -20,8 +20,7 @@ from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.swap_series import merge_swaps
-from posenc.runs.block_sums import BlockSums
-from posenc.runs.evaluation_rows import bin_positions, end_of_window_loss, positions_name
+from posenc.runs.loss_arrays import BlockSums, bin_positions, end_of_window_loss, positions_name
 
 BY_POSITION = "by_position"
 TASKS = "tasks"

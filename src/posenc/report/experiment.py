@@ -15,15 +15,18 @@ from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
-from posenc.report.common_budgets import common_budgets, has_common_budget, one_row_per_measurement
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.block_sums import BlockSums, row_blocks
-from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.evaluation_rows import (
+    Row,
+    common_budgets,
+    has_common_budget,
+    one_row_per_measurement,
+)
+from posenc.runs.loss_arrays import BlockSums, read_arrays, row_blocks
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 
-Row = dict[str, Any]
 SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 
 

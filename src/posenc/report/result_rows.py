@@ -11,7 +11,7 @@ from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.confidence import t_interval
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.report.early_tokens import EarlyTokens, early_tokens
-from posenc.runs.block_sums import BlockSums
+from posenc.runs.loss_arrays import BlockSums
 
 
 @dataclass(frozen=True)

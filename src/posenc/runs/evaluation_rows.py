@@ -1,21 +1,24 @@
-"""The files with a run's evaluation results: `evaluation.json` and arrays of summed losses."""
+"""The rows of `evaluation.json`, and the choice of rows that can be compared.
 
-import io
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
-from math import ceil, floor, isclose, log2, sqrt
+A row is one measurement: the mean loss of one protocol at one length. Its budget (`budget_tokens`
+and `budget_seconds` of the evaluation) limits how many targets it scores. A run evaluated with
+several budgets has several rows for one measurement, but a mean over seeds, or the best value of a
+column, is meaningful only among rows that scored the same tokens.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from posenc.config.errors import RunError
 from posenc.config.values import is_nonfinite
-from posenc.runs.files import corrupt_file_error, read_json, write_atomic, write_json
+from posenc.runs.files import corrupt_file_error, read_json, write_json
 from posenc.runs.lock import lock
 
-BINS_PER_OCTAVE = 4
+Row = dict[str, Any]
+BudgetKey = tuple[int, tuple[Any, ...]]
+"""A training length and the key of a measurement."""
 NO_TYPES: Mapping[str, Any] = {}
 ROW_TYPES = {
     **dict.fromkeys(("data", "data_name", "split", "protocol"), str),
@@ -43,7 +46,7 @@ KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_token
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
 
-def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
+def measurement_key(row: Row) -> tuple[Any, ...]:
     """Return the values that identify a measurement, regardless of its budget.
 
     Rows written before `evaluation.at_tokens` existed have no `at_tokens`, which means null.
@@ -51,22 +54,56 @@ def measurement_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in KEY_FIELDS)
 
 
-def budget_key(row: dict[str, Any]) -> tuple[Any, ...]:
+def budget_key(row: Row) -> tuple[Any, ...]:
     """Return the budget of a row or a request; (None, None) for a row that scored every target."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
     return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
 
 
-def row_key(row: dict[str, Any]) -> tuple[Any, ...]:
+def row_key(row: Row) -> tuple[Any, ...]:
     """Return the values that identify a row; rows with the same key replace each other."""
     return measurement_key(row) + budget_key(row)
 
 
-def largest_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def largest_rows(rows: Sequence[Row]) -> list[Row]:
     """Return, for each measurement, the row that scored the most tokens."""
     ordered = sorted(rows, key=lambda row: row["count"])
     largest = {measurement_key(row): row for row in ordered}
     return [row for row in rows if largest[measurement_key(row)] is row]
+
+
+def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[BudgetKey, Any]:
+    """Return, for each measurement, the budget that most runs of a training length used.
+
+    Takes the training length and the rows of each run. Among budgets that equally many runs used,
+    the one that scored the most tokens is returned.
+    """
+    counts: dict[BudgetKey, Counter[Any]] = {}
+    tokens: Counter[tuple[BudgetKey, Any]] = Counter()
+    for train_length, rows in rows_of_runs:
+        for row in rows:
+            key, budget = (train_length, measurement_key(row)), budget_key(row)
+            counts.setdefault(key, Counter())[budget] += 1
+            tokens[key, budget] += row["count"]
+    return {
+        key: max(budgets, key=lambda budget: (budgets[budget], tokens[key, budget]))
+        for key, budgets in counts.items()
+    }
+
+
+def one_row_per_measurement(
+    rows: Sequence[Row], train_length: int, budgets: Mapping[BudgetKey, Any]
+) -> list[Row]:
+    """Return one row per measurement: with the common budget, or else with the most tokens."""
+    common = [row for row in rows if has_common_budget(row, train_length, budgets)]
+    measured = {measurement_key(row) for row in common}
+    others = [row for row in rows if measurement_key(row) not in measured]
+    return [*common, *largest_rows(others)]
+
+
+def has_common_budget(row: Row, train_length: int, budgets: Mapping[BudgetKey, Any]) -> bool:
+    """Whether a row has the budget that most runs used, so that they can be compared."""
+    return budget_key(row) == budgets[train_length, measurement_key(row)]
 
 
 def read_rows(
@@ -74,7 +111,7 @@ def read_rows(
     types: Mapping[str, Any] = NO_TYPES,
     optional: Mapping[str, Any] = NO_TYPES,
     run_hash: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return the rows in a file; a missing file has none.
 
     `types` maps keys that every row must have to their types; `optional` does the same for keys
@@ -116,7 +153,7 @@ def _has_type(value: Any, expected: Any) -> bool:
     return not is_nonfinite(value)
 
 
-def read_evaluation(path: Path, run_hash: str | None = None) -> list[dict[str, Any]]:
+def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
     """Return the rows of `evaluation.json`; a missing file has none.
 
     Raises RunError if the file is corrupt, has a row twice, or names another run than that with
@@ -128,7 +165,7 @@ def read_evaluation(path: Path, run_hash: str | None = None) -> list[dict[str, A
     return rows
 
 
-def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | None) -> None:
+def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
     """Raise RunError if two rows of the same complete measurement come from different tokens."""
     if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
         return
@@ -140,7 +177,7 @@ def check_same_tokens(path: Path, old: dict[str, Any], new: dict[str, Any] | Non
         )
 
 
-def merge_rows(path: Path, rows: list[dict[str, Any]], run_hash: str | None = None) -> None:
+def merge_rows(path: Path, rows: list[Row], run_hash: str | None = None) -> None:
     """Add `rows` to the file under a lock, replacing existing rows with the same keys.
 
     `run_hash` is the hash of the run, which the file then names.
@@ -152,89 +189,3 @@ def merge_rows(path: Path, rows: list[dict[str, Any]], run_hash: str | None = No
             merged.values(), key=lambda row: [str(part).zfill(12) for part in row_key(row)]
         )
         write_json(path, {**({"run": run_hash} if run_hash else {}), "rows": ordered})
-
-
-def positions_name(row: dict[str, Any]) -> str:
-    """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
-    swap = "" if row["swap"] is None else f".{row['swap']}"
-    return f"{row['data']}.{row['split']}.{row['length']}{swap}{at_tokens_suffix(row)}"
-
-
-def at_tokens_suffix(row: dict[str, Any]) -> str:
-    """Return the end of the names of a row's arrays: `.at_tokens=<n>`, or nothing if it is null."""
-    at_tokens = row.get("at_tokens")
-    return "" if at_tokens is None else f".at_tokens={at_tokens}"
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    if not path.exists():
-        return {}
-    try:
-        if not path.is_file():
-            raise OSError("not a regular file")
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(
-            f"{path} is corrupt ({error}); delete it and evaluate the run again"
-        ) from None
-
-
-def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Add arrays to an npz file under a lock, replacing existing arrays with the same names."""
-    with lock(path.with_name(f".{path.name}.lock")):
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **{**read_arrays(path), **arrays})
-        write_atomic(path, buffer.getvalue())
-
-
-def sums_and_counts(
-    row: dict[str, Any], arrays: Mapping[str, np.ndarray], name: str
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the arrays `<name>.sum` and `<name>.count` of an evaluation row.
-
-    Returns None if there are none, or if they do not match the row: the row and its arrays are
-    written one after the other, so a process can be killed between the two writes.
-    """
-    if f"{name}.sum" not in arrays:
-        return None
-    sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
-    same_sum = isclose(sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
-    return (sums, counts) if same_sum and counts.sum() == row["count"] else None
-
-
-def end_of_window_loss(row: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> float | None:
-    """Return the mean loss over the last quarter of the positions in a row's windows.
-
-    Returns None if the row has no losses by position, or none in that quarter.
-    """
-    stored = sums_and_counts(row, arrays, positions_name(row))
-    if stored is None:
-        return None
-    sums, counts = (array[3 * len(array) // 4 :] for array in stored)
-    return float(sums.sum() / counts.sum()) if counts.any() else None
-
-
-def bin_positions(
-    sums: np.ndarray, counts: np.ndarray, train_length: int, min_tokens: int = 0
-) -> list[tuple[float, float, int]]:
-    """Return log-spaced bins of positions as (center, mean loss, tokens).
-
-    Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
-    bin ends at the training length, so that no bin extends across it. Any other bin with fewer than
-    `min_tokens` tokens, except the last, is merged with the next one.
-    """
-    first = floor(-BINS_PER_OCTAVE * log2(train_length))
-    last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
-    ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
-    edges = np.unique(np.clip([0, *ends, len(sums)], 0, len(sums))).tolist()
-    bins, start = [], 0
-    for end in edges[1:]:
-        tokens = int(counts[start:end].sum())
-        if 0 < tokens < min_tokens and end not in (train_length, len(sums)):
-            continue
-        if tokens:
-            center = sqrt((start + 1) * end)
-            bins.append((center, float(sums[start:end].sum()) / tokens, tokens))
-        start = end
-    return bins

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import figure_key

@@ -6,8 +6,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.runs.evaluation_rows import read_arrays
 from posenc.runs.files import corrupt_file_error, read_mapping, write_json
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import offline_run_files
 from posenc.tracking.wandb_config import (

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.runs.evaluation_rows import bin_positions, largest_rows, positions_name
+from posenc.runs.evaluation_rows import largest_rows
+from posenc.runs.loss_arrays import bin_positions, positions_name
 from posenc.runs.run_directory import TRAINING_ENDED
 
 MAIN_SPLIT = "validation"

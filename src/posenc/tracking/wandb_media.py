@@ -9,7 +9,7 @@ from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
-from posenc.runs.evaluation_rows import read_arrays
+from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_history import loss_by_position
 

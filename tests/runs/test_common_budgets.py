@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from posenc.report.common_budgets import common_budgets, one_row_per_measurement
+from posenc.runs.evaluation_rows import common_budgets, one_row_per_measurement
 
 Row = dict[str, Any]
 COMPLETE, SMALL = (None, None), (None, 50)

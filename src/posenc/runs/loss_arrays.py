@@ -1,0 +1,143 @@
+"""Summed losses of evaluation rows: by position in the window, and in blocks of the text.
+
+`loss_by_position.npz` has the sums at each position in a window. `loss_by_block.npz` has the sums
+in blocks of consecutive tokens: the text of a split is itself a sample, and resampling its blocks
+(a block bootstrap) shows how much a loss depends on the choice of text.
+"""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from math import ceil, floor, isclose, log2, sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc.config.errors import RunError
+from posenc.runs.evaluation_rows import Row, measurement_key
+from posenc.runs.files import write_atomic
+from posenc.runs.lock import lock
+
+BLOCK_TOKENS = 4096
+BINS_PER_OCTAVE = 4
+
+
+class BlockSums(NamedTuple):
+    """The summed losses in nats and the numbers of scored targets in each block of a split's text.
+
+    Both arrays have one entry for each block of BLOCK_TOKENS consecutive tokens. A target belongs
+    to the block that contains its position in the text, whatever window it was scored in.
+    """
+
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def block_arrays(row: Row, blocks: BlockSums) -> dict[str, np.ndarray]:
+    """Return the arrays that store the blocks of an evaluation row."""
+    name = _array_name(row)
+    return {f"{name}.sum": blocks.sums, f"{name}.count": blocks.counts}
+
+
+def row_blocks(row: Row, arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
+    """Return the blocks of an evaluation row, or None if none were saved with it."""
+    stored = sums_and_counts(row, arrays, _array_name(row))
+    return BlockSums(*stored) if stored else None
+
+
+def _array_name(row: Row) -> str:
+    """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null.
+
+    If the row's `at_tokens` is not null, the name ends in `.at_tokens=<n>`.
+    """
+    *parts, _ = measurement_key(row)
+    return ".".join("-" if part is None else str(part) for part in parts) + at_tokens_suffix(row)
+
+
+def positions_name(row: Row) -> str:
+    """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
+    swap = "" if row["swap"] is None else f".{row['swap']}"
+    return f"{row['data']}.{row['split']}.{row['length']}{swap}{at_tokens_suffix(row)}"
+
+
+def at_tokens_suffix(row: Row) -> str:
+    """Return the end of the names of a row's arrays: `.at_tokens=<n>`, or nothing if it is null."""
+    at_tokens = row.get("at_tokens")
+    return "" if at_tokens is None else f".at_tokens={at_tokens}"
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        return {}
+    try:
+        if not path.is_file():
+            raise OSError("not a regular file")
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(
+            f"{path} is corrupt ({error}); delete it and evaluate the run again"
+        ) from None
+
+
+def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Add arrays to an npz file under a lock, replacing existing arrays with the same names."""
+    with lock(path.with_name(f".{path.name}.lock")):
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **{**read_arrays(path), **arrays})
+        write_atomic(path, buffer.getvalue())
+
+
+def sums_and_counts(
+    row: Row, arrays: Mapping[str, np.ndarray], name: str
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the arrays `<name>.sum` and `<name>.count` of an evaluation row.
+
+    Returns None if there are none, or if they do not match the row: the row and its arrays are
+    written one after the other, so a process can be killed between the two writes.
+    """
+    if f"{name}.sum" not in arrays:
+        return None
+    sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
+    same_sum = isclose(sums.sum(), row["loss"] * row["count"], rel_tol=1e-9)
+    return (sums, counts) if same_sum and counts.sum() == row["count"] else None
+
+
+def end_of_window_loss(row: Row, arrays: Mapping[str, np.ndarray]) -> float | None:
+    """Return the mean loss over the last quarter of the positions in a row's windows.
+
+    Returns None if the row has no losses by position, or none in that quarter.
+    """
+    stored = sums_and_counts(row, arrays, positions_name(row))
+    if stored is None:
+        return None
+    sums, counts = (array[3 * len(array) // 4 :] for array in stored)
+    return float(sums.sum() / counts.sum()) if counts.any() else None
+
+
+def bin_positions(
+    sums: np.ndarray, counts: np.ndarray, train_length: int, min_tokens: int = 0
+) -> list[tuple[float, float, int]]:
+    """Return log-spaced bins of positions as (center, mean loss, tokens).
+
+    Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
+    bin ends at the training length, so that no bin extends across it. Any other bin with fewer than
+    `min_tokens` tokens, except the last, is merged with the next one.
+    """
+    first = floor(-BINS_PER_OCTAVE * log2(train_length))
+    last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
+    ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
+    edges = np.unique(np.clip([0, *ends, len(sums)], 0, len(sums))).tolist()
+    bins, start = [], 0
+    for end in edges[1:]:
+        tokens = int(counts[start:end].sum())
+        if 0 < tokens < min_tokens and end not in (train_length, len(sums)):
+            continue
+        if tokens:
+            center = sqrt((start + 1) * end)
+            bins.append((center, float(sums[start:end].sum()) / tokens, tokens))
+        start = end
+    return bins
