@@ -1,15 +1,17 @@
 """Fault-injection test: killing processes of a sweep at random must not change its results.
 
-    python scripts/crash_test.py FOLDER [--kills 200] [--every 0.5 30] [--seed 1] [key=value ...]
+    python scripts/crash_test.py FOLDER [--kills 200] [--every 0.5 30] [--seed 1] [--read-only]
+        [key=value ...]
 
 First trains 12 short runs without interruption in FOLDER/uninterrupted. Then trains the same runs
 with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
 random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
 imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
 at once. Reruns the command whenever the launcher has been killed. Repeats the sweep in
-FOLDER/killed-2 and so on until at least `--kills` processes have been killed. Prints every
-difference between the folders. The exit code is 1 if there are differences, or if nothing was
-killed.
+FOLDER/killed-2 and so on until at least `--kills` processes have been killed. With `--read-only`,
+which needs root, the folder of each sweep becomes read-only once, at a random time, until the
+launcher exits. Prints every difference between the folders. The exit code is 1 if there are
+differences, or if nothing was killed.
 """
 
 import argparse
@@ -44,6 +46,7 @@ RUNS = [
 MARK = "POSENC_CRASH_TEST"
 """The environment variable that identifies the processes of the sweep."""
 BEFORE_JOBS = "launcher before the first job"
+READ_ONLY = "file system made read-only"
 EXIT_SECONDS = 60.0
 """How long the sweep's processes may take to exit after the launcher has exited."""
 
@@ -54,6 +57,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--every", type=float, nargs=2, default=(0.5, 30.0), metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--read-only", action="store_true")
     parser.add_argument("overrides", nargs="*", default=[])
     options = parser.parse_intermixed_args()
     corpus = options.folder / "corpus.txt"
@@ -61,13 +65,16 @@ def main() -> int:
     options.overrides.append(f"data.paths={corpus}")
     started = time.monotonic()
     expected = train_uninterrupted(options.folder, options.overrides)
-    print(f"uninterrupted: {len(expected)} runs in {time.monotonic() - started:.0f} s", flush=True)
+    seconds = f"{time.monotonic() - started:.0f} s"
+    print(f"seed {options.seed}; uninterrupted: {len(expected)} runs in {seconds}", flush=True)
     started, mark, rng = time.monotonic(), uuid.uuid4().hex, random.Random(options.seed)
     kills, problems, sweeps = Counter[str](), list[str](), 0
     while not problems and (sweeps == 0 or kills.total() < options.kills):
         sweeps += 1
         folder = options.folder / f"killed-{sweeps}"
-        kills += train_with_kills(folder, options.overrides, options.every, rng, mark)
+        folder.mkdir()
+        with Disk(folder, options.read_only) as disk:
+            kills += train_with_kills(disk, options.overrides, options.every, rng, mark)
         counts = ", ".join(f"{count} x {name}" for name, count in sorted(kills.items()))
         print(f"killed: {counts or 'nothing'}, in {time.monotonic() - started:.0f} s", flush=True)
         problems = [*orphans(mark), *differences(expected, folder)]
@@ -84,20 +91,44 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
     return runs
 
 
+class Disk:
+    """A folder that can become read-only, by a mount of the folder on itself."""
+
+    def __init__(self, folder: Path, becomes_read_only: bool) -> None:
+        self.folder, self.pending, self.is_read_only = folder, becomes_read_only, False
+
+    def __enter__(self) -> "Disk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.make_writable()
+
+    def make_read_only(self) -> None:
+        folder = str(self.folder)
+        subprocess.run(["mount", "--bind", folder, folder], check=True)
+        self.pending, self.is_read_only = False, True
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+
+    def make_writable(self) -> None:
+        if self.is_read_only:
+            subprocess.run(["umount", str(self.folder)], check=True)
+            self.is_read_only = False
+
+
 def train_with_kills(
-    folder: Path,
+    disk: Disk,
     overrides: list[str],
     every: tuple[float, float],
     rng: random.Random,
     mark: str,
 ) -> Counter[str]:
-    """Rerun the sweep's command until it succeeds or a run fails; count the kills by process.
+    """Rerun the sweep's command until it succeeds or a run fails; count the faults by their kind.
 
     A run that is killed several times in one launch stays interrupted until the next launch. If the
     launcher is killed before its first job, the next intervals are twice as long; otherwise, a slow
     machine might never start a job.
     """
-    kills, factor = Counter[str](), 1.0
+    kills, factor, folder = Counter[str](), 1.0, disk.folder
     words = [*RUNS, *overrides, f"outputs_dir={folder}", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     with folder.with_suffix(".log").open("ab") as log:
@@ -110,11 +141,18 @@ def train_with_kills(
                 try:
                     launcher.wait(factor * rng.uniform(*every))
                 except subprocess.TimeoutExpired:
-                    names += kill_random_processes(launcher.pid, mark, rng)
+                    if disk.pending and rng.random() < 0.5:
+                        disk.make_read_only()
+                        names.append(READ_ONLY)
+                    else:
+                        names += kill_random_processes(launcher.pid, mark, rng)
             kills.update(names)
             factor = 2 * factor if BEFORE_JOBS in names else 1.0
+            was_read_only = disk.is_read_only
+            disk.make_writable()
             states = {run.status().state for run in list_runs(folder / "sweep")}
-            if launcher.returncode in (0, 2) or "failed" in states:
+            done = launcher.returncode == 0 or (launcher.returncode == 2 and not was_read_only)
+            if done or "failed" in states:
                 return kills
 
 

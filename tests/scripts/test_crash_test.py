@@ -1,5 +1,11 @@
-"""scripts/crash_test.py: killed processes change no results."""
+"""scripts/crash_test.py: killed processes and read-only file systems change no results.
 
+The environment variable POSENC_KILLS sets the number of kills (200 take about an hour), and
+POSENC_KILLS_SEED the seed of their times and processes, which is printed.
+"""
+
+import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +17,14 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "crash_test.py"
 
 @pytest.mark.slow
 def test_a_sweep_whose_processes_are_killed_has_the_same_results(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), str(tmp_path), "--every", "8", "16", "seed=1"]
+    faults = ["--every", "8", "16"]
+    if kills := os.environ.get("POSENC_KILLS"):
+        seed = os.environ.get("POSENC_KILLS_SEED") or str(random.randrange(10**6))
+        faults = ["--every", "0.5", "16", "--kills", kills, "--seed", seed]
+        faults += ["--read-only"] if os.geteuid() == 0 else []
+    command = [sys.executable, str(SCRIPT), str(tmp_path), *faults, "seed=1"]
     result = subprocess.run(command, capture_output=True, text=True)
+    print(result.stdout)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "killed: nothing" not in result.stdout
     assert "all 4 runs are bit-identical" in result.stdout
