@@ -98,7 +98,9 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     plain = PlainStep(build_model(config, VOCAB_SIZE), token_ids, length, BATCH_SIZE)
     interleave = Interleave(plain, steps)
     data: Any = None  # the recorder uses it only for validation
-    resolved = ResolvedSettings("", torch.get_num_threads(), "cpu", config.kernel, None, 0)
+    resolved = ResolvedSettings(
+        "", torch.get_num_threads(), "cpu", config.kernel, False, "requested", None, 0
+    )
     stop, tracker = StopRequest(lambda: True), NullTracker()
     progress, encoding = Progress(run.status_file), plain.model.encoding
     session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)

@@ -10,6 +10,7 @@ from posenc.benchmark.timing import product_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
+from posenc.training.compilation import is_compiled
 
 Row = dict[str, Any]
 PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
@@ -73,7 +74,7 @@ def _settings(variant: Variant) -> Row:
         "batch_tokens": config.batch_tokens,
         "vocab_size": config.vocab_size,
         "precision": config.precision,
-        "compile": config.compile,
+        "compile": is_compiled(config),
     }
 
 

@@ -15,6 +15,7 @@ from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import RunError
 from posenc.model.device import select_device
+from posenc.training.compilation import is_compiled
 
 MEASURING_PROCESS = "posenc.benchmark.measuring_process"
 
@@ -30,8 +31,8 @@ def measure_peaks(
     """
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
-        compiles_on_cpu = variant.config.compile and select_device(variant.config).type == "cpu"
-        if compiles_on_cpu or variant.pass_ in ATTENTION_PASSES:
+        on_cpu = select_device(variant.config).type == "cpu"
+        if (on_cpu and is_compiled(variant.config)) or variant.pass_ in ATTENTION_PASSES:
             peaks.append(None)
             continue
         on_progress(f"memory {number}/{len(variants)}: {variant}")
@@ -47,7 +48,7 @@ def measure_times(
     index = {id(config): i for i, config in enumerate(configs)}
     count = configs[0].rounds
     # torch.compile may recompile on the second call.
-    warm_up = 2 if any(config.compile for config in configs) else 1
+    warm_up = 2 if any(map(is_compiled, configs)) else 1
     request = {
         "configs": [OmegaConf.to_container(config) for config in configs],
         "variants": [(index[id(variant.config)], variant.pass_) for variant in variants],

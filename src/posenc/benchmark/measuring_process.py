@@ -26,6 +26,7 @@ from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_meta_model, build_model, check_memory
 from posenc.model.device import select_device
 from posenc.runs.environment import peak_megabytes
+from posenc.training.compilation import is_compiled
 from posenc.training.optimizer import optimizer_factory
 
 WARM_UP_TOKENS = 64
@@ -38,7 +39,8 @@ class BenchmarkedModel:
         self.config, self.device = config, select_device(config)
         check_memory(build_meta_model(config, config.vocab_size).parameter_count())
         self.model = build_model(config, config.vocab_size).to(self.device)
-        self.losses = torch.compile(self.model.losses) if config.compile else self.model.losses
+        compiled = is_compiled(config)
+        self.losses = torch.compile(self.model.losses) if compiled else self.model.losses
         self.optimizer = optimizer_factory(config)(self.model)
         sequences, self.micro_sequences = sequences_per_step(config)
         generator = torch.Generator().manual_seed(0)
@@ -85,7 +87,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """
     configs = [OmegaConf.create(config) for config in request["configs"]]
     variants = [(index, pass_) for index, pass_ in request["variants"]]
-    if any(config.compile for config in configs):
+    if any(is_compiled(config) for config in configs):
         # Beyond its recompilation limit, torch.compile would silently stop compiling.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True

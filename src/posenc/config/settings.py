@@ -1,5 +1,6 @@
 """Types and limits of the settings that are not components, and the evaluation lengths."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ TYPES: dict[str, Any] = {
     "precision": ("float32", "bf16"),
     "kernel": KERNELS,
     "devices": int,
-    "compile": bool,
+    "compile": ("auto", True, False),
     "gradient_clip": float | None,
     "validation.every_tokens": int | None,
     "validation.tokens": int,
@@ -131,8 +132,10 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if value is MISSING:
         return f"{key} is missing; set {key}=..."
     if isinstance(annotation, tuple):
-        choices = ", ".join(annotation)
-        return None if value in annotation else f"{key}={value!r} must be one of {choices}"
+        if any(value == choice and type(value) is type(choice) for choice in annotation):
+            return None
+        choices = ", ".join(json.dumps(choice).strip('"') for choice in annotation)
+        return f"{key}={value!r} must be one of {choices}"
     if not matches_type(value, annotation):
         types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)
         expected = " or ".join(TYPE_NAMES[item] for item in types)

@@ -105,6 +105,7 @@ class PositionSampler:
             return distance
         return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
+    @torch.compiler.disable  # compiled code would draw other numbers
     def draw(self, length: int, leading_zeros: int, training: bool, layer: int) -> Tensor:
         """Return `length` sorted positions, of which the first `leading_zeros` (0 or 1) are zero.
 

@@ -47,6 +47,7 @@ from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.build_tracker import build_tracker
 from posenc.tracking.tracker import NullTracker
 from posenc.training.checkpoint import list_checkpoints
+from posenc.training.compilation import choose_compile
 from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
 from posenc.training.fit import fit
 from posenc.training.session import Session
@@ -139,28 +140,36 @@ def _run(
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve settings when a run first starts; a resumed run keeps all of them but `kernel`."""
+    """Resolve the settings when a run first starts.
+
+    A resumed run chooses its kernel again, and whether to compile, but keeps all others.
+    """
     device, dtype = select_device(config), attention_dtype(config.precision)
+    num_steps = training_steps(config).total
+    compiled = choose_compile(config.compile, device, config.precision, num_steps)
     resolved = ResolvedSettings(
         code=code_digest(),
         threads=threads,
         device=device.type,
         kernel=describe_choices(layer_choices(config.kernel, encoding, device, dtype)),
+        compile=compiled.enabled,
+        compile_reason=compiled.reason,
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.frozen.parameters,
     )
     if progress.status.resolved and list_checkpoints(run.checkpoints):
         current, saved = resolved, progress.status.resolved
         resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
-        for name in ("code", "kernel"):
+        for name in ("code", "kernel", "compile"):
             before, now = getattr(resolved, name), getattr(current, name)
             if before != now:
                 log.warning("started with %s %s, resuming with %s", name, before, now)
-        resolved = replace(resolved, kernel=current.kernel)
+        chosen = ("kernel", "compile", "compile_reason")
+        resolved = replace(resolved, **{name: getattr(current, name) for name in chosen})
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())
     log.info("posenc %s, %s", config.frozen.posenc, resolved)
-    total_tokens = training_steps(config).total * config.batch_tokens
+    total_tokens = num_steps * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
     return resolved
 

@@ -20,7 +20,8 @@ class ResolvedSettings:
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
     digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
-    cuda. `kernel` names the attention kernel of each layer and the reason for its choice.
+    cuda. `kernel` names the attention kernel of each layer and the reason for its choice; `compile`
+    is whether the model is compiled, and `compile_reason` why.
     `micro_batch_tokens` is None if batches are not split. `parameters` is the model's parameter
     count.
     """
@@ -29,6 +30,8 @@ class ResolvedSettings:
     threads: int
     device: str
     kernel: str
+    compile: bool
+    compile_reason: str
     micro_batch_tokens: int | None
     parameters: int
 
@@ -48,8 +51,9 @@ class Status:
     """The contents of `status.json`.
 
     `work_done` is the completed fraction of training and evaluation together, and `seconds` is the
-    total wall time across restarts. `resolved` holds the `ResolvedSettings` as a mapping; it is
-    empty before the first start.
+    total wall time across restarts. `compile_seconds` is what torch.compile took when the run was
+    last started, if the model is compiled. `resolved` holds the `ResolvedSettings` as a mapping; it
+    is empty before the first start.
     """
 
     state: State = "pending"
@@ -63,6 +67,7 @@ class Status:
     started: float | None = None
     updated: float | None = None
     seconds: float = 0.0
+    compile_seconds: float | None = None
     resolved: dict[str, Any] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> "Status":

@@ -49,7 +49,9 @@ def fit(session: Session, training_fraction: float) -> bool:
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
-    module = build_module(config, data.vocab_size, steps, session.encoding)
+    module = build_module(
+        *(config, data.vocab_size, steps, session.encoding), compiled=session.resolved.compile
+    )
     validate = _validation_function(session, module.model)
     callbacks = build_callbacks(config)
     callback_metrics = CallbackMetrics() if callbacks else None
@@ -76,7 +78,12 @@ def fit(session: Session, training_fraction: float) -> bool:
 
 
 def build_module(
-    config: DictConfig, vocab_size: int, steps: TrainingSteps, encoding: Encoding | None = None
+    config: DictConfig,
+    vocab_size: int,
+    steps: TrainingSteps,
+    encoding: Encoding | None = None,
+    *,
+    compiled: bool = False,
 ) -> LanguageModel:
     """Return the model of `config` with its optimizer and learning-rate schedule.
 
@@ -87,7 +94,7 @@ def build_module(
     model = build_model(config, vocab_size, encoding)
     return LanguageModel(
         *(model, optimizer, schedule, steps.total, config.seed),
-        compile=config.compile,
+        compile=compiled,
         run_hash=OmegaConf.select(config, "frozen.hash"),
     )
 

@@ -1,5 +1,6 @@
 """The callback that writes the metrics, timing, checkpoints and progress of a run."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,10 @@ from posenc.training.checkpoint import (
 )
 from posenc.training.distributed import all_reduce_sum
 from posenc.training.session import Session
+
+log = logging.getLogger("posenc")
+COMPILING_STEPS = 2
+"""torch.compile compiles in the first step, and may recompile in the second."""
 
 
 class Recorder(pl.Callback):
@@ -57,10 +62,12 @@ class Recorder(pl.Callback):
         self.session.stop.install_handlers()
         self._saved_at = self._timed_at = time.monotonic()
         self._timed_step = trainer.global_step
+        self._step_seconds = [0.0]  # of this job's first steps, without validation
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        self._batch_started = time.monotonic()
         self._learning_rate = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
@@ -72,6 +79,7 @@ class Recorder(pl.Callback):
         batch_idx: int,
     ) -> None:
         self._losses.append(outputs["loss"].detach())
+        self._step_seconds[-1] += time.monotonic() - self._batch_started
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
@@ -79,6 +87,7 @@ class Recorder(pl.Callback):
         row = self._metrics(step, loss, getattr(pl_module, "gradient_norm", None))
         self._notify_callbacks(trainer, pl_module, row)
         self.ended_early = trainer.should_stop and step < self.steps.total
+        self._log_compile_seconds()
         self._record(row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
@@ -105,6 +114,16 @@ class Recorder(pl.Callback):
         stop = self.session.stop.requested()
         total, stops, saves = all_reduce_sum(np.array([loss, stop, save], dtype=np.float64))
         return float(total) / self.steps.devices, stops > 0, saves > 0
+
+    def _log_compile_seconds(self) -> None:
+        """After a job's third step, log how much longer its first two took because of compiling."""
+        if self.session.resolved.compile and len(self._step_seconds) == COMPILING_STEPS + 1:
+            *compiling, compiled = self._step_seconds
+            seconds = round(max(0.0, sum(compiling) - COMPILING_STEPS * compiled), 1)
+            log.info("torch.compile took %.1f s", seconds)
+            self.session.progress.update(compile_seconds=seconds)
+        if len(self._step_seconds) <= COMPILING_STEPS + 1:
+            self._step_seconds.append(0.0)
 
     def _metrics(self, step: int, loss: float, gradient_norm: Tensor | None) -> dict[str, Any]:
         """Return the row of a step, with the validation loss if it is due.

@@ -1,0 +1,71 @@
+"""Decides whether torch.compile compiles the model, which changes how fast it trains."""
+
+from typing import NamedTuple
+
+import torch
+from omegaconf import DictConfig
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InvalidCxxCompiler
+from torch.utils._triton import has_triton
+
+from posenc.config.errors import ConfigError
+from posenc.model.device import select_device
+
+MIN_STEPS = 1000
+"""`auto` does not compile shorter runs, because compiling can take as long as it saves."""
+
+
+class CompileChoice(NamedTuple):
+    """Whether the model is compiled with torch.compile, and the reason."""
+
+    enabled: bool
+    reason: str
+
+
+def choose_compile(
+    setting: bool | str, device: torch.device, precision: str, num_steps: int | None = None
+) -> CompileChoice:
+    """Return the choice for compile=`setting` (`auto`, true or false).
+
+    `auto` compiles runs of at least MIN_STEPS steps on a GPU, and in bf16 on CPUs with bfloat16
+    instructions. In float32 on a CPU, most of a step is matrix products and attention, which are
+    the same in compiled code; it saves 6 to 8%. Raises ConfigError for `true` if this machine has
+    no compiler.
+    """
+    if setting is False:
+        return CompileChoice(False, "requested")
+    missing = _missing_compiler(device)
+    if setting is True:
+        if missing:
+            raise ConfigError(f"compile=true requires {missing}; install it or set compile=false")
+        return CompileChoice(True, "requested")
+    if device.type == "cpu" and precision != "bf16":
+        return CompileChoice(False, f"saves little in {precision} on a CPU")
+    if device.type == "cpu" and not has_bf16_instructions():
+        return CompileChoice(False, "the CPU has no bfloat16 instructions")
+    if missing:
+        return CompileChoice(False, f"requires {missing}, which is not installed")
+    if num_steps is not None and num_steps < MIN_STEPS:
+        return CompileChoice(False, f"fewer than {MIN_STEPS} steps")
+    return CompileChoice(True, f"{precision} on {'a CPU' if device.type == 'cpu' else 'a GPU'}")
+
+
+def is_compiled(config: DictConfig) -> bool:
+    """Whether the model of a benchmark is compiled; raises ConfigError if that is impossible."""
+    return choose_compile(config.compile, select_device(config), config.precision).enabled
+
+
+def has_bf16_instructions() -> bool:
+    """Whether the CPU multiplies matrices in bfloat16 (AVX512_BF16 or AMX)."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def _missing_compiler(device: torch.device) -> str | None:
+    """Return the compiler that torch.compile needs for a device, or None if it is installed."""
+    if device.type != "cpu":
+        return None if has_triton() else "Triton"
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return "a C++ compiler such as g++"
+    return None
