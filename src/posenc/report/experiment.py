@@ -17,12 +17,7 @@ from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.evaluation_rows import (
-    Row,
-    common_budgets,
-    has_common_budget,
-    one_row_per_measurement,
-)
+from posenc.runs.evaluation_rows import Row, read_evaluation, select_rows
 from posenc.runs.loss_arrays import BlockSums, read_arrays, row_blocks
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
@@ -34,8 +29,9 @@ SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 class Run:
     """One run: its configuration, status and results.
 
-    `rows` are its evaluation rows, and `positions` and `block_arrays` the arrays of
-    loss_by_position.npz and loss_by_block.npz; all three are empty until training is done. `timing`
+    `rows` are its evaluation rows, one per measurement; `comparable_rows` are those of them that
+    can be compared with other runs. `positions` and `block_arrays` are the arrays of
+    loss_by_position.npz and loss_by_block.npz. All four are empty until training is done. `timing`
     has the lines of timing.jsonl, `metrics` the last logged value of each metric, and `ngrams` the
     losses of n-gram models of the same training tokens.
     """
@@ -45,6 +41,7 @@ class Run:
     config: dict[str, Any]
     status: Status
     rows: Sequence[Row]
+    comparable_rows: Sequence[Row] = ()
     timing: Sequence[Row] = ()
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -145,13 +142,12 @@ class Experiment:
 
     @cached_property
     def comparable_rows(self) -> list[tuple[Run, Row]]:
-        """The rows of the final weights with the evaluation budget that most runs used."""
-        budgets = common_budgets((run.train_length, run.rows) for run in self.evaluated)
+        """The comparable rows of all runs, with their final weights."""
         return [
             (run, row)
-            for run in self.evaluated
-            for row in run.rows
-            if row.get("at_tokens") is None and has_common_budget(row, run.train_length, budgets)
+            for run in self.runs
+            for row in run.comparable_rows
+            if row.get("at_tokens") is None
         ]
 
 
@@ -204,10 +200,11 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         except RunError as error:
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])
-    budgets = common_budgets((run.train_length, run.rows) for run in runs)
-    rows = [one_row_per_measurement(run.rows, run.train_length, budgets) for run in runs]
-    labeled = zip(runs, labels, rows, strict=True)
-    return [replace(run, label=label, rows=kept) for run, label, kept in labeled], damaged
+    selected = select_rows([(run.train_length, run.rows) for run in runs])
+    return [
+        replace(run, label=label, rows=[*comparable, *others], comparable_rows=comparable)
+        for run, label, (comparable, others) in zip(runs, labels, selected, strict=True)
+    ], damaged
 
 
 def _read_run(directory: RunDirectory) -> Run:
@@ -215,12 +212,13 @@ def _read_run(directory: RunDirectory) -> Run:
     check_untrusted_identity(config)
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
+    rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []
     return Run(
         name=directory.name,
         label=directory.name,
         config=config,
         status=status,
-        rows=directory.rows(config["frozen"]["hash"]) if trained else [],
+        rows=rows,
         timing=directory.timing(),
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},

@@ -9,7 +9,7 @@ column, is meaningful only among rows that scored the same tokens.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posenc.config.errors import RunError
 from posenc.config.values import is_nonfinite
@@ -17,8 +17,8 @@ from posenc.runs.files import corrupt_file_error, read_json, write_json
 from posenc.runs.lock import lock
 
 Row = dict[str, Any]
-BudgetKey = tuple[int, tuple[Any, ...]]
-"""A training length and the key of a measurement."""
+ComparisonKey = tuple[int, tuple[Any, ...]]
+"""A training length and the key of a measurement: rows with the same ones can be compared."""
 NO_TYPES: Mapping[str, Any] = {}
 ROW_TYPES = {
     **dict.fromkeys(("data", "data_name", "split", "protocol"), str),
@@ -72,14 +72,41 @@ def largest_rows(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if largest[measurement_key(row)] is row]
 
 
-def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[BudgetKey, Any]:
+class SelectedRows(NamedTuple):
+    """One row per measurement of a run: those comparable with other runs, and all others."""
+
+    comparable: list[Row]
+    others: list[Row]
+
+
+def select_rows(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
+    """Choose one row per measurement of each run; takes the training lengths and rows of the runs.
+
+    Rows with the budget from `common_budgets` are comparable. Other measurements of a run have the
+    row that scored the most tokens.
+    """
+    budgets = common_budgets(rows_of_runs)
+    selected = []
+    for train_length, rows in rows_of_runs:
+        comparable = [
+            row for row in rows if budget_key(row) == budgets[train_length, measurement_key(row)]
+        ]
+        measured = {measurement_key(row) for row in comparable}
+        others = largest_rows([row for row in rows if measurement_key(row) not in measured])
+        selected.append(SelectedRows(comparable, others))
+    return selected
+
+
+def common_budgets(
+    rows_of_runs: Iterable[tuple[int, Sequence[Row]]],
+) -> dict[ComparisonKey, Any]:
     """Return, for each measurement, the budget that most runs of a training length used.
 
     Takes the training length and the rows of each run. Among budgets that equally many runs used,
     the one that scored the most tokens is returned.
     """
-    counts: dict[BudgetKey, Counter[Any]] = {}
-    tokens: Counter[tuple[BudgetKey, Any]] = Counter()
+    counts: dict[ComparisonKey, Counter[Any]] = {}
+    tokens: Counter[tuple[ComparisonKey, Any]] = Counter()
     for train_length, rows in rows_of_runs:
         for row in rows:
             key, budget = (train_length, measurement_key(row)), budget_key(row)
@@ -89,21 +116,6 @@ def common_budgets(rows_of_runs: Iterable[tuple[int, Sequence[Row]]]) -> dict[Bu
         key: max(budgets, key=lambda budget: (budgets[budget], tokens[key, budget]))
         for key, budgets in counts.items()
     }
-
-
-def one_row_per_measurement(
-    rows: Sequence[Row], train_length: int, budgets: Mapping[BudgetKey, Any]
-) -> list[Row]:
-    """Return one row per measurement: with the common budget, or else with the most tokens."""
-    common = [row for row in rows if has_common_budget(row, train_length, budgets)]
-    measured = {measurement_key(row) for row in common}
-    others = [row for row in rows if measurement_key(row) not in measured]
-    return [*common, *largest_rows(others)]
-
-
-def has_common_budget(row: Row, train_length: int, budgets: Mapping[BudgetKey, Any]) -> bool:
-    """Whether a row has the budget that most runs used, so that they can be compared."""
-    return budget_key(row) == budgets[train_length, measurement_key(row)]
 
 
 def read_rows(
