@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from posenc.data.dataset import TokenArray
-from posenc.evaluation.evaluate import evaluation_row
 from posenc.evaluation.protocols.last_k import last_k
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.requests import missing_rows
-from posenc.evaluation.scoring import Measurement
+from posenc.evaluation.scoring import Measurement, evaluation_row
 from posenc.evaluation.windows import TokenWindows
 
 KEY: dict[str, Any] = {

@@ -1,12 +1,10 @@
 """Evaluates the weights of a run and adds the rows to its `evaluation.json`."""
 
-import math
 from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 
@@ -15,16 +13,12 @@ from posenc.config.paths import experiment_arguments
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
-from posenc.evaluation.protocols import PROTOCOLS
-from posenc.evaluation.requests import Request, measurement_requests
-from posenc.evaluation.scoring import Measurement, measure
+from posenc.evaluation.requests import measurement_requests
+from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
-from posenc.evaluation.windows import Budget, Windows
+from posenc.evaluation.windows import Budget
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
-from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
-from posenc.runs.loss_arrays import block_arrays, merge_arrays, positions_name
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
     Checkpoint,
@@ -79,7 +73,7 @@ def evaluate(
             )
             if result is None:
                 return rows
-            rows += _save_rows(run, config.frozen.hash, data, request, result)
+            rows += save_rows(run, config.frozen.hash, data, request, result)
             completed += request.tokens
     return rows
 
@@ -155,84 +149,3 @@ def _load(
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
     return model.to(device)
-
-
-def evaluation_row(
-    key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
-) -> dict[str, Any]:
-    """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
-
-    `full_count` is the number of targets that the protocol scores without a budget. `coverage` is
-    the fraction of the split's tokens that were scored or, for a task, of its answer tokens.
-    Perplexities per word and per byte are None unless every token of the split was scored.
-    """
-    total, count = float(result.sums.sum()), int(result.counts.sum())
-    text, full_count = windows.text, int(windows.num_scored.sum())
-    scored_text = text if text is not None and count == len(text.tokens) else None
-    return {
-        **key,
-        "data_name": data_name,
-        "sum": total,
-        "count": count,
-        "full_count": full_count,
-        "coverage": count / (full_count if text is None else len(text.tokens)),
-        "tokens_hash": windows.digest(result.indices),
-        "loss": total / count,
-        "perplexity": _exp(total / count),
-        "words": scored_text and scored_text.words,
-        "bytes": scored_text and scored_text.bytes,
-        "perplexity_per_word": scored_text and _exp(total / max(1, scored_text.words)),
-        "perplexity_per_byte": scored_text and _exp(total / max(1, scored_text.bytes)),
-        **_accuracies(result, count),
-        "seconds": round(result.seconds, 3),
-        "tokens_per_second": round(count / result.seconds, 1),
-        "peak_memory_mb": round(peak_megabytes(), 1),
-    }
-
-
-def _save_rows(
-    run: RunDirectory, run_hash: str, data: Dataset, request: Request, result: Measurement
-) -> list[dict[str, Any]]:
-    """Save the rows of a measurement and its losses by position and by block; return the rows.
-
-    The losses in the files are those of the row that scored the most tokens, whatever its budget.
-    Raises RunError if a loss is not finite.
-    """
-    if not np.isfinite(result.sums).all():
-        raise RunError(
-            f"the loss is not finite in windows of {request.length} tokens"
-            f"{f' with evaluation/swap={request.swap}' if request.swap else ''}; rows"
-            " that are already complete are kept"
-        )
-    rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
-    if rank() > 0:
-        return rows
-    new_rows, saved_rows = {row_key(row): row for row in rows}, run.rows(run_hash)
-    for old in saved_rows:
-        check_same_tokens(run.evaluation_file, old, new_rows.get(row_key(old)))
-    others = [row for row in saved_rows if row_key(row) not in new_rows]
-    largest = largest_rows([*others, *rows])
-    blocks: dict[str, np.ndarray] = {}
-    for row in [row for row in rows if row in largest]:  # skip rows with a smaller budget
-        if PROTOCOLS[row["protocol"]].positions:
-            name = positions_name(row)
-            arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
-            merge_arrays(run.positions_file, arrays)
-        if result.blocks is not None:
-            blocks |= block_arrays(row, result.blocks)
-    if blocks:
-        merge_arrays(run.blocks_file, blocks)
-    merge_rows(run.evaluation_file, rows, run_hash)
-    return rows
-
-
-def _accuracies(result: Measurement, count: int) -> dict[str, float]:
-    """Return the fractions of correct targets and of fully correct windows, if counted."""
-    if result.num_correct is None or result.num_exact is None:
-        return {}
-    return {"accuracy": result.num_correct / count, "exact": result.num_exact / len(result.indices)}
-
-
-def _exp(loss: float) -> float | None:
-    """Return exp(loss), or None on overflow, for example per word of a text with few spaces."""
-    return math.exp(loss) if loss < 700 else None

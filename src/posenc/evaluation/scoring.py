@@ -1,10 +1,10 @@
-"""Scores windows with a model and sums the losses of the scored targets in float64."""
+"""Measures a model's loss: sums the losses of the scored targets in float64, and saves rows."""
 
-import logging
+import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +13,23 @@ from torch import Tensor
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
-from posenc.data.dataset import TokenArray
+from posenc.data.dataset import Dataset, TokenArray
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.evaluation.requests import Request
+from posenc.evaluation.scored_batches import Indices, scored_batches
 from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.transformer import Decoder
-from posenc.runs.environment import rank, world_size
-from posenc.runs.loss_arrays import BLOCK_TOKENS, BlockSums
+from posenc.runs.environment import peak_megabytes, rank, world_size
+from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
+from posenc.runs.loss_arrays import (
+    BLOCK_TOKENS,
+    BlockSums,
+    block_arrays,
+    merge_arrays,
+    positions_name,
+)
+from posenc.runs.run_directory import RunDirectory
 from posenc.training.distributed import all_reduce_sum
-
-log = logging.getLogger(__name__)
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,6 @@ class Measurement:
     num_correct: int | None = None
     num_exact: int | None = None
     blocks: BlockSums | None = None
-
-
-Scores = tuple[Tensor, Tensor | None]
-"""The losses [n] in nats of the n scored targets of a batch, in the order of its mask, and, if
-accuracy was requested, a mask [n] of the targets that the model ranks first."""
 
 
 def measure(
@@ -73,8 +76,8 @@ def measure(
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
-        scored_batches = _scored_batches(model, windows, order, batch_tokens, accuracy)
-        for batch, (losses, is_correct) in scored_batches:
+        batches = scored_batches(model, windows, order, batch_tokens, accuracy)
+        for batch, (losses, is_correct) in batches:
             length = batch.inputs.shape[1]
             sums[:length] += _at_positions(batch.scored, losses.double()).sum(dim=0).numpy()
             counts[:length] += batch.scored.sum(dim=0).numpy()
@@ -123,67 +126,87 @@ class _BlockTotals:
         return BlockSums(all_reduce_sum(self._sums), all_reduce_sum(self._counts))
 
 
-def _scored_batches(
-    model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
-) -> Iterator[tuple[Batch, Scores]]:
-    """Yield the windows in `order` with their scores; use smaller batches after memory runs out."""
-    boundaries = np.flatnonzero(np.diff(windows.lengths[order])) + 1
-    equal_lengths = np.split(order, boundaries)
-    pending = deque(group for group in equal_lengths if len(group))
-    while pending:
-        indices = pending.popleft()
-        length = int(windows.lengths[indices[0]])
-        limit = max(1, batch_tokens // length)
-        indices, later = indices[:limit], indices[limit:]
-        if len(later):
-            pending.appendleft(later)
-        batch = windows.batch(indices)
-        scores = _score_or_none(model, batch, accuracy)
-        if scores is not None:
-            yield batch, scores
-            continue
-        if len(indices) == 1:
-            raise RunError(
-                f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
-                f" another kernel, or a device with more memory"
-            )
-        too_many, batch_tokens = len(indices) * length, len(indices) // 2 * length
-        log.warning(
-            "out of memory with a batch of %d tokens; continuing with %d",
-            too_many,
-            batch_tokens,
-        )
-        pending.appendleft(indices)
-
-
-def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | None:
-    """Return the scores of a batch; if memory runs out, empty the CUDA cache and return None."""
-    device = model.device
-    try:
-        inputs, targets = batch.inputs.to(device), batch.targets.to(device)
-        on_device = Batch(inputs, targets, batch.scored.to(device), batch.starts)
-        return score(model, on_device, accuracy)
-    except torch.OutOfMemoryError:
-        pass
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    return None
-
-
-def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
-    """Return the losses of the scored targets and, with `accuracy`, which of them are ranked first.
-
-    Only scored positions go through the last feed-forward layer and the head. Among equal logits,
-    the token with the lowest id ranks first.
-    """
-    if batch.scored.all() and not accuracy:
-        return model.losses(batch.inputs, batch.targets).flatten(), None
-    hidden = model.hidden_states(batch.inputs, scored=batch.scored)
-    targets = batch.targets[batch.scored]
-    losses = model.head.losses(hidden[None], targets[None])[0]
-    return losses, model.head(hidden).argmax(dim=-1) == targets if accuracy else None
-
-
 def _at_positions(scored: Tensor, values: Tensor) -> Tensor:
     """Return the values [n] of the scored targets at their positions in [B, T], 0 elsewhere."""
     return torch.zeros(scored.shape, dtype=values.dtype).masked_scatter(scored, values.cpu())
+
+
+def evaluation_row(
+    key: dict[str, Any], result: Measurement, windows: Windows, data_name: str
+) -> dict[str, Any]:
+    """Return a row of `evaluation.json`: the summed loss, the number of targets and derived values.
+
+    `full_count` is the number of targets that the protocol scores without a budget. `coverage` is
+    the fraction of the split's tokens that were scored or, for a task, of its answer tokens.
+    Perplexities per word and per byte are None unless every token of the split was scored.
+    """
+    total, count = float(result.sums.sum()), int(result.counts.sum())
+    text, full_count = windows.text, int(windows.num_scored.sum())
+    scored_text = text if text is not None and count == len(text.tokens) else None
+    return {
+        **key,
+        "data_name": data_name,
+        "sum": total,
+        "count": count,
+        "full_count": full_count,
+        "coverage": count / (full_count if text is None else len(text.tokens)),
+        "tokens_hash": windows.digest(result.indices),
+        "loss": total / count,
+        "perplexity": _exp(total / count),
+        "words": scored_text and scored_text.words,
+        "bytes": scored_text and scored_text.bytes,
+        "perplexity_per_word": scored_text and _exp(total / max(1, scored_text.words)),
+        "perplexity_per_byte": scored_text and _exp(total / max(1, scored_text.bytes)),
+        **_accuracies(result, count),
+        "seconds": round(result.seconds, 3),
+        "tokens_per_second": round(count / result.seconds, 1),
+        "peak_memory_mb": round(peak_megabytes(), 1),
+    }
+
+
+def save_rows(
+    run: RunDirectory, run_hash: str, data: Dataset, request: Request, result: Measurement
+) -> list[dict[str, Any]]:
+    """Save the rows of a measurement and its losses by position and by block; return the rows.
+
+    The losses in the files are those of the row that scored the most tokens, whatever its budget.
+    Raises RunError if a loss is not finite.
+    """
+    if not np.isfinite(result.sums).all():
+        raise RunError(
+            f"the loss is not finite in windows of {request.length} tokens"
+            f"{f' with evaluation/swap={request.swap}' if request.swap else ''}; rows"
+            " that are already complete are kept"
+        )
+    rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
+    if rank() > 0:
+        return rows
+    new_rows, saved_rows = {row_key(row): row for row in rows}, run.rows(run_hash)
+    for old in saved_rows:
+        check_same_tokens(run.evaluation_file, old, new_rows.get(row_key(old)))
+    others = [row for row in saved_rows if row_key(row) not in new_rows]
+    largest = largest_rows([*others, *rows])
+    blocks: dict[str, np.ndarray] = {}
+    for row in [row for row in rows if row in largest]:  # skip rows with a smaller budget
+        if PROTOCOLS[row["protocol"]].positions:
+            name = positions_name(row)
+            arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
+            merge_arrays(run.positions_file, arrays)
+        if result.blocks is not None:
+            blocks |= block_arrays(row, result.blocks)
+    if blocks:
+        merge_arrays(run.blocks_file, blocks)
+    merge_rows(run.evaluation_file, rows, run_hash)
+    return rows
+
+
+def _accuracies(result: Measurement, count: int) -> dict[str, float]:
+    """Return the fractions of correct targets and of fully correct windows, if counted."""
+    if result.num_correct is None or result.num_exact is None:
+        return {}
+    return {"accuracy": result.num_correct / count, "exact": result.num_exact / len(result.indices)}
+
+
+def _exp(loss: float) -> float | None:
+    """Return exp(loss), or None on overflow, for example per word of a text with few spaces."""
+    return math.exp(loss) if loss < 700 else None
