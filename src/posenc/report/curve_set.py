@@ -37,7 +37,7 @@ class DisplayedQuantity:
 
 PERPLEXITY = DisplayedQuantity(
     "perplexity",
-    from_mean=exp,  # of the mean over seeds of the losses in `evaluation.json`, in nats per token
+    from_mean=exp,  # of `Point.mean`, the mean over seeds of the losses in nats per token
     format=format_number,
     choose=min,
     mean_name="loss in nats per token",

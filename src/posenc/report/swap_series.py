@@ -14,7 +14,7 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
     Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
     follow the unswapped sets of the same measurement. An unswapped set is omitted if its only curve
-    is repeated as `none` in a merged set.
+    is repeated as `none` in a merged set. The points of a curve do not change.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:
