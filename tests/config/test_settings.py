@@ -27,7 +27,7 @@ def test_the_defaults_are_valid() -> None:
         ("train_length=1.5", "train_length=1.5 must be an integer"),
         ("train_length=0", "train_length=0 must be positive"),
         ("tokens=-5", "tokens=-5 must be positive"),
-        ("compile=3", "compile=3 must be true or false"),
+        ("compile=3", "compile=3 must be one of auto, true, false"),
         ("seed=true", "seed=True must be an integer"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
         ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, toeplitz"),

@@ -409,7 +409,8 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "frozen": {"fingerprint": DATA},
     }
     config = default | config
-    return FakeRun(f"{name}-L{train_length}-s{seed}", name, config, Status(), [], [], ngrams=[])
+    full_name = f"{name}-L{train_length}-s{seed}"
+    return FakeRun(full_name, name, config, Status(), rows=[], timing=[], ngrams=[])
 
 
 def judge_yaml(
