@@ -25,11 +25,7 @@ import pytest
     ],
 )
 def test_help_and_list_import_no_torch(command: list[str]) -> None:
-    code = (
-        "import sys; from posenc.cli import main; main(sys.argv[1:]);"
-        "sys.exit(any(m in sys.modules for m in ('torch', 'pytorch_lightning', 'wandb', 'hydra')))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    done = _run_without(["torch", "pytorch_lightning", "wandb", "hydra"], command)
     assert done.returncode == 0, done.stderr
     assert "posenc" in done.stdout or "encoding" in done.stdout
 
@@ -41,10 +37,16 @@ def test_planning_imports_no_lightning() -> None:
 
 @pytest.mark.parametrize("command", [["train", "encodng=rope"], ["report", "exprimnt=x"]])
 def test_a_mistyped_key_is_reported_without_importing_torch(command: list[str]) -> None:
-    code = (
-        "import sys; from posenc.cli import main; code = main(sys.argv[1:]);"
-        "sys.exit(code if 'torch' not in sys.modules else 'torch was imported')"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    done = _run_without(["torch"], command)
     assert done.returncode == 2, done.stderr
     assert "unknown key" in done.stderr
+
+
+def _run_without(modules: list[str], command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that fails if it has imported one of the modules."""
+    code = (
+        "import sys; from posenc.cli import main; code = main(sys.argv[1:]);"
+        f"imported = sys.modules.keys() & set({modules});"
+        "sys.exit(f'imported {imported}' if imported else code)"
+    )
+    return subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from posenc.runs.evaluation_rows import common_budgets, select_rows
+from posenc.runs.evaluation_rows import common_budgets, select_comparable
 
 Row = dict[str, Any]
 COMPLETE, SMALL = (None, None), (None, 50)
@@ -32,11 +32,11 @@ def test_a_budget_that_left_nothing_out_is_a_complete_row() -> None:
 
 def test_a_run_with_several_budgets_has_the_common_one() -> None:
     runs = [(64, [row(200), row(50, 50)]), (64, [row(50, 50)]), (64, [row(200, length=128)])]
-    selected = select_rows(runs)
+    selected = select_comparable(runs)
     assert [[r["count"] for r in rows.comparable] for rows in selected] == [[50], [50], [200]]
     assert [rows.others for rows in selected] == [[], [], []]
 
 
 def test_a_run_without_the_common_budget_keeps_its_largest_row() -> None:
     runs = [(64, [row(20, 20), row(50, 50)]), *[(64, [row(200)])] * 2]
-    assert select_rows(runs)[0] == ([], [row(50, 50)])
+    assert select_comparable(runs)[0] == ([], [row(50, 50)])

@@ -113,9 +113,9 @@ def test_auto_compiles_in_bf16_on_a_cpu_that_has_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_auto_compiles_on_a_gpu_with_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "has_triton", lambda: True)
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
     assert choose_compile("auto", CUDA, "float32", num_steps=MIN_STEPS).enabled
-    monkeypatch.setattr(compilation, "has_triton", lambda: False)
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: False)
     choice = choose_compile("auto", CUDA, "float32", num_steps=MIN_STEPS)
     assert not choice.enabled and "Triton" in choice.reason
 
@@ -128,7 +128,7 @@ def test_true_without_a_compiler_is_an_error_and_auto_is_not(
     def find_no_compiler() -> None:
         raise InvalidCxxCompiler
 
-    monkeypatch.setattr(compilation, "get_cpp_compiler", find_no_compiler)
+    monkeypatch.setattr("torch._inductor.cpp_builder.get_cpp_compiler", find_no_compiler)
     with pytest.raises(ConfigError, match=r"C\+\+ compiler.*compile=false"):
         choose_compile(True, CPU, "float32")
     choice = choose_compile("auto", CPU, "bf16")

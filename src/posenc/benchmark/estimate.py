@@ -63,11 +63,13 @@ class SweepCache:
 def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estimate]:
     """Estimate the cost of the runs of a sweep; those that differ only in their seed share one."""
     cache, estimates = SweepCache(), dict[str, Estimate]()
-    for config in configs:
-        key = key_without_seed(config)
+    keys = [key_without_seed(config) for config in configs]
+    for key, config in zip(keys, configs, strict=True):
         if key not in estimates:
             estimates[key] = estimate(config, machine, cache)
-    return [replace(estimates[key_without_seed(c)], seed=c.seed) for c in configs]
+    return [
+        replace(estimates[key], seed=config.seed) for key, config in zip(keys, configs, strict=True)
+    ]
 
 
 def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = None) -> Estimate:

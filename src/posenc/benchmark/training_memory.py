@@ -27,7 +27,7 @@ HEAP_FRAGMENTATION = 0.45
 """Extra memory of glibc's heap, as a fraction of a step's tensors; measured: 0.38 to 0.57.
 
 It includes oneDNN's copies of transposed operands. On processors without AVX-512, where oneDNN's
-product is not used, 0.2 was measured, so that the estimate is up to 15% too high there.
+product is not used, 0.2 was measured: the estimate is too high there.
 """
 
 

@@ -36,8 +36,8 @@ def run(arguments: Arguments) -> int:
     """Inspect a run if the keys select one, else encodings.
 
     `run` and `experiment` select a run. `name` does, too, unless an encoding is set, because it is
-    also the folder of results of encodings.
-    Raises ConfigError for keys that do not apply to this kind of inspection.
+    also the folder of results of encodings. Raises ConfigError for keys that do not apply to this
+    kind of inspection.
     """
     keys = {root_key(override) for override in arguments.overrides}
     inspects_run = bool(keys & {"run", "experiment"}) or ("name" in keys and "encoding" not in keys)
@@ -46,8 +46,10 @@ def run(arguments: Arguments) -> int:
     root_keys = {override: root_key(override) for override in arguments.overrides}
     for override, key in root_keys.items():
         if inspects_run and key not in COMMON_KEYS + RUN_KEYS:
-            keys = ", ".join(COMMON_KEYS + RUN_KEYS)
-            raise ConfigError(f"{override} cannot be combined with run=PATH; allowed keys: {keys}")
+            allowed = ", ".join(COMMON_KEYS + RUN_KEYS)
+            raise ConfigError(
+                f"{override} cannot be combined with run=PATH; allowed keys: {allowed}"
+            )
         if not inspects_run and key in RUN_KEYS:
             raise ConfigError(f"{override} applies only to runs; omit {key} or set run=PATH")
     if inspects_run:

@@ -8,7 +8,7 @@ from posenc.report.claim import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
-from posenc.report.result_rows import ResultRow, ResultSet
+from posenc.report.result_rows import ResultRow, ResultSet, incomparable_lengths
 from posenc.report.scale import exp, format_number
 
 MIN_WINDOWS = 30
@@ -55,17 +55,17 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
     The longest length is the last one at which all encodings have a value or, if there is none, at
-    which any encoding has one. If the values of a length were scored on different
-    tokens, none is the best. `rows` are the `result_rows` of the curves.
+    which any encoding has one. If the values of a length were scored on different tokens, none is
+    the best. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
-    parts, incomparable = [], []
-    for length in dict.fromkeys((curves.train_length, _longest_length(curves))):
+    lengths = dict.fromkeys((curves.train_length, _longest_length(curves)))
+    incomparable = [str(n) for n in incomparable_lengths(rows) if n in lengths]
+    parts = []
+    for length in lengths:
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
-        if values and not any(value.best for _, value in values):
-            incomparable.append(str(length))
-        elif values:
+        if values and str(length) not in incomparable:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)

@@ -17,7 +17,7 @@ from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.evaluation_rows import Row, read_evaluation, select_rows
+from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
 from posenc.runs.loss_arrays import BlockSums, read_arrays, row_blocks
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
@@ -200,7 +200,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         except RunError as error:
             damaged[directory.name] = _portable(str(error))
     labels = run_labels([run.config for run in runs])
-    selected = select_rows([(run.train_length, run.rows) for run in runs])
+    selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [
         replace(run, label=label, rows=[*comparable, *others], comparable_rows=comparable)
         for run, label, (comparable, others) in zip(runs, labels, selected, strict=True)

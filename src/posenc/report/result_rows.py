@@ -72,10 +72,9 @@ def result_rows(curves: CurveSet) -> list[ResultRow]:
 
 def incomparable_lengths(rows: Sequence[ResultRow]) -> list[int]:
     """Return the lengths at which the rows scored different tokens, so that none is the best."""
-    best: dict[float, bool] = {}
-    for x, value in ((x, value) for row in rows for x, value in row.values.items()):
-        best[x] = best.get(x, False) or value.best
-    return sorted(int(x) for x, has_best in best.items() if not has_best)
+    lengths = {x for row in rows for x in row.values}
+    with_best = {x for row in rows for x, value in row.values.items() if value.best}
+    return sorted(int(x) for x in lengths - with_best)
 
 
 def paired_difference(left: Point, right: Point) -> Difference | None:

@@ -79,7 +79,7 @@ class SelectedRows(NamedTuple):
     others: list[Row]
 
 
-def select_rows(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
+def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
     """Choose one row per measurement of each run; takes the training lengths and rows of the runs.
 
     Rows with the budget from `common_budgets` are comparable. Other measurements of a run have the

@@ -24,16 +24,12 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def is_read_only(error: BaseException) -> bool:
-    """Whether an exception means that a file system is read-only."""
-    return isinstance(error, OSError) and error.errno == errno.EROFS
-
-
 def disk_message(error: BaseException) -> str | None:
     """Return the message for a full or read-only disk, after which a run can resume, or None."""
     if is_disk_full(error):
         return DISK_FULL_MESSAGE
-    return READ_ONLY_MESSAGE if is_read_only(error) else None
+    read_only = isinstance(error, OSError) and error.errno == errno.EROFS
+    return READ_ONLY_MESSAGE if read_only else None
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:

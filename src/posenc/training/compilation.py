@@ -4,9 +4,6 @@ from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig
-from torch._inductor.cpp_builder import get_cpp_compiler
-from torch._inductor.exc import InvalidCxxCompiler
-from torch.utils._triton import has_triton
 
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
@@ -34,16 +31,15 @@ def choose_compile(
     """
     if setting is False:
         return CompileChoice(False, "requested")
-    missing = _missing_compiler(device)
     if setting is True:
-        if missing:
+        if missing := _missing_compiler(device):
             raise ConfigError(f"compile=true requires {missing}; install it or set compile=false")
         return CompileChoice(True, "requested")
     if device.type == "cpu" and precision != "bf16":
         return CompileChoice(False, f"saves little in {precision} on a CPU")
     if device.type == "cpu" and not has_bf16_instructions():
         return CompileChoice(False, "the CPU has no bfloat16 instructions")
-    if missing:
+    if missing := _missing_compiler(device):
         return CompileChoice(False, f"requires {missing}, which is not installed")
     if num_steps is not None and num_steps < MIN_STEPS:
         return CompileChoice(False, f"fewer than {MIN_STEPS} steps")
@@ -62,6 +58,10 @@ def has_bf16_instructions() -> bool:
 
 def _missing_compiler(device: torch.device) -> str | None:
     """Return the compiler that torch.compile needs for a device, or None if it is installed."""
+    from torch._inductor.cpp_builder import get_cpp_compiler  # takes seconds to import
+    from torch._inductor.exc import InvalidCxxCompiler
+    from torch.utils._triton import has_triton
+
     if device.type != "cpu":
         return None if has_triton() else "Triton"
     try:
