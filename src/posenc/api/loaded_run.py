@@ -85,14 +85,14 @@ class LoadedRun:
         """Return the prompt followed by `tokens` more tokens, even beyond the training length.
 
         Tokens are drawn from softmax(logits / temperature); temperature=0 always takes the most
-        likely token. An end-of-document token does not stop the generation, and is left out of the
-        text.
+        likely token. An end-of-document token does not stop the generation; it is left out of the
+        text, or is a newline with tokenizer=word.
 
-        Keys and values of earlier tokens are cached, and every prediction equals that of the model
-        on the whole sequence. Nothing is cached, and each prediction processes the whole sequence,
-        if a token's output depends on how many tokens follow it (as with dynamic NTK scaling or
-        randomized positions), and with encodings outside posenc. Raises ConfigError if the encoding
-        does not support so many tokens.
+        Keys and values of earlier tokens are cached; every prediction equals that of the model on
+        the whole sequence. For encodings outside posenc, and if a token's output depends on how
+        many tokens follow it (as with dynamic NTK scaling or randomized positions), nothing is
+        cached and each prediction processes the whole sequence. Raises ConfigError if the encoding
+        does not support that many tokens.
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)

@@ -3,8 +3,8 @@
 FlexAttention would add the gradient of every score to the entry of its distance with one atomic
 addition each. Here the gradients of the scores are computed once more from q, k, v and the output,
 in square tiles. Tiles that are equally far from the diagonal have the same distances, so one
-program adds all of them up. Afterwards, one tile per offset is summed along its diagonals. The
-result is bit-reproducible.
+Triton program adds all of them up. The resulting tile of each offset is then summed along its
+diagonals. The result is bit-reproducible.
 """
 
 import torch
@@ -36,7 +36,7 @@ def with_bias_gradient(
 
 
 class BiasGradient(torch.autograd.Function):
-    """Passes the gradients of `out` and `lse` on, and computes that of the bias from them."""
+    """Passes on the gradients of `out` and `lse`, and computes that of the bias from them."""
 
     @staticmethod
     def forward(ctx, out, lse, bias, q, k, v, window, scale):  # type: ignore[no-untyped-def]
@@ -64,7 +64,7 @@ def score_gradient_tiles(
     window: int,
     scale: float,
 ) -> Tensor:
-    """Return the gradients of the scores as tiles [H, T / TILE, TILE, TILE], rounded up.
+    """Return the gradients of the scores as tiles [H, ceil(T / TILE), TILE, TILE].
 
     Tile n is the sum over the batch and over all tiles of queries that are n tiles after the tile
     of their keys. The gradient of a score with weight w is w (grad_out . v - offset).

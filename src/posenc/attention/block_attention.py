@@ -1,8 +1,8 @@
-"""Attention of a block of query rows, for what `scaled_dot_product_attention` does not support.
+"""Attention of a block of query rows in cases that `scaled_dot_product_attention` does not support.
 
-This is a sink, a learnable bias, a bias with a different dtype than q, or several rotations. Each
-rotation gives the scores of some of the keys; the outputs of the rotations are merged
-according to the logsumexp of their scores.
+These are a sink, a learnable bias, a bias whose dtype differs from that of q, and several
+rotations. Each rotation gives the scores of some of the keys; the outputs of the rotations are
+merged according to the logsumexp of their scores.
 """
 
 from collections.abc import Iterator

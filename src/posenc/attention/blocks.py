@@ -49,7 +49,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     inputs, outputs = AttentionInputs(x, q, k, v, pos), []
-    # The last block has the most keys. It comes first, so that its memory is reused.
+    # The last block has the most keys. It is computed first, so that the others reuse its memory.
     for rows, keys in reversed(row_blocks(encoding, q)):
         arguments = (encoding, inputs, rows, keys)
         if training and saved_entries > SAVED_BUDGET:

@@ -61,7 +61,7 @@ class SweepCache:
 
 
 def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estimate]:
-    """Estimate the cost of the runs of a sweep; those that differ only in their seed share one."""
+    """Estimate the cost of the runs of a sweep; runs that differ only in seed share one."""
     cache, estimates = SweepCache(), dict[str, Estimate]()
     keys = [key_without_seed(config) for config in configs]
     for key, config in zip(keys, configs, strict=True):

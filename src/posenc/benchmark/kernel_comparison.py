@@ -10,7 +10,8 @@ from posenc.report.table import Column, Table
 NOTE = (
     "The fastest kernel has the lowest median time. Numbers are a kernel's time divided by that of"
     " the fastest kernel, as medians over the rounds. If auto is not the fastest, request the"
-    " fastest kernel by name; auto follows AUTO in posenc/attention/choice.py."
+    " fastest kernel by name; the table AUTO in posenc/attention/choice.py determines what auto"
+    " uses."
 )
 
 

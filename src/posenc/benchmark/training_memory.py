@@ -205,7 +205,7 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
 
     The choices were made beforehand because they depend on the values of positions, which fake
     tensors do not have. Layers that have the same encoding save the same number of bytes as the
-    second of them (the first one also saves what they share), so the later ones are not computed.
+    second of them (the first also saves the tensors they share), so later ones are not computed.
     """
     remaining = iter(choices)
     num_layers: Counter[Hashable] = Counter()

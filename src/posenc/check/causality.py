@@ -33,8 +33,8 @@ def verify_causality(encoding: Encoding) -> None:
     """Raise ConfigError if the first tokens' outputs depend on later tokens or on their number.
 
     The user's encodings inside a composite encoding are verified first, so that the message names
-    them, and on longer inputs, too. Properties that an encoding declares in `limitations` are not
-    verified.
+    them. User-defined encodings are also verified on longer inputs. Properties that an encoding
+    declares in `limitations` are not verified.
     """
     for part in user_parts(encoding):
         longer = () if is_builtin(type(part)) else (LONGER_LENGTH,)

@@ -24,7 +24,7 @@ NUM_QUERIES = 2
 def random_inputs(
     encoding: Encoding, length: int, *, batch: int = 1, seed: int = 0
 ) -> AttentionInputs:
-    """Return inputs of random sequences in float64, exactly representable in bfloat16."""
+    """Return random inputs in float64, with values that bfloat16 represents exactly."""
     geometry = encoding.geometry
     shape = (batch, geometry.heads, length, geometry.head_width)
     q, k, v = (_random(10 * seed + number, *shape) for number in (1, 2, 3))

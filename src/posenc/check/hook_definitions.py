@@ -68,7 +68,7 @@ def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
 def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     """Call a hook; an exception becomes a ConfigError that names the line that raised it.
 
-    Raises ConfigError, too, if the hook changes an argument in place.
+    Also raises ConfigError if the hook changes an argument in place.
     """
     versions = [argument._version for argument in arguments if isinstance(argument, Tensor)]
     try:
@@ -83,7 +83,7 @@ def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
 
 
 def _verify_names(definition: type[Encoding]) -> None:
-    """Raise ConfigError if a public method has almost the name of a hook that is not overridden."""
+    """Raise ConfigError if a public method's name resembles that of a hook not overridden."""
     not_overridden = [
         hook for hook in HOOKS if getattr(definition, hook) is getattr(Encoding, hook)
     ]

@@ -87,7 +87,7 @@ def _token_indices(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 
 
 def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:
-    """Return `length`, or fewer tokens if the encoding does not support as many.
+    """Return `length`, or fewer tokens if the encoding does not support that many.
 
     At most four times the training length is used.
     """
@@ -189,7 +189,7 @@ def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Seque
         raise _wrong(encoding, "bias", bias, expected)
     _verify_device(encoding, "bias", bias)
     if not bias.isfinite().all():
-        expected = "finite numbers, also at negative distances (keys after the query)"
+        expected = "finite numbers, including at negative distances (keys after the query)"
         raise _wrong(encoding, "bias", bias, expected)
 
 

@@ -97,7 +97,7 @@ class EncodingUnderTest:
         return self.model({})
 
     def check_model(self) -> None:
-        """Raise ConfigError if the model cannot be built or tested, whatever its encoding."""
+        """Raise ConfigError if the model cannot be built or tested, regardless of its encoding."""
         if not MIN_TRAIN_LENGTH <= self.train_length <= MAX_TRAIN_LENGTH:
             raise ConfigError(
                 f"train_length={self.train_length} must be from {MIN_TRAIN_LENGTH} to"

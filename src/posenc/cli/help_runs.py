@@ -22,7 +22,8 @@ HELP = {
           precision, kernel, compile, gradient_clip    numerics
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
-          retry; reuse             true: rerun failed runs; experiments to copy finished runs from
+          retry                                        true: rerun failed runs
+          reuse                                        experiments whose finished runs are copied
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
@@ -41,8 +42,8 @@ HELP = {
         keys
           run                                     a run directory, or a unique prefix of its name
           name, experiment, size, outputs_dir     the finished runs of an experiment; with run, the
-                                                  experiment in which the name is searched
-          encoding, train_length, seed            filters of these runs
+                                                  experiment to search for that run
+          encoding, train_length, seed            filters on these runs
           evaluation                              config group: one protocol, or everything
           evaluation.lengths | .extra | .factors  default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens

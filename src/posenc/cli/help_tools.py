@@ -44,8 +44,9 @@ HELP = {
         usage: posenc tune key=interval(LOW,HIGH) [key=value ...] [trials=10] [--config-dir DIR]
 
         Searches intervals for the lowest validation loss with Optuna (install the extra optuna).
-        Each job, such as each encoding, has its own search. Takes the keys of posenc train. The
-        same command resumes an interrupted search or, with more trials, continues a finished one.
+        Each job (for example, each encoding) has its own search. Takes the keys of posenc train.
+        The same command resumes an interrupted search or, with more trials, continues a finished
+        one.
 
           posenc tune encoding=alibi,rope trials=12 \\
               optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'
@@ -143,7 +144,7 @@ HELP = {
           train_length                          L; properties are measured up to 4L
           seed                                  seed of the randomly drawn weights
           run                                   a run directory, or a unique prefix of its name
-          experiment, size, name                with run: the experiment in which it is searched;
+          experiment, size, name                with run: the experiment to search for that run;
                                                 without run and encoding: one of its finished runs
           encoding, train_length, seed          with experiment: filters that select one run
           lengths, windows                      with run: lengths besides L; windows per length

@@ -35,9 +35,9 @@ COMMON_KEYS = ("run", "logger", "modules")
 def run(arguments: Arguments) -> int:
     """Inspect a run if the keys select one, else encodings.
 
-    `run` and `experiment` select a run. `name` does, too, unless an encoding is set, because it is
-    also the folder of results of encodings. Raises ConfigError for keys that do not apply to this
-    kind of inspection.
+    `run` and `experiment` select a run. So does `name`, unless an encoding is set: for encodings,
+    `name` is the folder of the results. Raises ConfigError for keys that do not apply to this kind
+    of inspection.
     """
     keys = {root_key(override) for override in arguments.overrides}
     inspects_run = bool(keys & {"run", "experiment"}) or ("name" in keys and "encoding" not in keys)

@@ -25,7 +25,7 @@ KEYBOARD_INTERRUPT = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0 means success, 1 a failed run, 2 an invalid request, and 130 an interrupt by Ctrl-C.
+    0 means success, 1 a failure (such as of a run), 2 an invalid request, and 130 Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
@@ -69,8 +69,8 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # Custom modules are in the current folder. It comes last: a file in it that is called like a
-    # library, in a folder that someone else made, must not be imported in place of the library.
+    # Custom modules are imported from the current folder. It comes last, so that a file in it that
+    # has the same name as a library is not imported in place of that library.
     folder = os.getcwd()
     sys.path[:] = [*(path for path in sys.path if path not in ("", folder)), folder]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")

@@ -129,7 +129,7 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
 
 
 def _reject_filters(filters: Filters) -> None:
-    """Raise ConfigError if there are filters beside `run`."""
+    """Raise ConfigError if filters are combined with `run`."""
     if filters:
         raise ConfigError(f"run selects runs by their names; omit {', '.join(filters)}")
 

@@ -145,7 +145,7 @@ def _check_allowed(
 
 
 def _missing_geometry_message(target: Callable[..., Any], key: str) -> str:
-    """Return the error for an encoding whose parameter is where it must take the geometry."""
+    """Return the error message for an encoding whose first parameter is not the geometry."""
     function = target.__init__ if inspect.isclass(target) else target
     return (
         f"{definition_location(function)}: {function.__qualname__} takes"

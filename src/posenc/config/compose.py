@@ -38,9 +38,9 @@ def compose(
 ) -> DictConfig:
     """Return the configuration of `command` (a file in `conf/`) with `overrides`, unresolved.
 
-    `config_dirs` are searched before `conf/`. `with_hydra` keeps the node `hydra` with Hydra's own
-    settings. Raises ConfigError for invalid syntax, for unknown groups, options and keys, and for
-    anything else that Hydra rejects.
+    `config_dirs` are searched after `conf/`, so they add options but do not replace those of
+    posenc. `with_hydra` keeps the node `hydra` with Hydra's own settings. Raises ConfigError for
+    invalid syntax, for unknown groups, options and keys, and for anything else that Hydra rejects.
     """
     searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]

@@ -30,7 +30,7 @@ def load_yaml(text: str) -> Any:
     Saved configurations have no aliases, and no mapping in them has the same key twice.
     """
     if any(isinstance(event, yaml.AliasEvent) for event in events_within_limit(text)):
-        raise ConstructorError(None, None, "an alias, which posenc never writes")
+        raise ConstructorError(None, None, "contains an alias, which posenc never writes")
     return yaml.load(text, Loader=_Loader)
 
 

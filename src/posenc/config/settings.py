@@ -75,7 +75,7 @@ LIMITS = {
     "vocab_size": (2**20, "which is more than any tokenizer in use has"),
     "windows": (10_000, "which is more than an average over windows needs"),
     "seed": (2**63 - 1, "because PyTorch stores seeds in 64 bits"),
-    "threads": (2**10, "which is more than the cores of any machine"),
+    "threads": (2**10, "which is more cores than common machines have"),
 }
 """Setting -> the largest number that is allowed, and the reason for the limit."""
 

@@ -129,7 +129,7 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A request with a short timeout tests whether it is; otherwise only the cache is used.
+        A request with a short timeout tests whether it is; if it is not, only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

@@ -37,7 +37,7 @@ def prepare(
 
     Only one of several concurrent processes prepares the corpus. If it is killed, it leaves nothing
     that could be mistaken for a complete folder. `on_progress` receives progress messages. Raises
-    ConfigError and keeps nothing if the corpus cannot be read or a split is empty, and RunError if
+    ConfigError, leaving no files, if the corpus cannot be read or a split is empty, and RunError if
     the prepared files are damaged.
     """
     name = fingerprint(corpus, tokenizer)

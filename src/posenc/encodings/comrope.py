@@ -39,8 +39,8 @@ class ComRope(PerLayer):
         self.axes, blocks = axes, count_blocks(geometry, axes, block_size)
         if geometry.head_width % block_size or (form == "ap" and blocks < axes):
             raise ValueError(
-                f"block_size={block_size} must divide the head width {geometry.head_width}, with"
-                f" form=ap into at least {axes} blocks, one for each axis"
+                f"block_size={block_size} must divide the head width {geometry.head_width};"
+                f" form=ap also needs at least {axes} blocks, one for each axis"
             )
         if init_std <= 0:
             raise ValueError(f"init_std={init_std} must be positive")

@@ -6,7 +6,7 @@ R(Phi) rotates pair c by Phi f_c. w [layers, D] ~ N(0, 0.25/D), b [layers] and l
 are learnable; f starts as RoPE's frequencies. g(z) is softplus(z) in some versions of the
 repository and sigmoid(z / 16) in others. In both, b = ln(e^rate - 1), so that softplus starts near
 `initial_rate` and sigmoid near 0.39 for a rate of 0.001. The repository rotates in the opposite
-direction, which is equivalent to permuting the channels. q, k [B, H, T, d], in token order.
+direction, which is equivalent to permuting the channels. q, k [B, H, T, d]; pos is not used.
 """
 
 import math

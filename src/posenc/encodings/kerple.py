@@ -55,7 +55,7 @@ def clamp_in_place(parameter: nn.Parameter, maximum: float | None = None) -> nn.
     """Clamp the parameter in place, as the authors do, so that it always receives a gradient.
 
     It is clamped again in each layer, which does not change it. With no_grad() instead of `data`,
-    autograd would take that for a change of a tensor that it has saved.
+    autograd would report that as an in-place change of a tensor that it has saved.
     """
     parameter.data.clamp_(min=MIN_PARAMETER, max=maximum)
     return parameter

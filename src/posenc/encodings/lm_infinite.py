@@ -1,4 +1,4 @@
-"""LM-Infinite: a window, visible first tokens, limited distances (Han et al. 2023, 2308.16137).
+"""LM-Infinite: a window, the first tokens, and capped distances (Han et al. 2023, 2308.16137).
 
     score(i, j) = s(min(i - j, size))    for i - j < size or j < kept, else -inf
 
@@ -32,7 +32,7 @@ class LmInfinite(Window):
         size = geometry.train_length if size is None else size
         super().__init__(geometry, inner=inner, size=size, kept=kept)
         if kept < 1:
-            raise ValueError(f"kept={kept} must be at least 1 token; without them, choose window")
+            raise ValueError(f"kept={kept} must be at least 1 token; to keep none, choose window")
         _require_distances_only(self.inner)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -90,7 +90,7 @@ def make_table(
 
 
 def short_number(number: float) -> str:
-    """Format a number with three significant digits, integers with all digits, and noise as 0."""
+    """Format a number with three significant digits, integers in full, and rounding errors as 0."""
     if not isfinite(number):
         return str(number)
     if abs(number) < ROUNDING_ERROR:

@@ -52,7 +52,7 @@ def freeze_code(folder: Path) -> Path:
 def _is_copy(folder: Path, digest: str) -> bool:
     """Whether a folder has the files of the package with this digest, and nothing else.
 
-    A link to a folder would be imported in place of the module beside it, so there must be none.
+    Symbolic links are rejected, because a link to a folder can shadow a module of the same name.
     """
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):

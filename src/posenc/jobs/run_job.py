@@ -142,7 +142,7 @@ def _resolve_settings(
 ) -> ResolvedSettings:
     """Resolve the settings when a run first starts.
 
-    A resumed run chooses its kernel again, and whether to compile, but keeps all others.
+    A resumed run chooses the kernel and compilation again, but keeps all other settings.
     """
     device, dtype = select_device(config), attention_dtype(config.precision)
     num_steps = training_steps(config).total

@@ -121,7 +121,7 @@ class JobProcess:
         return self._old_status.replace(state="pending") if status == self._old_status else status
 
     def outcome(self) -> Status:
-        """Wait for the job and return its final status; if it wrote none, record a failure."""
+        """Wait for the job and return its final status, from its exit code if it recorded none."""
         self.wait()
         code, status = self.exit_code, self.run.status()
         assert code is not None
@@ -146,8 +146,8 @@ class JobProcess:
 def recorded_signals() -> Iterator[Sequence[float]]:
     """Yield a list to which the arrival time of every SIGINT, SIGTERM and SIGHUP is appended.
 
-    The signals have no other effect. Signals that were already ignored, as under nohup, stay
-    ignored.
+    Signals less than SAME_SIGNAL_SECONDS apart count as one. The signals have no other effect.
+    Signals that were already ignored, as under nohup, stay ignored.
     """
     received: list[float] = []
 

@@ -26,7 +26,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.
     Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
-    reached, another PosencError if the run's own files are damaged.
+    reached, and another PosencError if the run's own files are damaged.
     """
     if not permanent_rows(directory):
         return "not started"

@@ -70,7 +70,7 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
             run = _init(mode, folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
             _try_to_stop_service()
-            raise WandbError(f"W&B is not available {mode}: {one_line(error)}") from None
+            raise WandbError(f"cannot open an {mode} W&B run: {one_line(error)}") from None
     try:
         yield run
     except PosencError:  # a damaged file of the run, not W&B
@@ -119,7 +119,7 @@ def process_state_restored() -> Generator[None]:
     """Undo wandb's changes to `sys.exit`, `sys.excepthook` and the environment.
 
     Also prevents wandb from attaching to the service of a parent process and, unless
-    WANDB_ERROR_REPORTING is set, from sending error reports: offline runs open no connection.
+    WANDB_ERROR_REPORTING is set, from sending error reports, so that offline runs stay offline.
     """
     environment, original_exit, excepthook = dict(os.environ), sys.exit, sys.excepthook
     os.environ.pop("WANDB_SERVICE", None)

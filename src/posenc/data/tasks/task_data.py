@@ -1,7 +1,8 @@
 """A task as a dataset.
 
 As with text, a begin symbol precedes every sequence: the target at position i is token i, and its
-input is token i - 1. In training and evaluation only answers are scored: prompts are random.
+input is token i - 1. Only answers are scored, in training and evaluation, because prompts are
+random.
 """
 
 import numpy as np

@@ -65,7 +65,7 @@ class WordTokenizer(Tokenizer):
 
 
 class WordTrainer(TokenizerTrainer):
-    """Builds a vocabulary of the train split's words, <eos> and <unk>, by decreasing frequency.
+    """Builds a vocabulary: the train split's words, <eos> and <unk>, sorted by falling frequency.
 
     Words of equal frequency are sorted alphabetically.
     """

@@ -1,4 +1,4 @@
-"""Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on base."""
+"""Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on the base."""
 
 import math
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ NUM_POINTS = 160
 AXES = ("Distance (tokens)", "fraction of the value at distance 0")
 SPECTRA_CAPTION = (
     "<p_m, p_n> as a fraction of |p|^2: the oscillatory integral, and the sum over"
-    f" {NUM_PAIRS} pairs. Up to 512 tokens, only the integral of theta = t crosses zero. Powers"
-    " decrease faster at short range and exponentials at long range, where the integral of base^-t"
-    " crosses zero at a distance of 0.617 base."
+    f" {NUM_PAIRS} pairs. Up to 512 tokens, only the integral of theta = t crosses zero."
+    " Power-law spectra decay faster at short range, and exponential spectra at long range, where"
+    " the integral of base^-t crosses zero at a distance of 0.617 base."
 )
 SUMS_CAPTION = (
     "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"

@@ -1,4 +1,4 @@
-"""Errors of scores in low precision, relative to float64, for a query at a distant position.
+"""Errors of scores in low precision, compared with float64, for a query at a distant position.
 
 There are two errors for each format. For "values", positions are exact and the encoding's results
 are rounded (embeddings added to tokens, rotated queries and keys, biases). For "positions", only
@@ -32,7 +32,7 @@ Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
-    """Return a rounding that first scales the tensor so that its largest magnitude is `largest`."""
+    """Return a rounding function that first scales a tensor to a largest magnitude of `largest`."""
 
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)

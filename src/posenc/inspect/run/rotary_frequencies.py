@@ -23,7 +23,7 @@ from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
 
 
 class RotaryChannels(NamedTuple):
-    """The frequencies [G] of a layer in radians per token, and the index [d'] of each channel's."""
+    """A layer's frequencies [G] in radians per token, and each channel's frequency index [d']."""
 
     frequencies: Tensor
     group: Tensor
