@@ -49,7 +49,7 @@ HELP = {
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length
-          evaluation/swap                         replace a part of the encoding; none: unchanged
+          evaluation/swap                         context-extension methods; none: unchanged
           data                                    a different corpus, with the run's tokenizer
           modules                                 trusted modules that the run's configuration
                                                   may import

@@ -1,4 +1,4 @@
-"""The identity of a run: everything that changes its results, and the hash that names the run."""
+"""The identity of a run: the settings that determine its training, and the hash that names it."""
 
 import hashlib
 import inspect

@@ -1,4 +1,4 @@
-"""Reads and writes saved configurations in OmegaConf's YAML dialect, but ten times as fast."""
+"""Reads and writes saved configurations ten times as fast as OmegaConf, in its YAML dialect."""
 
 import re
 from collections.abc import Iterator

@@ -72,8 +72,8 @@ NON_NEGATIVE = ("seed", "checkpoint.every_seconds")
 LIMITS = {
     "train_length": (2**20, "because the cost of attention grows with the square of the length"),
     "batch_tokens": (2**28, "which is more than any published training run uses"),
-    "vocab_size": (2**20, "which is more than any tokenizer in use has"),
-    "windows": (10_000, "which is more than an average over windows needs"),
+    "vocab_size": (2**20, "which is more than any common tokenizer has"),
+    "windows": (10_000, "because an average needs far fewer windows"),
     "seed": (2**63 - 1, "because PyTorch stores seeds in 64 bits"),
     "threads": (2**10, "which is more cores than common machines have"),
 }

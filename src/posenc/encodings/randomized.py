@@ -137,7 +137,7 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     layers = layer_encodings(inner)
     if any(layer.overrides("rotation_index") for layer in layers):
         raise ValueError(
-            f"inner={name} selects rotations by the positions of the data, not by random ones;"
+            f"inner={name} selects rotations by the positions in the data, not by random ones;"
             f" choose another, such as rope"
         )
     if inner.overrides("positions") or isinstance(inner, Randomized):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CODE_ARTIFACT = "posenc-code"
-REQUEST_SECONDS = 1.0  # for W&B's client to take over the request
+REQUEST_SECONDS = 1.0  # for W&B's client to receive the request
 PACKAGE = Path(__file__).resolve().parents[1]
 
 

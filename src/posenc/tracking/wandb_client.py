@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
-REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that precedes a table
+REQUEST_TIMEOUT = 10  # seconds for the server to answer wandb's request before it logs a table
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
 

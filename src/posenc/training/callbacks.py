@@ -25,7 +25,7 @@ REJECTED: dict[type[pl.Callback], str] = {
     lightning.BatchSizeFinder: "set micro_batch_tokens",
     lightning.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
     lightning.StochasticWeightAveraging: (
-        "it averages after each epoch, and a run has only one epoch;"
+        "it averages after each epoch, and to Lightning, a run is one epoch;"
         " set callbacks=stochastic_weight_averaging, which averages after optimizer steps"
     ),
 }

@@ -1,4 +1,4 @@
-"""Decides whether torch.compile compiles the model, which changes how fast it trains."""
+"""Decides whether to compile the model with torch.compile."""
 
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ def choose_compile(
     """Return the choice for compile=`setting` (`auto`, true or false).
 
     `auto` compiles runs of at least MIN_STEPS steps on a GPU, and in bf16 on CPUs with bfloat16
-    instructions. In float32 on a CPU, most of a step is matrix products and attention, which are
-    the same in compiled code; it saves 6 to 8%. Raises ConfigError for `true` if this machine has
-    no compiler.
+    instructions. In float32 on a CPU, it would save only 6 to 8%, because it does not change matrix
+    products and attention, which take most of a step. Raises ConfigError for `true` if this
+    machine has no compiler.
     """
     if setting is False:
         return CompileChoice(False, "requested")
