@@ -152,6 +152,24 @@ def test_a_run_of_another_process_is_waited_for(
     assert printed.count(f"taken  is being run by {holder}; waiting for it") == 1
 
 
+def test_the_status_of_a_waiting_run_is_read_once(
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often progress is computed, because a sweep may have thousands of runs."""
+    first, second, waiting = (fake_run(name) for name in ("first", "second", "waiting"))
+    reads, read = [], Status.read
+
+    def counted(file: Path) -> Status:
+        if file == waiting.status_file and "second" not in events(first, "end"):
+            reads.append(file)
+        return read(file)
+
+    monkeypatch.setattr(Status, "read", counted)
+    outcomes, _ = launch(fake_job, first, second, waiting, jobs=1)
+    assert len(reads) == 1
+    assert outcomes["waiting"].state == "finished"
+
+
 def test_cores_are_divided_into_threads_which_a_resumed_run_keeps(
     fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ class _Launch:
         self.pool, self.display = pool, display
         self.already_finished, self.total = finished, finished + len(runs)
         self.waiting_runs = deque(runs)
+        self.waiting_work: dict[str, float] = {}
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
         slots = len(self.gpus) or max(1, cores() // self.devices)
@@ -121,6 +122,7 @@ class _Launch:
             checkpoints = list_checkpoints(planned.run.checkpoints)
             slot = self.free_slots[-1]
             self.num_starts[planned.name] += 1
+            self.waiting_work.pop(planned.name, None)
             try:
                 process = JobProcess(
                     planned,
@@ -205,7 +207,7 @@ class _Launch:
         now = time.monotonic()
         rows = [progress_row(process, pace, now) for process, (_, pace) in self.active_jobs.items()]
         paces = [pace for _, pace in self.active_jobs.values()]
-        waiting_work = [Status.read(p.run.status_file).work_done for p in self.waiting_runs]
+        waiting_work = [self._work_done(planned) for planned in self.waiting_runs]
         ended = self.already_finished + len(self.outcomes)
         work = ended + sum(pace.work for pace in paces) + sum(waiting_work)
         return Snapshot(
@@ -214,6 +216,17 @@ class _Launch:
             work=work / self.total,
             seconds_left=time_left(paces, self.ended_paces, waiting_work, self.workers, now),
         )
+
+    def _work_done(self, planned: PlannedRun) -> float:
+        """Return the completed fraction of a waiting run.
+
+        Its status is read once, because a sweep may have thousands of runs, unless another process
+        is running it.
+        """
+        name = planned.name
+        if name not in self.waiting_work or name in self.running_elsewhere:
+            self.waiting_work[name] = Status.read(planned.run.status_file).work_done
+        return self.waiting_work[name]
 
     def _counts(self) -> str:
         """Return a string such as `3 of 8 finished, 1 failed`."""
