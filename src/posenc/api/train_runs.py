@@ -9,7 +9,8 @@ from rich.console import Console
 
 from posenc.api.loaded_run import LoadedRun, override_list
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import RunError
+from posenc.config.yaml_files import check_config_dir
 from posenc.runs.status import Status
 
 
@@ -29,9 +30,8 @@ def train(
     Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
     run failed. An interrupt saves a checkpoint of every run and raises KeyboardInterrupt.
     """
-    words, folders = override_list(overrides), [Path(folder) for folder in config_dirs]
-    if missing := [folder for folder in folders if not folder.is_dir()]:
-        raise ConfigError(f"config_dirs: {missing[0]} is not a folder")
+    words = override_list(overrides)
+    folders = [check_config_dir(Path(folder)) for folder in config_dirs]
     sweep = compose_training(words, folders, words)
     console = Console(stderr=True, quiet=not show_progress)
     sweep.launcher.console = console

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc.config.errors import ConfigError
-from posenc.config.yaml_files import check_yaml_files
+from posenc.config.yaml_files import check_config_dir
 
 FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 """Keys that name the folder of an experiment."""
@@ -91,7 +91,10 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
         name, _, value = word.partition("=")
         name = SHORT_FLAGS.get(name, name)
         if name == "--config-dir":
-            config_dirs.append(_config_dir(value or (remaining.pop(0) if remaining else "")))
+            value = value or (remaining.pop(0) if remaining else "")
+            if not value:
+                raise ConfigError("--config-dir is missing a folder; use --config-dir FOLDER")
+            config_dirs.append(check_config_dir(Path(value)))
         elif name == CFG and CFG in FLAGS.get(command, ()):
             has_part = bool(remaining) and remaining[0] in CFG_PARTS
             _check_part(value or (remaining.pop(0) if has_part else "job"))
@@ -126,10 +129,3 @@ def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
         return ConfigError(f"posenc has no flag {word}; {HYDRA_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
     return ConfigError(f"unknown flag {word} (available: {available})")
-
-
-def _config_dir(name: str) -> Path:
-    if not name or not Path(name).is_dir():
-        raise ConfigError(f"--config-dir {name} is not a folder; use a folder with YAML files")
-    check_yaml_files(Path(name))
-    return Path(name)

@@ -41,9 +41,9 @@ def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
 
 
 def option_files(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """Map each option of a config group to its YAML file; those in `config_dirs` come first."""
+    """Map each option of a config group to its YAML file; as in Hydra, `conf/` comes first."""
     files: dict[str, Path] = {}
-    for folder in [*config_dirs, conf_dir()]:
+    for folder in [conf_dir(), *config_dirs]:
         for file in sorted((folder / group).glob("*.yaml")):
             files.setdefault(file.stem, file)
     return files

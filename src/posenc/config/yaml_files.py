@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from posenc.config.errors import ConfigError, one_line
-from posenc.config.paths import groups
+from posenc.config.paths import conf_dir, groups
 from posenc.config.saved_yaml import events_within_limit
 from posenc.config.values import MAX_NESTING
 
@@ -14,21 +14,28 @@ MAX_VALUES = 100_000
 """The maximum number of values in a file; a few lines of aliases can expand to billions."""
 
 
-def check_yaml_files(folder: Path) -> None:
-    """Check the YAML files in the config groups of `folder`.
+def check_config_dir(folder: Path) -> Path:
+    """Check a folder and the YAML files in its config groups, and return it.
 
-    Raises ConfigError if a file is not UTF-8 or not YAML, if it is nested too deeply, or if it has
-    too many values once its aliases are expanded.
+    Raises ConfigError if it is not a folder, or if a file is not UTF-8 or not YAML, is nested too
+    deeply, has too many values once its aliases are expanded, or has the name of an option of
+    posenc, which would be used in its place.
     """
+    if not folder.is_dir():
+        raise ConfigError(f"--config-dir {folder} is not a folder; use a folder with YAML files")
     for group in ["", *groups()]:
         for file in sorted((folder / group).glob("*.yaml")):
-            if problem := _problem(file):
+            if problem := _problem(file, conf_dir() / group / file.name):
                 raise ConfigError(f"--config-dir: {file} {problem}")
+    return folder
 
 
-def _problem(file: Path) -> str | None:
+def _problem(file: Path, original: Path) -> str | None:
+    """Return what is wrong with a file; `original` is the file of posenc with the same name."""
     if not file.is_file():
         return "is not a file"
+    if original.is_file() and original.read_bytes() != file.read_bytes():
+        return f"has the same name as a file of posenc, {original}, which is used; rename it"
     try:
         text = file.read_text(encoding="utf-8")
         list(events_within_limit(text))
