@@ -126,6 +126,13 @@ def test_a_double_click_shows_a_line_alone_and_a_second_one_shows_all_again(
         wait(opened, lambda driver, count=count: lines(driver, figure) == count)
 
 
+def test_shift_and_enter_do_the_same_as_a_double_click(opened: webdriver.Chrome) -> None:
+    figure = "perplexity_by_length"
+    for count in (2, 7):
+        entry(opened, figure, "alibi").send_keys(Keys.SHIFT, Keys.ENTER)
+        wait(opened, lambda driver, count=count: lines(driver, figure) == count)
+
+
 def test_wide_tables_do_not_widen_the_page(opened: webdriver.Chrome) -> None:
     tables = opened.find_elements(By.CSS_SELECTOR, "#results table")
     assert len(tables) == 2

@@ -33,13 +33,20 @@ async function activate(figure) {
     if (entries.length) updateHidden();
   }
 
+  function toggle(entry) {
+    setPressed(entry, !pressed(entry));
+    updateHidden();
+  }
+
+  function toggleOthers(entry) {
+    const onlyThis = entries.every((other) => pressed(other) === (other === entry));
+    for (const other of entries) setPressed(other, onlyThis || other === entry);
+    updateHidden();
+  }
+
   for (const entry of entries) {
-    entry.addEventListener("click", () => { setPressed(entry, !pressed(entry)); updateHidden(); });
-    entry.addEventListener("dblclick", () => {
-      const onlyThis = entries.every((other) => pressed(other) === (other === entry));
-      for (const other of entries) setPressed(other, onlyThis || other === entry);
-      updateHidden();
-    });
+    entry.addEventListener("click", (event) => event.shiftKey ? toggleOthers(entry) : toggle(entry));
+    entry.addEventListener("dblclick", () => toggleOthers(entry));
   }
   for (const scale of scales) {
     scale.addEventListener("click", () => {
