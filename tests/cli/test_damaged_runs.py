@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,22 @@ def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixt
             file.unlink()
         else:
             file.write_bytes(before)
+
+
+@pytest.mark.slow
+def test_a_directory_with_the_files_of_another_run_is_not_reported(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its results would count twice, once under a wrong name."""
+    trained, other = small_run("seed=1"), small_run("seed=2")
+    assert job([str(trained.path)]) == FINISHED
+    shutil.rmtree(other.path)
+    shutil.copytree(trained.path, other.path)
+    assert main(["report", f"outputs_dir={trained.path.parents[1]}", "name=scratch"]) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert f"{other.name} is not the directory of the run" in output
+    with pytest.raises(RunError, match=f"rename it to {trained.name}"):
+        sync_run(other, offline=True)
 
 
 def test_planning_continues_and_the_job_of_the_damaged_run_fails(

@@ -210,6 +210,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.values(), directory.status()
     check_untrusted_identity(config)
+    directory.check_name(config)
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []

@@ -111,6 +111,18 @@ class RunDirectory:
             )
         return {**values, "modules": []}
 
+    def check_name(self, values: dict[str, Any]) -> None:
+        """Raise RunError unless the directory has the name of the run in its configuration.
+
+        Otherwise it could be a copy of another run, which would count twice.
+        """
+        name = values["frozen"].get("run")
+        if name != self.path.absolute().name:
+            raise RunError(
+                f"{self.path} is not the directory of the run that its config.yaml names; rename"
+                f" it to {name}, or delete it if it is a copy"
+            )
+
     def status(self) -> Status:
         """Read the status; a run marked as running is interrupted if no process holds its lock.
 
@@ -191,11 +203,12 @@ def read_plan(folder: Path) -> dict[str, Any]:
 def run_paths(run: RunDirectory) -> list[Path]:
     """Return the run's directory and its local W&B files.
 
-    Raises RunError unless the directory has the name of the run in its configuration, so that no
-    other folder is mistaken for a run.
+    Raises RunError unless the directory has the name of the run in its configuration, and is not a
+    symbolic link, so that no other folder is mistaken for a run.
     """
-    if run.path.is_symlink() or run.config().frozen.get("run") != run.path.resolve().name:
-        raise RunError(f"{run.path} is not the directory of the run that its config.yaml names")
+    run.check_name(run.values())
+    if run.path.is_symlink():
+        raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
     folder, name = run.path.resolve().parent, run.path.resolve().name
     local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
     return [run.path, *sorted(local)]

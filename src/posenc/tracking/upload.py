@@ -5,6 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from omegaconf import OmegaConf
+
 from posenc.config.errors import PosencError
 from posenc.config.identity import check_untrusted_identity
 from posenc.runs.lock import LOCK_TIMEOUT, lock
@@ -33,11 +35,12 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        tracker, config = find_tracker(directory), directory.config()
-        check_untrusted_identity(directory.values())
+        tracker, values = find_tracker(directory), directory.values()
+        check_untrusted_identity(values)
+        directory.check_name(values)
         if offline and MirrorFile(directory).is_complete:
             return "complete"
-        tracker.sync(directory, config, offline=offline)
+        tracker.sync(directory, OmegaConf.create(values), offline=offline)
         return "rewritten" if offline else "uploaded"
 
 
