@@ -83,14 +83,16 @@ class Status:
         A damaged file is reported as a failed run instead of an exception, so that commands on
         other runs continue. Unknown keys, which a later version may write, are ignored.
         """
-        types = get_type_hints(cls)
         try:
-            saved = read_mapping(path, types)
+            saved = read_mapping(path, STATUS_TYPES)
             _check_times(path, saved)
             _check_resolved(path, saved.get("resolved", {}))
         except RunError as error:
             return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
-        return cls(**{key: value for key, value in saved.items() if key in types})
+        return cls(**{key: value for key, value in saved.items() if key in STATUS_TYPES})
+
+
+STATUS_TYPES = get_type_hints(Status)
 
 
 def _check_times(path: Path, saved: dict[str, Any]) -> None:
