@@ -9,6 +9,14 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.compose import Composer
 from posenc.config.paths import conf_dir, options
 
+FOUR_LAYERS = ("command_a", "llama4", "olmo3", "rnope_swa", "smollm3")
+"""Presets whose patterns of layers need four layers."""
+
+
+def num_layers(encoding: str) -> int:
+    """Return the number of layers of the smallest model that an encoding can be tested in."""
+    return 4 if encoding in FOUR_LAYERS else 2
+
 
 @cache
 def composer() -> Composer:

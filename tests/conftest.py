@@ -12,7 +12,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from compositions import composed
+from compositions import composed, composer
 from posenc.model.linear import ONEDNN
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
@@ -87,7 +87,8 @@ def small_run(small_job: list[str]) -> Callable[..., RunDirectory]:
     """Plans a very small run on the generated corpus: 40 steps of 8 windows."""
 
     def make(*overrides: str) -> RunDirectory:
-        return plan([[*small_job, *overrides]], [], "test", print)[0].run
+        job = [*small_job, *overrides]
+        return plan([job], [], "test", print, composer=composer())[0].run
 
     return make
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
+from compositions import num_layers
 from posenc.config.paths import options
 from posenc.inspect.inspection import write_inspection
 from posenc.inspect.run.run_measurements import RunMeasurements, TrainedRun, measure_run
@@ -15,7 +16,6 @@ from posenc.model.build import build_encoding, build_model
 
 TRAINED, VOCABULARY = 24, 40
 SENTENCE = torch.tensor([3, 7, 9, 11, 7])
-LAYERS = dict.fromkeys(("rnope_swa", "smollm3", "command_a", "olmo3", "llama4"), 4)
 
 
 @pytest.mark.slow
@@ -26,12 +26,20 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
 ) -> None:
     measurements = measured(configured, encoding, precision)
     rows = measurements.tables["heads"]
-    assert {row["layer"] for row in rows} == set(range(LAYERS.get(encoding, 2)))
+    assert {row["layer"] for row in rows} == set(range(num_layers(encoding)))
     for row in rows:
         assert 0 <= row["beyond"] <= 1 and 0 <= row["shift"] <= 1, row
         assert 0 <= row["distance"] <= row["length"] and row["entropy"] >= 0, row
     expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
     assert expected <= set(measurements.tables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", sorted(options("encoding", [])))
+def test_every_row_of_a_table_has_all_columns(
+    configured: Callable[..., DictConfig], encoding: str
+) -> None:
+    measurements = measured(configured, encoding, "float32")
     for part in run_results("run", encoding, measurements, TRAINED).tables:
         assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file_stem
 
@@ -54,8 +62,8 @@ def measured(
     configured: Callable[..., DictConfig], encoding: str, precision: str
 ) -> RunMeasurements:
     """Measures a model that has not been trained."""
-    layers = LAYERS.get(encoding, 2)
-    words = [f"encoding={encoding}", f"model.layers={layers}", f"train_length={TRAINED}"]
+    layers = f"model.layers={num_layers(encoding)}"
+    words = [f"encoding={encoding}", layers, f"train_length={TRAINED}"]
     config = configured(*words)
     model = build_model(config, VOCABULARY)
     limit = model.encoding.max_length() or 3 * TRAINED

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.exc import InvalidCxxCompiler
 
+from compositions import num_layers
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.settings import check_settings
@@ -29,7 +30,6 @@ Configured = Callable[..., DictConfig]
 SMALL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
 LENGTH = 43
 BY_KERNEL = ["rope", "alibi", "fox", "fire"]  # causal, toeplitz, factored, blocks
-FOUR_LAYERS = ("command_a", "llama4", "olmo3", "rnope_swa", "smollm3")
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
@@ -72,7 +72,7 @@ def test_every_encoding_can_be_traced_by_the_compiler(
     """The traced graph and its gradients equal eager mode; only code generation is left out."""
     compiler: Any = partial(torch.compile, backend="aot_eager")
     monkeypatch.setattr(torch, "compile", compiler)
-    layers = f"model.layers={4 if encoding in FOUR_LAYERS else 2}"
+    layers = f"model.layers={num_layers(encoding)}"
     assert_compiled_equals_eager(
         configured(f"encoding={encoding}", f"train_length={LENGTH}", *SMALL, layers)
     )
