@@ -35,14 +35,12 @@ from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.plan import plan
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-RUNS = [
-    *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu"),
-    *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
-    *("data=text", "tokenizer=byte"),
-    *("train_length=24", "batch_tokens=192", "tokens=96000"),
-    *("validation.every_tokens=9600", "validation.tokens=480", "evaluation.factors=[1,2]"),
-    *("checkpoint.every_seconds=0.2", "cache_dir=${outputs_dir}/data"),
-]
+RUNS = """
+encoding=nope,alibi,rope,t5 seed=1,2,3 name=sweep trainer=cpu model.width=32 model.layers=2
+model.heads=4 model.feed_forward=64 data=text tokenizer=byte train_length=24 batch_tokens=192
+tokens=96000 validation.every_tokens=9600 validation.tokens=480 evaluation.factors=[1,2]
+checkpoint.every_seconds=0.2 cache_dir=${outputs_dir}/data
+""".split()
 MARK = "POSENC_CRASH_TEST"
 """The environment variable that identifies the processes of the sweep."""
 BEFORE_JOBS = "launcher before the first job"

@@ -18,11 +18,11 @@ from statistics import median
 
 from posenc.runs.environment import MALLOC_VARIABLES, thread_variables
 
-RUNS = [
-    *("encoding=nope,alibi,rope,t5", "seed=1,2,3", "name=sweep", "trainer=cpu", "logger=none"),
-    *("data=task_copy", "data.examples=40", "evaluation.factors=[1,2]", "validation.tokens=2000"),
-    *("train_length=64", "tokens=1e5", "batch_tokens=2048"),
-]
+RUNS = """
+encoding=nope,alibi,rope,t5 seed=1,2,3 name=sweep trainer=cpu logger=none data=task_copy
+data.examples=40 evaluation.factors=[1,2] validation.tokens=2000 train_length=64 tokens=1e5
+batch_tokens=2048
+""".split()
 POOL = [sys.executable, "-m", "posenc", "train"]
 JOBLIB = [sys.executable, __file__, "--app", "--multirun", "hydra/sweeper=basic"]
 JOBLIB += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.output_subdir=null"]

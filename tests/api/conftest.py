@@ -17,10 +17,19 @@ def job_overrides(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     """The overrides of a run that trains in seconds: 40 steps at 24 tokens."""
     return [
         *(f"model.{name}={value}" for name, value in MODEL.items()),
-        *("train_length=24", "tokens=7680", "batch_tokens=192", "name=trial"),
-        *("data=text", f"data.train={corpus}/train.txt", f"data.validation={corpus}/test.txt"),
-        *("tokenizer=byte", "validation.every_tokens=null", "trainer=cpu", "logger=none"),
-        *("evaluation.lengths=[24]", "evaluation.protocols=[nonoverlapping]"),
+        "train_length=24",
+        "tokens=7680",
+        "batch_tokens=192",
+        "name=trial",
+        "data=text",
+        f"data.train={corpus}/train.txt",
+        f"data.validation={corpus}/test.txt",
+        "tokenizer=byte",
+        "validation.every_tokens=null",
+        "trainer=cpu",
+        "logger=none",
+        "evaluation.lengths=[24]",
+        "evaluation.protocols=[nonoverlapping]",
         f"outputs_dir={tmp_path_factory.mktemp('api')}/outputs",
     ]
 

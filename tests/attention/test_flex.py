@@ -31,14 +31,20 @@ from posenc.encodings.window import Window
 GEOMETRY = Geometry(width=64, heads=4, layers=1, train_length=64)
 Make = Callable[[Geometry], Encoding]
 FORMULAS: list[Make] = [
-    *(Alibi, KerpleLog, KerplePower, Bam, FoxFixed),
+    Alibi,
+    KerpleLog,
+    KerplePower,
+    Bam,
+    FoxFixed,
     partial(Alibi, trainable=True),
     partial(Window, inner=KerpleLog, size=100),
     partial(Sinks, inner=Alibi, logit=1.5, trainable=False),
 ]
 TABLES: list[Make] = [T5, Sandwich, partial(Window, inner=T5, size=100)]
 FACTORS: list[Make] = [
-    *(Fox, Cable, GrapeA),
+    Fox,
+    Cable,
+    GrapeA,
     partial(Fox, gate="forget"),
     partial(Window, inner=Fox, size=100),
 ]

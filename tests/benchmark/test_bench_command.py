@@ -83,8 +83,14 @@ def peak_of_an_evaluation(variants: Callable[..., list[Variant]]) -> Callable[[s
     Without gradients, a layer's memory is freed before the next layer, so one layer is enough.
     """
     overrides = [
-        *("model.width=256", "model.layers=1", "model.heads=8", "model.feed_forward=1024"),
-        *("vocab_size=4096", "batch_tokens=8192", "train_length=8192", "passes=[forward]"),
+        "model.width=256",
+        "model.layers=1",
+        "model.heads=8",
+        "model.feed_forward=1024",
+        "vocab_size=4096",
+        "batch_tokens=8192",
+        "train_length=8192",
+        "passes=[forward]",
     ]
 
     @cache

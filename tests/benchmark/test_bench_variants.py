@@ -38,7 +38,7 @@ def test_a_variant_has_the_kernel_that_auto_chooses(variants: Variants) -> None:
 
 def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: Variants) -> None:
     selected = variants(
-        *("experiment=rope_base", "train_length=512", "batch_tokens=512", "passes=[forward]")
+        "experiment=rope_base", "train_length=512", "batch_tokens=512", "passes=[forward]"
     )
     bases = ("100", "1000", "10000", "500000")
     assert [v.label for v in selected] == [

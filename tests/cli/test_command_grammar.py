@@ -20,30 +20,63 @@ from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
 
 VALUES = [
-    *("", "-1", "0", "1", "2", "48", "0.5", "nan", "1e400", "9" * 5000, "true", "null", "é"),
-    *("[]", "[1,nan]", "[48]", "{}", "{a: 1}", "[[", "'", "\\", "=", "\x00", "x" * 300, "../x"),
-    *("${x}", "${oc.env:HOME}", "???", "glob(*)", "choice()", "range(3)", "range(1,1e9)", "1,,2"),
-    *("interval(0,1)", "interval(1e-3,1e-2)", "none", "rope", "alibi", "rope,nope", "finished"),
-    *("random", "scratch", "outputs", "everything", "h100", "quickstart", "laptop", "test"),
+    "",
+    "-1",
+    "0",
+    "1",
+    "2",
+    "48",
+    "0.5",
+    "nan",
+    "1e400",
+    "9" * 5000,
+    "true",
+    "null",
+    "é",
+    "[]",
+    "[1,nan]",
+    "[48]",
+    "{}",
+    "{a: 1}",
+    "[[",
+    "'",
+    "\\",
+    "=",
+    "\x00",
+    "x" * 300,
+    "../x",
+    "${x}",
+    "${oc.env:HOME}",
+    "???",
+    "glob(*)",
+    "choice()",
+    "range(3)",
+    "range(1,1e9)",
+    "1,,2",
+    "interval(0,1)",
+    "interval(1e-3,1e-2)",
+    "none",
+    "rope",
+    "alibi",
+    "rope,nope",
+    "finished",
+    "random",
+    "scratch",
+    "outputs",
+    "everything",
+    "h100",
+    "quickstart",
+    "laptop",
+    "test",
 ]
-COMMON_KEYS = [
-    *("run", "name", "experiment", "size", "outputs_dir", "encoding", "train_length", "seed"),
-    *("data", "evaluation", "evaluation.lengths", "evaluation/swap", "modules", "logger", "foo"),
-    "hydra.run",
-]
-TRAINING_KEYS = [
-    *("encoding/spectrum", "model", "model.width", "tokens", "batch_tokens", "tokenizer"),
-    *(
-        "optimizer",
-        "optimizer.learning_rate",
-        "kernel",
-        "precision",
-        "devices",
-        "trainer",
-        "callbacks",
-        "grids",
-    ),
-]
+COMMON_KEYS = """
+run name experiment size outputs_dir encoding train_length seed data evaluation evaluation.lengths
+evaluation/swap modules logger foo hydra.run
+""".split()
+TRAINING_KEYS = """
+encoding/spectrum model model.width tokens batch_tokens tokenizer optimizer
+optimizer.learning_rate kernel precision devices trainer callbacks grids
+""".split()
 KEYS = {
     "train": TRAINING_KEYS,
     "plan": [*TRAINING_KEYS, "machine", "machine.utilization"],
@@ -51,8 +84,15 @@ KEYS = {
     "tune": [*TRAINING_KEYS, "trials"],
     "wandb-sweep": [*TRAINING_KEYS, "method", "min_iter"],
     "search-factors": [
-        *("length", "generations", "population", "parents", "mutations", "crossovers", "tokens"),
-        *("split", "batch_tokens"),
+        "length",
+        "generations",
+        "population",
+        "parents",
+        "mutations",
+        "crossovers",
+        "tokens",
+        "split",
+        "batch_tokens",
     ],
     "check": ["encoding.spectrum.base", "model.width", "model.heads", "model.layers"],
     "bench": ["kernel", "passes", "threads", "rounds", "vocab_size", "batch_tokens", "model"],
@@ -61,11 +101,10 @@ KEYS = {
 }
 SLOW = ("train", "tune", "check", "bench")
 """Commands that run with `--cfg`: they would train, or measure for a long time."""
-OTHER_WORDS = [
-    *("--help", "-h", "--cfg", "--yes", "--json", "--watch", "--strict", "--full", "--multirun"),
-    *("--config-dir", "--config-dir=outputs", "--info", "-cn", "-", "--", "bash", "scratch", "="),
-    *("[=", "encoding", "optimizer", "hydra/launcher"),
-]
+OTHER_WORDS = """
+--help -h --cfg --yes --json --watch --strict --full --multirun --config-dir --config-dir=outputs
+--info -cn - -- bash scratch = [= encoding optimizer hydra/launcher
+""".split()
 
 
 def words(command: str) -> st.SearchStrategy[list[str]]:
@@ -111,8 +150,14 @@ def test_every_command_succeeds_or_prints_a_short_error(
         **{name: small_job[:-1] for name in ("train", "plan", "tune", "wandb-sweep")},
         **{name: [f"run=outputs/scratch/{run.name}"] for name in ("evaluate", "inspect")},
         "search-factors": [
-            *(f"run=outputs/scratch/{run.name}", "length=48", "tokens=480", "generations=1"),
-            *("population=2", "parents=2", "mutations=1", "crossovers=1"),
+            f"run=outputs/scratch/{run.name}",
+            "length=48",
+            "tokens=480",
+            "generations=1",
+            "population=2",
+            "parents=2",
+            "mutations=1",
+            "crossovers=1",
         ],
         **{name: ["name=scratch"] for name in ("report", "status", "clean", "sync", "dashboard")},
     }

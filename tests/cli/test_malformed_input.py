@@ -25,22 +25,53 @@ from posenc.jobs.validate import validate
 from posenc.runs.run_directory import RunDirectory
 from posenc.training import checkpoint
 
-KEYS = [
-    *("train_length", "tokens", "batch_tokens", "seed", "precision", "kernel", "devices", "name"),
-    *("encoding", "encoding.spectrum", "encoding/spectrum", "model", "model.heads", "data"),
-    *("data.train", "tokenizer", "optimizer", "optimizer.learning_rate", "schedule", "trainer"),
-    *("evaluation.lengths", "evaluation.factors", "evaluation.protocols", "evaluation/swap"),
-    *("evaluation.swaps", "grids", "sizes", "claims", "about", "modules", "size"),
-    *("experiment", "premises"),
-    *("model.layers", "model.width", "model.feed_forward", "validation.tokens", "evaluation.k"),
-    *("evaluation.at_tokens", "evaluation.stride", "outputs_dir", "cache_dir", "ngram_order"),
-    *("hydra/launcher", "hydra.launcher.jobs", "retry", "logger", "logger.tags", "checkpoint"),
-]
+KEYS = """
+train_length tokens batch_tokens seed precision kernel devices name encoding encoding.spectrum
+encoding/spectrum model model.heads data data.train tokenizer optimizer optimizer.learning_rate
+schedule trainer evaluation.lengths evaluation.factors evaluation.protocols evaluation/swap
+evaluation.swaps grids sizes claims about modules size experiment premises model.layers
+model.width model.feed_forward validation.tokens evaluation.k evaluation.at_tokens
+evaluation.stride outputs_dir cache_dir ngram_order hydra/launcher hydra.launcher.jobs retry
+logger logger.tags checkpoint
+""".split()
 VALUES = [
-    *("", "-1", "0.5", "nan", "inf", "1e400", "-0", "[]", "{}", "[1,nan]", "{a: 1}", "null"),
-    *("true", "../x", "a b", "'", '"', "${x}", "${oc.env:HOME}", "???", "glob(*)x", "range(3)"),
-    *("1e9", "1e12", "1e30", "range(1,1e9)", "9" * 5000),
-    *("choice()", "interval(0,1)", "[[", "\\", "=", "\x00", "é", "_target_", "1,,2", "x" * 300),
+    "",
+    "-1",
+    "0.5",
+    "nan",
+    "inf",
+    "1e400",
+    "-0",
+    "[]",
+    "{}",
+    "[1,nan]",
+    "{a: 1}",
+    "null",
+    "true",
+    "../x",
+    "a b",
+    "'",
+    '"',
+    "${x}",
+    "${oc.env:HOME}",
+    "???",
+    "glob(*)x",
+    "range(3)",
+    "1e9",
+    "1e12",
+    "1e30",
+    "range(1,1e9)",
+    "9" * 5000,
+    "choice()",
+    "interval(0,1)",
+    "[[",
+    "\\",
+    "=",
+    "\x00",
+    "é",
+    "_target_",
+    "1,,2",
+    "x" * 300,
 ]
 WORDS = st.one_of(
     st.tuples(
@@ -136,16 +167,28 @@ def damaged(data: bytes, edits: list[tuple[float, bytes]]) -> bytes:
 EDITS = st.lists(st.tuples(st.floats(0, 0.99), st.binary(max_size=8)), min_size=1, max_size=4)
 LINES = st.sampled_from(
     [
-        *("frozen: 3", "encoding: [", "model: null", "train_length: -4", "tokens: a", "seed: null"),
-        *(
-            "evaluation: {}",
-            "data: {_target_: os.system}",
-            "logger: []",
-            "optimizer: {}",
-            "x: !!y z",
-        ),
-        *("choices: 1", "trainer: {accelerator: tpu}", "about: ${oc.env:HOME}", "precision: [1]"),
-        *("kernel: {a: b}", "modules: os", "frozen: {hash: a}", "- a", "\t", "%YAML 9", "{}: {}"),
+        "frozen: 3",
+        "encoding: [",
+        "model: null",
+        "train_length: -4",
+        "tokens: a",
+        "seed: null",
+        "evaluation: {}",
+        "data: {_target_: os.system}",
+        "logger: []",
+        "optimizer: {}",
+        "x: !!y z",
+        "choices: 1",
+        "trainer: {accelerator: tpu}",
+        "about: ${oc.env:HOME}",
+        "precision: [1]",
+        "kernel: {a: b}",
+        "modules: os",
+        "frozen: {hash: a}",
+        "- a",
+        "\t",
+        "%YAML 9",
+        "{}: {}",
     ]
 )
 

@@ -25,8 +25,20 @@ from posenc.runs.run_directory import RunDirectory
 MALICIOUS = {"_target_": "malicious.run"}
 OTHER_VALUES = [None, True, -3, 1e300, "x", [], {}, [[]], {"a": {}}, "9" * 3000, MALICIOUS]
 MUTATIONS = (
-    *("value", "value", "value", "flip", "truncate", "delete", "rename", "folder"),
-    *("older", "older", "older tree", "foreign", "foreign", "foreign tree"),
+    "value",
+    "value",
+    "value",
+    "flip",
+    "truncate",
+    "delete",
+    "rename",
+    "folder",
+    "older",
+    "older",
+    "older tree",
+    "foreign",
+    "foreign",
+    "foreign tree",
 )
 COMMANDS = ("evaluate", "evaluate", "evaluate", "resume", "resume", "sync", "clean", "inspect")
 Node = dict[str, Any] | list[Any]

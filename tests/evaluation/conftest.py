@@ -24,10 +24,19 @@ def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDire
     model = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
     overrides = [
         *(f"model.{name}={value}" for name, value in model.items()),
-        *("encoding=rope", "train_length=24", "tokens=7680", "batch_tokens=192"),
-        *("data=text", f"data.train={corpus}/train.txt", f"data.validation={folder}/short.txt"),
-        *("tokenizer=byte", "validation.every_tokens=null", "trainer=cpu", "logger=none"),
-        *("evaluation.lengths=[24]", "evaluation.protocols=[nonoverlapping]"),
+        "encoding=rope",
+        "train_length=24",
+        "tokens=7680",
+        "batch_tokens=192",
+        "data=text",
+        f"data.train={corpus}/train.txt",
+        f"data.validation={folder}/short.txt",
+        "tokenizer=byte",
+        "validation.every_tokens=null",
+        "trainer=cpu",
+        "logger=none",
+        "evaluation.lengths=[24]",
+        "evaluation.protocols=[nonoverlapping]",
         f"outputs_dir={folder}/outputs",
     ]
     run = plan([overrides], [], "test", print)[0].run

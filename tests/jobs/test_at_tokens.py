@@ -37,13 +37,18 @@ def planned(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     model = {"width": 32, "layers": 1, "heads": 4, "feed_forward": 32}
     small = [
         *(f"model.{name}={value}" for name, value in model.items()),
-        *("train_length=24", "tokens=3840", "batch_tokens=192", "evaluation.factors=[1,2]"),
-        *(
-            "data=text",
-            *(f"data.{split}={folder}/{split}.txt" for split in ("train", "validation")),
-        ),
-        *("tokenizer=byte", "ngram_order=null", "validation.every_tokens=null", "trainer=cpu"),
-        *("logger=none", f"outputs_dir={folder}/outputs"),
+        "train_length=24",
+        "tokens=3840",
+        "batch_tokens=192",
+        "evaluation.factors=[1,2]",
+        "data=text",
+        *(f"data.{split}={folder}/{split}.txt" for split in ("train", "validation")),
+        "tokenizer=byte",
+        "ngram_order=null",
+        "validation.every_tokens=null",
+        "trainer=cpu",
+        "logger=none",
+        f"outputs_dir={folder}/outputs",
     ]
     return lambda *overrides: plan([[*small, *overrides]], [], "test", lambda message: None)[0].run
 

@@ -122,7 +122,10 @@ DROPPED_ENCODING = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dr
 ADAPTIVE_EMBEDDING = (
     "encoding=cable",
     "model=wikitext103_247m",
-    *("model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"),
+    "model.width=32",
+    "model.layers=2",
+    "model.heads=4",
+    "model.feed_forward=64",
     "model.cutoffs=[40,250]",
 )
 

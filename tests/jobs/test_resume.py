@@ -240,7 +240,10 @@ def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -
             "-c",
             "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL,"
             " stderr=subprocess.DEVNULL); print(p.pid, flush=True); p.wait()",
-            *(sys.executable, "-m", "posenc.jobs.job", str(run.path)),
+            sys.executable,
+            "-m",
+            "posenc.jobs.job",
+            str(run.path),
         ],
         stdout=subprocess.PIPE,
         text=True,

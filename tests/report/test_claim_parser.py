@@ -24,8 +24,16 @@ CURVE = {"train_length": 512, "unit": "perplexity", "source": "x", "values": {51
 @pytest.mark.parametrize(
     ("text", "at_64"),
     [
-        *((512, 512), ("512", None), ("-L", None), ("L", 64), ("2L", 128), ("1.5L", 96)),
-        *(("L/4", 16), ("3L/2", 96), ("L+50", 114), ("2L-1", 127)),
+        (512, 512),
+        ("512", None),
+        ("-L", None),
+        ("L", 64),
+        ("2L", 128),
+        ("1.5L", 96),
+        ("L/4", 16),
+        ("3L/2", 96),
+        ("L+50", 114),
+        ("2L-1", 127),
     ],
 )
 def test_a_length_is_tokens_or_an_expression_in_the_training_length(

@@ -115,7 +115,9 @@ def attend(
     scale = v.shape[-1] ** -0.5
     sink, needs_gradient = encoding.sink(), bias is not None and bias.requires_grad
     result = compiled_flex_attention()(
-        *(q, k, v),
+        q,
+        k,
+        v,
         score_mod=score_mod,
         block_mask=block_mask(q.shape[2], window, q.device),
         scale=scale,

@@ -55,8 +55,13 @@ def _print(directory: RunDirectory, length: int, split: str, result: FactorSearc
     Console().print(Table(title, columns, [list(row) for row in rows]))
     swap = result.swap_file.stem
     evaluate = [
-        *("posenc", "evaluate", f"run={directory.path}", "--config-dir", str(result.config_dir)),
-        *(f"evaluation.lengths=[{length}]", f"evaluation/swap=none,pi,ntk,yarn,{swap}"),
+        "posenc",
+        "evaluate",
+        f"run={directory.path}",
+        "--config-dir",
+        str(result.config_dir),
+        f"evaluation.lengths=[{length}]",
+        f"evaluation/swap=none,pi,ntk,yarn,{swap}",
     ]
     print(f"evaluate: {shlex.join(evaluate)}")
     if result.longrope is not None:

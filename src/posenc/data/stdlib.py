@@ -10,7 +10,12 @@ from posenc.data.corpus import Corpus, SplitFractions, json_digest
 
 _SUFFIXES = (".py", ".rst", ".txt")
 _EXCLUDED_FOLDERS = {
-    *("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"),
+    "site-packages",
+    "dist-packages",
+    "__pycache__",
+    "test",
+    "tests",
+    "idle_test",
     "encodings",  # codec tables, not text
 }
 # These files are written when Python is built and contain paths on the build machine.

@@ -9,8 +9,16 @@ from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer, layer_e
 
 EncodingFactory = Callable[[Geometry], Encoding]
 EFFECTIVE_HOOKS = (
-    *("embed", "rotate", "rotation_index", "bias", "content_bias", "normalize", "value_bias"),
-    *("window", "mask", "sink"),
+    "embed",
+    "rotate",
+    "rotation_index",
+    "bias",
+    "content_bias",
+    "normalize",
+    "value_bias",
+    "window",
+    "mask",
+    "sink",
 )
 """The hooks that change what a model computes."""
 

@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 COLORS = (  # six of Okabe and Ito's colors, gray, purple and brown; legible on white and dark gray
-    *("#0072B2", "#D55E00", "#009E73", "#808080", "#CC79A7", "#E69F00", "#56B4E9"),
-    *("#7A5CC4", "#9C6B3C"),
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#808080",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#7A5CC4",
+    "#9C6B3C",
 )
 MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
     "circle": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
@@ -29,25 +36,25 @@ DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
 CUSTOM_DASH = (6, 2, 1.5, 2, 1.5, 2, 1.5, 2)
 NUM_CUSTOM = len(COLORS) * len(MARKERS)  # styles, all different: 9 and 8 have no common divisor
-ENCODINGS = (  # the encodings compared most often come first and have solid lines
-    *("sinusoidal", "rope", "alibi", "nope", "t5", "learned", "kerple_log", "fire", "xpos"),
-    *("sandwich", "shaw", "cope", "fox", "kerple_power", "cable", "transformer_xl", "pope"),
-    *("window", "rnope", "untied", "drope", "longrope", "randomized", "log_n", "rnope_swa"),
-    *("wavelet", "dape_alibi", "dape_fire", "dape_kerple", "cable_paper", "fox_fixed"),
-    *("integers", "scaled_integers", "binary", "degree", "random_walk"),
-    *("bam", "smollm3", "command_a", "gemma4", "olmo3"),
-    *("partial_key_offset", "inkling", "temperature", "wall", "grape_m", "selective_rope"),
-    *("sinks", "gpt_oss", "streaming_llm", "chunked", "llama4", "stick_breaking", "path"),
-    *("path_fox", "self_extend", "rerope", "dual_chunk", "lm_infinite"),
-    *("fope", "rope_plus_plus", "mla_rope", "grape_a", "grape_ap"),
-    *("m_rope", "rope_mixed", "liere", "comrope", "alibi_pi", "dape_v2", "k_cable"),
-    *("carope", "darope"),
+ENCODINGS = tuple(
+    """
+    sinusoidal rope alibi nope t5 learned kerple_log fire xpos sandwich shaw cope fox kerple_power
+    cable transformer_xl pope window rnope untied drope longrope randomized log_n rnope_swa
+    wavelet dape_alibi dape_fire dape_kerple cable_paper fox_fixed integers scaled_integers binary
+    degree random_walk bam smollm3 command_a gemma4 olmo3 partial_key_offset inkling temperature
+    wall grape_m selective_rope sinks gpt_oss streaming_llm chunked llama4 stick_breaking path
+    path_fox self_extend rerope dual_chunk lm_infinite fope rope_plus_plus mla_rope grape_a
+    grape_ap m_rope rope_mixed liere comrope alibi_pi dape_v2 k_cable carope darope
+    """.split()
 )
-SWAPS = (  # `none` is the encoding without a swap
-    *("none", "pi", "ntk", "yarn", "dynamic_ntk"),
-    *("llama3", "window", "log_n", "temperature", "streaming_llm", "self_extend"),
-    *("rerope", "dual_chunk", "lm_infinite", "alibi_pi", "longrope"),
+"""In the order of their styles: those compared most often come first and have solid lines."""
+SWAPS = tuple(
+    """
+    none pi ntk yarn dynamic_ntk llama3 window log_n temperature streaming_llm self_extend rerope
+    dual_chunk lm_infinite alibi_pi longrope
+    """.split()
 )
+"""`none` is the encoding without a swap."""
 LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
 HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # hue changes by 0.09 (of 1) from light to dark
 

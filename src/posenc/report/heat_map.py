@@ -20,12 +20,28 @@ MAX_CELLS = 1_000
 NAMED_ROW_HEIGHT = 26  # pixels
 MIN_IMAGE_PIXELS = 512  # minimum length of the longer side of an image
 CIVIDIS = (  # reversed, so low values are light; safe for red-green color blindness
-    *("#fee838", "#ddc858", "#bbad6d", "#9a9376", "#7c7b78", "#60646f", "#424e6c", "#18376f"),
+    "#fee838",
+    "#ddc858",
+    "#bbad6d",
+    "#9a9376",
+    "#7c7b78",
+    "#60646f",
+    "#424e6c",
+    "#18376f",
     "#00224e",
 )
 BLUE_RED = (  # ColorBrewer's RdBu, reversed; 0 is white
-    *("#053061", "#2065ab", "#4393c3", "#90c4dd", "#d1e5f0", "#f7f6f6", "#fddbc7", "#f3a481"),
-    *("#d6604d", "#b1182b", "#67001f"),
+    "#053061",
+    "#2065ab",
+    "#4393c3",
+    "#90c4dd",
+    "#d1e5f0",
+    "#f7f6f6",
+    "#fddbc7",
+    "#f3a481",
+    "#d6604d",
+    "#b1182b",
+    "#67001f",
 )
 
 

@@ -9,10 +9,23 @@ from posenc.report.scale import format_number
 from posenc.report.table import Column, Table, records_csv
 
 ROW_KEYS = (
-    *("data_name", "data", "split", "protocol", "stride", "swap", "length", "count", "loss"),
-    *("accuracy", "exact"),  # tasks only
-    *("perplexity", "perplexity_per_word", "perplexity_per_byte", "tokens_per_second"),
-    *("coverage", "tokens_hash"),  # identify the scored tokens
+    "data_name",
+    "data",
+    "split",
+    "protocol",
+    "stride",
+    "swap",
+    "length",
+    "count",
+    "loss",
+    "accuracy",
+    "exact",  # tasks only
+    "perplexity",
+    "perplexity_per_word",
+    "perplexity_per_byte",
+    "tokens_per_second",
+    "coverage",
+    "tokens_hash",  # identify the scored tokens
 )
 
 

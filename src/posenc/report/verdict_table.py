@@ -143,7 +143,11 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
         only_clause = clauses[0] if len(clauses) == 1 else None
         same_reason = len({judged.reason for judged in clauses}) == 1
         yield _Row(
-            *(verdict.outcome, verdict.train_length, claim.statement, "bold", only_clause),
+            verdict.outcome,
+            verdict.train_length,
+            claim.statement,
+            "bold",
+            only_clause,
             reasons=reasons(verdict, clauses[0] if same_reason else None),
             published=claim.published,
         )

@@ -80,7 +80,9 @@ class LightningTracker(Tracker, ABC):
             log.warning(
                 "%s/ of %s is incomplete (%s); the run continues without it, and is logged"
                 " completely when it is resumed or evaluated",
-                *(self.folder, self._directory.name, describe_error(error)),
+                self.folder,
+                self._directory.name,
+                describe_error(error),
             )
 
 

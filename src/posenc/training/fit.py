@@ -42,15 +42,14 @@ def fit(session: Session, training_fraction: float) -> bool:
     if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
         return True
     if checkpoint:
-        checkpoint.load(
-            config.frozen.hash
-        )  # Lightning would report damaged contents with a traceback
+        # Checks the contents: Lightning would report damaged ones with a traceback.
+        checkpoint.load(config.frozen.hash)
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
     module = build_module(
-        *(config, data.vocab_size, steps, session.encoding), compiled=session.resolved.compile
+        config, data.vocab_size, steps, session.encoding, compiled=session.resolved.compile
     )
     validate = _validation_function(session, module.model)
     callbacks = build_callbacks(config)
@@ -93,7 +92,11 @@ def build_module(
     schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     model = build_model(config, vocab_size, encoding)
     return LanguageModel(
-        *(model, optimizer, schedule, steps.total, config.seed),
+        model,
+        optimizer,
+        schedule,
+        steps.total,
+        config.seed,
         compile=compiled,
         run_hash=OmegaConf.select(config, "frozen.hash"),
     )
