@@ -50,7 +50,7 @@ def test_multirun_is_accepted_where_commas_make_a_sweep() -> None:
         ("inspect", ["encoding=rope"], "encoding"),
         ("check", ["encoding=rope"], "encoding"),
         ("search-factors", ["run=outputs/a/b"], "population"),
-        ("tune", ["encoding=rope", "tokens=interval(1e6,2e6)", "trials=2"], "tokens"),
+        ("tune", ["encoding=rope", "tokens=int(interval(1e6,2e6))", "trials=2"], "tokens"),
         ("wandb-sweep", ["encoding=rope"], "tokens"),
     ],
 )

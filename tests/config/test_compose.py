@@ -43,6 +43,9 @@ def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
         (["evaluation.lengths=[5]", "evaluation.extra=[5]"], ["mutually exclusive"]),
         (["hydra/launcher=ray2"], ["hydra/launcher=ray2", "pool"]),
         (["experiment=nothing"], ["experiment=nothing", "quickstart"]),
+        (["encoding=[rope,alibi]"], ["omit the brackets: encoding=rope,alibi"]),
+        (["encoding.spectrum=geometric"], ["encoding/spectrum=", "geometric"]),
+        (["evaluation.swap=yarn"], ["evaluation/swap=", "yarn"]),
     ],
 )
 def test_a_mistake_gets_one_message(overrides: list[str], parts: list[str]) -> None:

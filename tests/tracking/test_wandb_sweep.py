@@ -130,6 +130,8 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
         (["optimizer.learning_rate=tag(log,interval(0,1))"], "log"),
         (["optimizer.learning_rate=interval(-1,1)"], "learning_rate=-1"),
         (["nonsense=interval(0,1)"], "nonsense"),
+        (["seed=interval(1,9)"], "int(interval("),
+        (["model.layers=interval(2,8)"], "model.layers"),
     ],
 )
 def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, words, message):

@@ -38,10 +38,10 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(compose_job(job, composer) for job in jobs)
     verified: set[str] = set()
-    ends = zip(*(interval.ends for interval in intervals), strict=True) if intervals else [()]
-    for extremes in ends:
+    samples = [()] if not intervals else zip(*(i.samples for i in intervals), strict=True)
+    for sample in samples:
         for job in jobs:
-            validate(compose_job([*job, *extremes], composer), verified)
+            validate(compose_job([*job, *sample], composer), verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = wandb_tracker(config.logger)

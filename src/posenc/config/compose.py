@@ -25,6 +25,8 @@ from posenc.config.paths import conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
+LIST_GROUPS = ("logger", "callbacks")
+"""The config groups that can be set to a list of options."""
 MAX_OPTION_LENGTH = 250
 """The maximum length of an option, a file name without `.yaml`; file systems allow 255 bytes."""
 
@@ -44,7 +46,7 @@ def compose(
     """
     searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
-    _check_options(overrides, config_dirs)
+    _check_options(parse(overrides), config_dirs)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
         try:
@@ -84,6 +86,7 @@ class Composer:
         Raises ConfigError as the function `compose` does.
         """
         parsed = parse(_exclusive_lengths(overrides))
+        _check_options(parsed, self.config_dirs)
         values = [override for override in parsed if self._is_value(override)]
         choices = [str(override.input_line) for override in parsed if override not in values]
         if any(override.type is not OverrideType.CHANGE for override in parsed):
@@ -117,15 +120,30 @@ def dotted_keys(config: DictConfig) -> list[str]:
     return _dotted_keys("", OmegaConf.to_container(config, resolve=False))[1:]
 
 
-def _check_options(overrides: Sequence[str], config_dirs: Sequence[Path]) -> None:
-    """Raise ConfigError if a config group is set to a value that cannot name an option."""
-    for override in parse(overrides):
-        group, value = override.key_or_group, override.value()
+def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -> None:
+    """Raise ConfigError if a config group is set to a value that cannot name an option.
+
+    Also raises it for a group whose path is written with dots.
+    """
+    for override in overrides:
+        key, value, line = override.key_or_group, override.value(), override.input_line
+        group = key.replace(".", "/")
+        if group not in groups() or override.is_delete():
+            continue
+        if group != key:
+            if isinstance(value, str):
+                available = ", ".join(options(group, config_dirs))
+                raise ConfigError(f"{line}: set the config group {group}= to one of: {available}")
+            continue
         names = value if isinstance(value, list) else [value]
-        are_options = all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names)
-        if group in groups() and not are_options and not override.is_delete():
+        if not all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names):
             available = ", ".join(options(group, config_dirs))
-            raise ConfigError(f"{override.input_line}: set {group}= to one of: {available}")
+            raise ConfigError(f"{line}: set {group}= to one of: {available}")
+        if isinstance(value, list) and group not in LIST_GROUPS:
+            raise ConfigError(
+                f"{line}: {group} is a single option; for a sweep, omit the brackets:"
+                f" {group}={','.join(names)}"
+            )
 
 
 def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:

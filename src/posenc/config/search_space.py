@@ -7,6 +7,7 @@ from hydra.core.override_parser.types import IntervalSweep
 
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import parse
+from posenc.config.settings import TYPES
 
 EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
@@ -24,15 +25,18 @@ class Interval(NamedTuple):
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
-    def ends(self) -> list[str]:
-        """The overrides that set the key to the lowest and to the highest value."""
-        return [f"{self.key}={self.low}", f"{self.key}={self.high}"]
+    def samples(self) -> list[str]:
+        """The overrides that set the key to its lowest, its highest and a value in between."""
+        inner = self.low + 0.382 * (self.high - self.low)  # not an integer for integer bounds
+        values = self.low, self.high, round(inner) if self.is_integer else inner
+        return [f"{self.key}={value}" for value in values]
 
 
 def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
     """Separate the overrides with intervals, which are parsed, from the other overrides.
 
-    Raises ConfigError for an empty interval, or a logarithmic one that is not positive.
+    Raises ConfigError for an empty interval, a logarithmic one that is not positive, or one of
+    fractions for a setting that is an integer.
     """
     intervals, others = [], []
     for override in parse(overrides):
@@ -52,3 +56,5 @@ def _check(interval: Interval, line: str) -> None:
         raise ConfigError(f"{line}: an interval's first bound must be less than its second")
     if interval.log and interval.low <= 0:
         raise ConfigError(f"{line}: the tag log needs an interval of positive numbers")
+    if TYPES.get(interval.key) is int and not interval.is_integer:
+        raise ConfigError(f"{line}: {interval.key} is an integer; use int(interval(LOW,HIGH))")
