@@ -100,6 +100,15 @@ def test_a_narrow_terminal_gets_pieces_that_repeat_the_key_columns(width: int) -
     assert [n for n in re.findall(r"\d\.00", text)] == [f"{i}.00" for i in range(10)]
 
 
+def test_a_long_name_is_wrapped_where_no_column_would_fit_beside_it() -> None:
+    name = " ".join(f"setting{i}=value{i}" for i in range(6))
+    columns = [Column("encoding", align="left"), Column("seeds"), Column("64"), Column("128")]
+    table = Table("", columns, [[name, 3, "112.15 ±3.83", "96.03 ±1.10"]], key_columns=2)
+    text = printed(table, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert all(word in text for word in (*name.split(), "112.15 ±3.83", "96.03 ±1.10"))
+
+
 def test_the_terminal_shows_markup_as_text_and_marks_the_best() -> None:
     text = printed(TABLE, 200)
     assert HOSTILE in text and "*34.6 ppl" in text

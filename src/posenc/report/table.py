@@ -184,13 +184,13 @@ class Table:
 
     def _piece(self, indices: Sequence[int]) -> RichTable:
         piece = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-        for column in (self.columns[i] for i in indices):
+        for i, column in ((i, self.columns[i]) for i in indices):
             heading = Text.assemble(column.name, (f"\n{column.detail}", "dim"))
             piece.add_column(
                 heading if column.detail else Text(column.name),
                 justify=column.align,
                 vertical="top",
-                no_wrap=not column.wrap,
+                no_wrap=not column.wrap and i > 0,  # names are wrapped rather than numbers cut
                 overflow="fold",
             )
         others = indices[self.key_columns :] if len(indices) < len(self.columns) else []
