@@ -101,8 +101,13 @@ def with_hash(config: DictConfig) -> DictConfig:
 
 @pytest.fixture
 def save_config() -> Callable[[RunDirectory, DictConfig], None]:
-    """Writes the configuration of a planned run, with its hash."""
-    return lambda run, config: OmegaConf.save(with_hash(config), run.config_file)
+    """Writes the configuration of a planned run, with its hash and name."""
+
+    def save(run: RunDirectory, config: DictConfig) -> None:
+        named = OmegaConf.merge(with_hash(config), {"frozen": {"run": run.name}})
+        OmegaConf.save(named, run.config_file)
+
+    return save
 
 
 @pytest.fixture
@@ -111,11 +116,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path, config: DictConfig) -> RunDirectory:
-    path = folder / "rope-L64-s1-3f9c2a1b"
-    path.mkdir(parents=True)
-    OmegaConf.save(config, path / "config.yaml")
-    return RunDirectory(path)
+def run(
+    folder: Path, config: DictConfig, save_config: Callable[[RunDirectory, DictConfig], None]
+) -> RunDirectory:
+    run = RunDirectory(folder / "rope-L64-s1-3f9c2a1b")
+    run.path.mkdir(parents=True)
+    save_config(run, config)
+    return run
 
 
 @pytest.fixture

@@ -160,12 +160,12 @@ def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder
 
 
 def test_sync_uploads_the_other_runs_of_a_folder_with_a_damaged_one(
-    server, run, folder, config, rows, capsys
+    server, run, folder, config, save_config, rows, capsys
 ):
     damaged = RunDirectory(folder / "alibi-L64-s1-00000000")
     damaged.path.mkdir()
     for directory in (damaged, run):
-        OmegaConf.save(config, directory.config_file)
+        save_config(directory, config)
         for row in rows(1, 3):
             append_jsonl(directory.metrics_file, row)
         directory.status().replace(state="finished").write(directory.status_file)
