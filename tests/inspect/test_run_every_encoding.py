@@ -32,14 +32,6 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
         assert 0 <= row["distance"] <= row["length"] and row["entropy"] >= 0, row
     expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
     assert expected <= set(measurements.tables)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoding", sorted(options("encoding", [])))
-def test_every_row_of_a_table_has_all_columns(
-    configured: Callable[..., DictConfig], encoding: str
-) -> None:
-    measurements = measured(configured, encoding, "float32")
     for part in run_results("run", encoding, measurements, TRAINED).tables:
         assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file_stem
 

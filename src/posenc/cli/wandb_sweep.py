@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(compose_job(job, composer) for job in jobs)
     verified: set[str] = set()
-    samples = [()] if not intervals else zip(*(i.samples for i in intervals), strict=True)
+    samples = zip(*(i.samples for i in intervals), strict=True) if intervals else [()]
     for sample in samples:
         for job in jobs:
             validate(compose_job([*job, *sample], composer), verified)

@@ -1,5 +1,6 @@
 """Search spaces: overrides with an interval in Hydra's grammar, such as `EXAMPLE`."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Interval(NamedTuple):
     @property
     def samples(self) -> list[str]:
         """The overrides that set the key to its lowest, its highest and a value in between."""
-        inner = self.low + 0.382 * (self.high - self.low)  # not an integer for integer bounds
+        inner = self.low + (self.high - self.low) / math.pi  # not an integer between integers
         values = self.low, self.high, round(inner) if self.is_integer else inner
         return [f"{self.key}={value}" for value in values]
 

@@ -23,9 +23,10 @@ def check_config_dir(folder: Path) -> Path:
     """
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {folder} is not a folder; use a folder with YAML files")
+    conf = conf_dir()
     for group in ["", *groups()]:
         for file in sorted((folder / group).glob("*.yaml")):
-            if problem := _problem(file, conf_dir() / group / file.name):
+            if problem := _problem(file, conf / group / file.name):
                 raise ConfigError(f"--config-dir: {file} {problem}")
     return folder
 

@@ -61,11 +61,11 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
     lengths = dict.fromkeys((curves.train_length, _longest_length(curves)))
-    incomparable = [str(n) for n in incomparable_lengths(rows) if n in lengths]
+    incomparable = [length for length in incomparable_lengths(rows) if length in lengths]
     parts = []
     for length in lengths:
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
-        if values and str(length) not in incomparable:
+        if values and length not in incomparable:
             label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
@@ -74,9 +74,10 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     sentences = [f"{quantity.name} is {word} with {', and with '.join(parts)}."] if parts else []
     if incomparable:
         subject = "The values" if parts else "the values"
+        at = " and ".join(map(str, incomparable))
         sentences.append(
-            f"{subject} at {' and '.join(incomparable)} tokens cannot be compared, because they"
-            " were scored on different tokens."
+            f"{subject} at {at} tokens cannot be compared, because they were scored on different"
+            " tokens."
         )
     return " ".join(sentences)
 

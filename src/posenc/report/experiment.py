@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from posenc.config.errors import ConfigError, RunError, did_you_mean
-from posenc.config.identity import check_untrusted_identity
 from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
@@ -208,9 +207,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 
 
 def _read_run(directory: RunDirectory) -> Run:
-    config, status = directory.values(), directory.status()
-    check_untrusted_identity(config)
-    directory.check_name(config)
+    config, status = directory.verified_values(), directory.status()
     status = status.replace(error=_portable(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []

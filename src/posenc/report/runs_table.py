@@ -18,14 +18,14 @@ ROW_KEYS = (
     "length",
     "count",
     "loss",
-    "accuracy",
+    "accuracy",  # tasks only
     "exact",  # tasks only
     "perplexity",
     "perplexity_per_word",
     "perplexity_per_byte",
     "tokens_per_second",
     "coverage",
-    "tokens_hash",  # identify the scored tokens
+    "tokens_hash",  # identifies the scored tokens
 )
 
 

@@ -184,7 +184,8 @@ class Table:
 
     def _piece(self, indices: Sequence[int]) -> RichTable:
         piece = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-        for i, column in ((i, self.columns[i]) for i in indices):
+        for i in indices:
+            column = self.columns[i]
             heading = Text.assemble(column.name, (f"\n{column.detail}", "dim"))
             piece.add_column(
                 heading if column.detail else Text(column.name),

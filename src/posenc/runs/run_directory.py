@@ -8,6 +8,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, first_line
+from posenc.config.identity import check_untrusted_identity
 from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
@@ -110,6 +111,17 @@ class RunDirectory:
                 f" train the run again with this version"
             )
         return {**values, "modules": []}
+
+    def verified_values(self) -> dict[str, Any]:
+        """Return `values()` of a run whose results are combined with those of other runs.
+
+        Also raises RunError if the configuration has been edited since the run was planned, or if
+        the directory does not have the run's name; see `check_name`.
+        """
+        values = self.values()
+        check_untrusted_identity(values)
+        self.check_name(values)
+        return values
 
     def check_name(self, values: dict[str, Any]) -> None:
         """Raise RunError unless the directory has the name of the run in its configuration.

@@ -30,7 +30,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""The maximum number of starts of a run whose process keeps being killed, as out of memory."""
+"""The maximum number of starts of a run whose process keeps being killed (out of memory)."""
 
 
 class PoolLauncher(Launcher):

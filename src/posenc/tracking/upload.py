@@ -8,7 +8,6 @@ from typing import Literal
 from omegaconf import OmegaConf
 
 from posenc.config.errors import PosencError
-from posenc.config.identity import check_untrusted_identity
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import wandb_tracker
@@ -35,9 +34,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        tracker, values = find_tracker(directory), directory.values()
-        check_untrusted_identity(values)
-        directory.check_name(values)
+        tracker, values = find_tracker(directory), directory.verified_values()
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         tracker.sync(directory, OmegaConf.create(values), offline=offline)
