@@ -55,6 +55,7 @@ elif [ "${1:-}" = --all ]; then
     selection=(-m "$markers")
 fi
 [ "${CI:-}" != true ] || selection+=(--no-skips)
+unset PYTHONDONTWRITEBYTECODE  # containers often set it, and then every process compiles all modules
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .

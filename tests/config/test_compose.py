@@ -1,5 +1,6 @@
 """Composition of configurations, and the error message for each mistake."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from omegaconf import OmegaConf
 
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.paths import groups, options
+from posenc.config.paths import conf_dir, groups, options
 from posenc.config.resolve import resolve
 
 
@@ -21,6 +22,20 @@ def test_overrides_replace_defaults() -> None:
 def test_a_parameter_inside_a_nested_component_can_be_overridden() -> None:
     config = compose("train", ["encoding=rope", "encoding.spectrum.base=5e5"])
     assert config.encoding.spectrum.base == 5e5
+
+
+def test_a_composition_is_a_copy_and_follows_changes_of_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    conf = tmp_path / "conf"
+    shutil.copytree(conf_dir(), conf)
+    (conf / "encoding" / ".#rope.yaml").symlink_to("nowhere")  # the lock of an open editor
+    monkeypatch.setattr("posenc.config.compose.conf_dir", lambda: conf)
+    compose("train", ["encoding=rope"]).encoding.spectrum.base = 5
+    assert compose("train", ["encoding=rope"]).encoding.spectrum.base == 10_000
+    geometric = conf / "encoding" / "spectrum" / "geometric.yaml"
+    geometric.write_text(geometric.read_text().replace("base: 10000", "base: 777"))
+    assert compose("train", ["encoding=rope"]).encoding.spectrum.base == 777
 
 
 @pytest.mark.parametrize("key", ["lengths", "extra", "factors"])

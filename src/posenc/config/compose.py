@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,29 @@ def compose(
     `config_dirs` are searched after `conf/`, so they add options but do not replace those of
     posenc. `with_hydra` keeps the node `hydra` with Hydra's own settings. Raises ConfigError for
     invalid syntax, for unknown groups, options and keys, and for anything else that Hydra rejects.
+
+    Without `config_dirs`, equal arguments are composed once until a file in `conf/` changes.
     """
+    if config_dirs:
+        return _compose(command, overrides, config_dirs, with_hydra)
+    stats = [(file, file.stat()) for file in conf_dir().rglob("*.yaml") if file.exists()]
+    files = frozenset((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+    return pickle.loads(_pickled_composition(command, tuple(overrides), with_hydra, files))
+
+
+@lru_cache(maxsize=128)
+def _pickled_composition(
+    command: str,
+    overrides: tuple[str, ...],
+    with_hydra: bool,
+    files: frozenset[tuple[Path, int, int]],
+) -> bytes:
+    return pickle.dumps(_compose(command, overrides, (), with_hydra))
+
+
+def _compose(
+    command: str, overrides: Sequence[str], config_dirs: Sequence[Path], with_hydra: bool
+) -> DictConfig:
     searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
     _check_options(parse(overrides), config_dirs)
