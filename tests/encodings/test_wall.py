@@ -16,7 +16,7 @@ from torch import Tensor
 from posenc.attention import reference
 from posenc.attention.choice import attend
 from posenc.encodings.base import Geometry
-from posenc.encodings.wall import CHUNK, Wall
+from posenc.encodings.wall import DIRECT, Wall
 
 LAYER = 1
 
@@ -46,13 +46,13 @@ def bias_of(encoding: Wall, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 
 def test_scores_are_sums_over_channels_of_products_of_gates() -> None:
-    encoding, length = build(), 2 * CHUNK + 7
+    encoding, length = build(), 71
     x, q, k = inputs(encoding, length)
     scores = bias_of(encoding, x, q, k) + q @ k.mT / math.sqrt(3)
     for b, h, i, j in [
         (0, 0, 0, 0),
         (1, 1, 5, 2),
-        (0, 1, CHUNK, 3),
+        (0, 1, DIRECT, 3),
         (1, 0, 70, 31),
         (1, 1, 70, 64),
     ]:
@@ -83,7 +83,7 @@ def authors_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tensor]:
     return run_path(str(file))["naive_wall_attn"]
 
 
-@pytest.mark.parametrize("length", [CHUNK - 1, 3 * CHUNK + 5])
+@pytest.mark.parametrize("length", [DIRECT - 1, DIRECT + 1, 101])
 def test_attention_equals_the_authors_reference(
     length: int, authors_attention: Callable[..., Tensor]
 ) -> None:

@@ -8,9 +8,10 @@ initially, as in fla.layers.wall_attn, so that a token keeps 0.9997 of the past.
 NoPE. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d). The repository also has a scalar
 gate per head (FoX) and an output gate, both off by default; they are not included.
 
-q e^P and k e^-P would overflow. Rows are therefore computed in chunks: for keys before the first
-row s of a chunk as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive, and
-for keys within the chunk from P_i - P_j. P is summed in float64.
+q e^P and k e^-P would overflow. The scores of keys before row s and rows from s on are therefore
+computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive: first for
+the keys before the first row, then for each half of the remaining square, until DIRECT rows are
+left, whose decays are computed for each pair. P is summed in float64.
 """
 
 import torch
@@ -19,8 +20,8 @@ from torch.nn.functional import logsigmoid
 
 from posenc.encodings.base import Geometry, PerLayer
 
-CHUNK = 32
-"""Rows per chunk; a chunk needs memory for CHUNK x CHUNK x d decays."""
+DIRECT = 8
+"""Rows whose decays are computed for each pair."""
 
 
 class Wall(PerLayer):
@@ -41,23 +42,29 @@ class Wall(PerLayer):
         logits = (x.to(dtype)[:, None] @ weight.mT).double() + offset[:, None]
         sums = logsigmoid(logits).cumsum(-2)  # [B, H, K, d]
         first = k.shape[2] - q.shape[2]
-        rows = [
-            chunk_scores(chunk, k, sums, first + CHUNK * index)
-            for index, chunk in enumerate(q.split(CHUNK, dim=2))
-        ]
-        return (torch.cat(rows, dim=2) - q @ k.mT) * self.geometry.head_width**-0.5
+        earlier = products(q, k[:, :, :first], sums[:, :, first:], sums[:, :, :first])
+        own = causal_products(q, k[:, :, first:], sums[:, :, first:])
+        return (torch.cat([earlier, own], dim=-1) - q @ k.mT) * self.geometry.head_width**-0.5
 
 
-def chunk_scores(q: Tensor, k: Tensor, sums: Tensor, start: int) -> Tensor:
-    """Return scores [B, H, R, K], before scaling, of the queries of tokens start to start + R - 1.
+def causal_products(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
+    """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., T, T] over T tokens, and 0 for j > i."""
+    length = q.shape[-2]
+    if length <= DIRECT:
+        decay = (sums[..., :, None, :] - sums[..., None, :, :]).clamp(max=0).to(q.dtype).exp()
+        return (q[..., :, None, :] * decay * k[..., None, :, :]).sum(-1).tril()
+    if length % 2:
+        q, k, sums = (torch.cat([part, part[..., -1:, :]], dim=-2) for part in (q, k, sums))
+    q, k, sums = (part.unflatten(-2, (2, -1)) for part in (q, k, sums))
+    first, second = causal_products(q, k, sums).unbind(-3)
+    below = products(q[..., 1, :, :], k[..., 0, :, :], sums[..., 1, :, :], sums[..., 0, :, :])
+    above = torch.zeros_like(below)
+    halves = torch.cat([first, above], dim=-1), torch.cat([below, second], dim=-1)
+    return torch.cat(halves, dim=-2)[..., :length, :length]
 
-    The scores of keys after the last query are 0.
-    """
-    stop = start + q.shape[2]
-    own, anchor = sums[:, :, start:stop], sums[:, :, start : start + 1]
-    earlier_k = k[:, :, :start] * (anchor - sums[:, :, :start]).to(q.dtype).exp()
-    earlier = (q * (own - anchor).to(q.dtype).exp()) @ earlier_k.mT
-    decay = (own[:, :, :, None] - own[:, :, None]).clamp(max=0).to(q.dtype).exp()
-    within = (q[:, :, :, None] * decay * k[:, :, None, start:stop]).sum(-1)
-    later = q.new_zeros(*q.shape[:3], k.shape[2] - stop)
-    return torch.cat([earlier, within, later], dim=-1)
+
+def products(q: Tensor, k: Tensor, sums_q: Tensor, sums_k: Tensor) -> Tensor:
+    """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., R, K] for keys before the first query."""
+    start = sums_q[..., :1, :]
+    decayed_q = q * (sums_q - start).to(q.dtype).exp()
+    return decayed_q @ (k * (start - sums_k).to(k.dtype).exp()).mT
