@@ -56,6 +56,7 @@ elif [ "${1:-}" = --all ]; then
 fi
 [ "${CI:-}" != true ] || selection+=(--no-skips)
 unset PYTHONDONTWRITEBYTECODE  # containers often set it, and then every process compiles all modules
+export OMP_WAIT_POLICY=passive  # there are more threads than cores; those that wait must not spin
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
