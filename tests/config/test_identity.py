@@ -5,12 +5,14 @@ import linecache
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from compositions import composed
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, run_hash, with_added_options
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
@@ -24,6 +26,7 @@ def digest(*overrides: str, fingerprint: str = "f00d") -> str:
         "encoding=alibi",
         "encoding.spectrum.base=5e5",
         "model.width=256",
+        "model.qk_norm=true",
         "train_length=512",
         "tokens=1e6",
         "batch_tokens=8192",
@@ -58,6 +61,13 @@ def test_a_setting_that_cannot_change_results_keeps_the_hash(override: str) -> N
 
 def test_the_data_fingerprint_changes_the_hash() -> None:
     assert digest(fingerprint="beef") != digest()
+
+
+def test_an_option_that_older_runs_do_not_have_keeps_their_hash() -> None:
+    older: Any = OmegaConf.to_container(composed("encoding=rope"), resolve=True)
+    del older["model"]["qk_norm"]
+    assert run_hash(identity(older, "f00d")) == digest()
+    assert with_added_options(older["model"]) == {**older["model"], "qk_norm": False}
 
 
 def test_notations_of_the_same_number_have_one_hash() -> None:

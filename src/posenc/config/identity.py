@@ -27,6 +27,8 @@ IDENTITY_FIELDS = (
 )
 OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
 """Settings that identify a run if they are set; runs without them keep their hashes."""
+ADDED_OPTIONS = {"posenc.model.transformer.Transformer": {"qk_norm": False}}
+"""Options of the model that older runs do not have, with the value that keeps a run's hash."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
@@ -37,12 +39,27 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     plain: Any = config if is_plain else OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
     settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
+    settings["model"] = _without_added_options(plain["model"])
     modules = list(plain["modules"])
     sources: dict[str, str] = {}
     for field in SOURCE_FIELDS:
         if plain.get(field):
             sources |= _user_sources(plain[field], field, modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
+
+
+def with_added_options(model: dict[str, Any]) -> dict[str, Any]:
+    """Return a saved model configuration with the options that did not exist when it was saved."""
+    return model | {k: v for k, v in _added_options(model).items() if k not in model}
+
+
+def _without_added_options(model: dict[str, Any]) -> dict[str, Any]:
+    added = _added_options(model).items()
+    return {key: value for key, value in model.items() if (key, value) not in added}
+
+
+def _added_options(model: dict[str, Any]) -> dict[str, Any]:
+    return ADDED_OPTIONS.get(model.get("_target_", ""), {})
 
 
 def run_hash(identity: dict[str, Any]) -> str:

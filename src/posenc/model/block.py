@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import rms_norm
 
 from posenc.attention import Kernel
 from posenc.encodings.base import Encoding
@@ -14,7 +15,7 @@ class Block(nn.Module):
     """x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     `dropout` applies to the output of each sub-layer, `activation_dropout` to the hidden units of
-    the feed-forward layer.
+    the feed-forward layer. `qk_norm` is explained in `Attention`.
     """
 
     def __init__(
@@ -29,13 +30,14 @@ class Block(nn.Module):
         bias: bool,
         dropout: float,
         activation_dropout: float = 0.0,
+        qk_norm: bool = False,
     ) -> None:
         super().__init__()
         check_dropout("dropout", dropout)
         check_dropout("activation_dropout", activation_dropout)
         if feed_forward < 1:
             raise ValueError(f"feed_forward={feed_forward} must be at least 1")
-        self.attention = Attention(width, heads, attend, bias=bias)
+        self.attention = Attention(width, heads, attend, bias=bias, qk_norm=qk_norm)
         self.feed_forward = FeedForward(
             width, feed_forward, activation, activation_dropout, bias=bias
         )
@@ -56,13 +58,22 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal multi-head self-attention, computed by the kernel `attend`."""
+    """Causal multi-head self-attention, computed by the kernel `attend`.
 
-    def __init__(self, width: int, heads: int, attend: Kernel, *, bias: bool) -> None:
+    With `qk_norm`, queries and keys get an RMS norm over the channels of a head before the encoding
+    rotates them, with weights that all heads of the layer share (QK norm: Henry et al. 2020,
+    2010.04245; in this form: Qwen3, 2505.09388).
+    """
+
+    def __init__(
+        self, width: int, heads: int, attend: Kernel, *, bias: bool, qk_norm: bool = False
+    ) -> None:
         super().__init__()
         self.heads, self.attend = heads, attend
         self.qkv = Linear(width, 3 * width, bias=bias)
         self.out = Linear(width, width, bias=bias)
+        self.q_norm = nn.Parameter(torch.ones(width // heads)) if qk_norm else None
+        self.k_norm = nn.Parameter(torch.ones(width // heads)) if qk_norm else None
 
     def forward(self, x: Tensor, pos: Tensor, encoding: Encoding) -> Tensor:
         q, k, v = self.project(x)
@@ -76,6 +87,8 @@ class Attention(nn.Module):
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = normalize_head(q, self.q_norm), normalize_head(k, self.k_norm)
         return q, k, v
 
     def merge_heads(self, out: Tensor) -> Tensor:
@@ -112,6 +125,11 @@ def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
     if name == "layer_norm":
         return nn.LayerNorm(width, bias=bias)
     return nn.RMSNorm(width)
+
+
+def normalize_head(x: Tensor, weight: Tensor) -> Tensor:
+    """Return the RMS norm of queries or keys [B, H, T, d] over the channels; weight is [d]."""
+    return rms_norm(x, weight.shape, weight.to(x.dtype), eps=1e-6)
 
 
 def check_dropout(name: str, probability: float) -> None:

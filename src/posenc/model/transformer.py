@@ -137,6 +137,7 @@ class Transformer(Decoder):
         heads: int,
         feed_forward: int,
         norm: Literal["layer_norm", "rms_norm"] = "layer_norm",
+        qk_norm: bool = False,
         activation: Literal["relu", "gelu", "silu", "swiglu"] = "gelu",
         tied: bool = True,
         embedding_scale: float | None = None,
@@ -144,7 +145,13 @@ class Transformer(Decoder):
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        options: Any = {"norm": norm, "activation": activation, "bias": bias, "dropout": dropout}
+        options: Any = {
+            "norm": norm,
+            "qk_norm": qk_norm,
+            "activation": activation,
+            "bias": bias,
+            "dropout": dropout,
+        }
         embedding = nn.Embedding(vocab_size, width)
         blocks = [Block(width, heads, feed_forward, attend, **options) for _ in range(layers)]
         head = LinearHead(width, vocab_size)

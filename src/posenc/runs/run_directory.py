@@ -8,7 +8,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, first_line
-from posenc.config.identity import check_untrusted_identity
+from posenc.config.identity import check_untrusted_identity, with_added_options
 from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
@@ -83,6 +83,7 @@ class RunDirectory:
         """Read the configuration that was frozen when the run was planned.
 
         Its `modules` are empty: the command line decides which modules are trusted, not this file.
+        Options that were added since have the values at which they change nothing.
         Raises RunError if the file is corrupt, was not written by planning, contains an alias or
         an interpolation, or was written by posenc 0.1.
         """
@@ -110,7 +111,7 @@ class RunDirectory:
                 f"{self.path} was created by posenc {version}, whose settings have different names;"
                 f" train the run again with this version"
             )
-        return {**values, "modules": []}
+        return {**values, "model": with_added_options(values["model"]), "modules": []}
 
     def verified_values(self) -> dict[str, Any]:
         """Return `values()` of a run whose results are combined with those of other runs.
