@@ -77,12 +77,12 @@ def choose(
     """
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
-    for name, purpose in AUTO.get(device.type, AUTO["cuda"]).items():
+    for name, supported in AUTO.get(device.type, AUTO["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
             reason = factored.too_many_columns_reason(encoding, device, pos)
         if reason is None:
-            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else purpose, bias)
+            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else supported, bias)
         rejected.append(f"not {name}: {reason}")
     raise AssertionError("blocks supports every encoding")
 

@@ -177,8 +177,8 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
         raise RunError(_none_evaluated(folder, runs, damaged))
     return Experiment(
         name=folder.resolve().name,
-        folder=_portable(str(folder)),
-        command=_portable(plan.get("command") or ""),
+        folder=_with_short_paths(str(folder)),
+        command=_with_short_paths(plan.get("command") or ""),
         runs=runs,
         not_started=[n for n in order if n not in {*damaged, *(run.name for run in runs)}],
         damaged=damaged,
@@ -197,7 +197,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         try:
             runs.append(_read_run(directory))
         except RunError as error:
-            damaged[directory.name] = _portable(str(error))
+            damaged[directory.name] = _with_short_paths(str(error))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [
@@ -208,7 +208,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.verified_values(), directory.status()
-    status = status.replace(error=_portable(status.error or "") or None)
+    status = status.replace(error=_with_short_paths(status.error or "") or None)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []
     return Run(
@@ -225,7 +225,7 @@ def _read_run(directory: RunDirectory) -> Run:
     )
 
 
-def _portable(text: str) -> str:
+def _with_short_paths(text: str) -> str:
     """Return `text` with paths relative to the working directory or to the home directory."""
     return text.replace(f"{Path.cwd()}/", "").replace(str(Path.home()), "~")
 
