@@ -81,13 +81,14 @@ def test_the_choice_for_each_encoding_and_device(
 
 def test_reasons_say_why_other_kernels_were_rejected() -> None:
     reason = choose(Fire(GEOMETRY), CPU, FLOAT32, 16).reason
-    for part in ("not causal", "not toeplitz", "query's position", "not factored", "no factors"):
+    reasons = ["not causal", "not toeplitz", "query's position", "not factored"]
+    for part in (*reasons, "does not factorize"):
         assert part in reason
     assert "head" in choose(Sandwich(GEOMETRY), CPU, FLOAT32, 16, torch.arange(16) * 2).reason
 
 
 def test_the_choice_depends_on_positions() -> None:
-    """Positions with gaps have no Toeplitz bias, and coordinates no factors."""
+    """Positions with gaps have no Toeplitz bias; a bias on coordinates has no factors."""
     alibi = Alibi(GEOMETRY)
     assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9)).name == "toeplitz"
     assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9) + 100).name == "toeplitz"
@@ -114,7 +115,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "overrides content_bias"),
         ("toeplitz", Undeclared, "depends on the position of the query"),
-        ("factored", T5, "no factors"),
+        ("factored", T5, "does not factorize"),
         ("factored", partial(Window, inner=Alibi, size=7), "has a window"),
         ("factored", partial(Sinks, inner=Fox), "has a sink"),
         ("toeplitz", partial(Window, inner=NoPE, size=7, kept=2), "overrides mask"),

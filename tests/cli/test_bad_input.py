@@ -57,7 +57,7 @@ def error_of(
         (["encoding=fire", "encoding.mlp_width=0"], ["mlp_width=0"]),
         (["encoding=rope", "encoding/spectrum=ntk", "encoding.spectrum.factor=1e300"], ["1000000"]),
         (["encoding=fire", "kernel=toeplitz"], ["kernel=toeplitz", "Fire", "distance"]),
-        (["encoding=t5", "kernel=factored"], ["kernel=factored", "T5", "no factors"]),
+        (["encoding=t5", "kernel=factored"], ["kernel=factored", "T5", "does not factorize"]),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
         (["devices=3"], ["devices=3", "batch_tokens=192", "8 sequences"]),
         (["devices=2", "trainer.strategy=dp"], ["trainer.strategy='dp'", "ddp, fsdp"]),
@@ -169,7 +169,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
     changed = run.config_file.read_text().replace("train_length: 24", "train_length: 48")
     run.config_file.write_text(changed)
     assert main(["train", *small_job]) == 2
-    assert "belongs to another configuration" in capsys.readouterr().err
+    assert "belongs to a different configuration" in capsys.readouterr().err
     assert run.config_file.read_text() == changed
 
 

@@ -1,4 +1,4 @@
-"""Every encoding looks the same in every figure; settings of one share its hue."""
+"""An encoding has the same color and marker in every figure; settings of one share its hue."""
 
 from colorsys import rgb_to_hls
 from pathlib import Path

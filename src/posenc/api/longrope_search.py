@@ -194,8 +194,8 @@ def _read_generations(
 ) -> list[Generation]:
     """Return the generations of an earlier search, or an empty list if there is none.
 
-    Raises ConfigError if the search had other settings, and RunError if the file is corrupt: if its
-    candidates are not those that `propose` derives from its settings and losses, or if `loss`
+    Raises ConfigError if the search had different settings, and RunError if the file is corrupt: if
+    its candidates are not those that `propose` derives from its settings and losses, or if `loss`
     no longer returns the saved loss of the best candidate.
     """
     if not file.exists():

@@ -39,7 +39,7 @@ On a GPU, `flex` is used only on request, because it has not been compared with 
 """
 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
-"""Compute capability of a GPU -> `kernel_options` of FlexAttention, by default PyTorch's own.
+"""Compute capability of a GPU -> `kernel_options` of FlexAttention; others use PyTorch's defaults.
 
 Empty, because nothing has been measured on a GPU; scripts/benchmarks/flex_options.py measures
 candidates.
@@ -80,7 +80,7 @@ def choose(
     for name, supported in AUTO.get(device.type, AUTO["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
-            reason = factored.too_many_columns_reason(encoding, device, pos)
+            reason = factored.too_wide_reason(encoding, device, pos)
         if reason is None:
             return KernelChoice(name, "; ".join(rejected) if name == "blocks" else supported, bias)
         rejected.append(f"not {name}: {reason}")

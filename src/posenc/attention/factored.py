@@ -33,24 +33,24 @@ def unsupported_reason(
         return "it has a window"
     if device.type != "cpu" and dtype != torch.bfloat16:
         return "on a GPU it requires bfloat16"
-    return reason_without_factors(encoding, pos)
+    return not_factorable_reason(encoding, pos)
 
 
-def reason_without_factors(encoding: Encoding, pos: Tensor) -> str | None:
+def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why attention cannot be computed from the factors of the bias, or None if it can."""
     if not encoding.overrides("bias_factors"):
-        return "its bias has no factors"
+        return "its bias does not factorize"
     if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
         return reason
     if encoding.overrides("sink"):
         return "it has a sink, and its factors give the scores only up to a constant per query"
     if pos.ndim > 1:
-        return "a bias on multi-dimensional positions has no factors"
-    return None if sample_factors(encoding, pos) else "its bias currently has no factors"
+        return "a bias on multi-dimensional positions does not factorize"
+    return None if sample_factors(encoding, pos) else "its bias currently does not factorize"
 
 
-def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if the factors need more columns than a head has channels, else None."""
+def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return a reason if the factors would add more channels than a head has, else None."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors
@@ -58,12 +58,14 @@ def too_many_columns_reason(encoding: Encoding, device: torch.device, pos: Tenso
     if device.type != "cpu":
         products = NUM_PARTS if query_factors is None else NUM_PARTS * (NUM_PARTS + 1) // 2
         columns = columns * products + NUM_PARTS - 1
-    return f"it needs {columns} columns for heads of width {width}" if columns > width else None
+    if columns <= width:
+        return None
+    return f"its factors would add {columns} channels to heads of width {width}"
 
 
 @torch.no_grad()
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
-    """Return the factors of one token; all tokens have the same rank.
+    """Return the factors of one token; their rank is the same for every token.
 
     Its hidden state, query and key are zero and not rotated, because rotating may draw random
     numbers.
@@ -77,11 +79,11 @@ def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return attention as `reference.attend` defines it.
 
-    Raises UnsupportedKernelError if the bias of this input has no factors.
+    Raises UnsupportedKernelError if the bias of this input does not factorize.
     """
     factors = encoding.bias_factors(x, q, k, pos)
     if factors is None:  # sample_factors returned factors, but this input has none
-        reason = "its bias has no factors for this input"
+        reason = "its bias does not factorize for this input"
         raise UnsupportedKernelError("factored", encoding, reason)
     query_factors, key_factors = factors
     shape = (*q.shape[:3], -1)

@@ -30,9 +30,9 @@ from torch.nn.functional import pad
 
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.bias_gradient import with_bias_gradient
-from posenc.attention.factored import reason_without_factors, sample_factors
+from posenc.attention.factored import not_factorable_reason, sample_factors
 from posenc.attention.reference import score_dtype, window_size
-from posenc.attention.toeplitz import reason_not_toeplitz
+from posenc.attention.toeplitz import not_toeplitz_reason
 from posenc.encodings.base import Encoding, Factors
 from posenc.encodings.formula_bias import FormulaBias
 from posenc.encodings.wrapper import Wrapper
@@ -60,11 +60,11 @@ def unsupported_reason(
     if encoding.geometry.head_width < MIN_HEAD_WIDTH:
         return f"FlexAttention requires a head width of at least {MIN_HEAD_WIDTH} channels"
     if encoding.overrides("content_bias"):
-        return reason_without_factors(encoding, pos) or _reason_too_many_factors(encoding, pos)
-    return reason_not_toeplitz(encoding, pos)
+        return not_factorable_reason(encoding, pos) or _too_many_factors_reason(encoding, pos)
+    return not_toeplitz_reason(encoding, pos)
 
 
-def _reason_too_many_factors(encoding: Encoding, pos: Tensor) -> str | None:
+def _too_many_factors_reason(encoding: Encoding, pos: Tensor) -> str | None:
     factors = sample_factors(encoding, pos)
     assert factors is not None
     rank = factors[1].shape[-1]
@@ -147,7 +147,7 @@ def build_score_mod(
     if encoding.overrides("content_bias"):
         factors = encoding.bias_factors(x, q, k, pos)
         if factors is None:  # sample_factors returned factors, but this input has none
-            reason = "its bias has no factors for this input"
+            reason = "its bias does not factorize for this input"
             raise UnsupportedKernelError("flex", encoding, reason)
         return factor_score_mod(factors, q.shape[:2], padding)
     source = formula_source(encoding)

@@ -32,10 +32,10 @@ def unsupported_reason(
     """Return why the kernel does not support the encoding, or None if it does."""
     if device.type != "cpu":
         return f"it runs only on a CPU, not on {device.type}"
-    return reason_not_toeplitz(encoding, pos)
+    return not_toeplitz_reason(encoding, pos)
 
 
-def reason_not_toeplitz(encoding: Encoding, pos: Tensor) -> str | None:
+def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why attention is more than a softmax of scores with a Toeplitz bias, or None."""
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):

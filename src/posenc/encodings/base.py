@@ -89,9 +89,9 @@ class Encoding(nn.Module):
         return q, k
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
-        """Return the index [R, K] of the rotation that gives the score of each query and key.
+        """Return the index [R, K] of the rotation with which each query and key are scored.
 
-        It is for encodings whose `rotate` returns n rotated copies of q and k, concatenated along
+        Used by encodings whose `rotate` returns n rotated copies of q and k, concatenated along
         the channels (d' = n d). Indices are int64, from 0 to n-1; None means that there is only one
         rotation. pos_q [R, 1] and pos_k [1, K] are relative to the first position.
         """
@@ -170,7 +170,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Receive, before each training step, the fraction of training complete after that step."""
+        """Called before each training step with the fraction of training complete after it."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""

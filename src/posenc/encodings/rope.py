@@ -5,7 +5,8 @@ so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - 
 
 With coordinates on several axes (Heo et al. 2024, 2403.13298, axial form), the channels are divided
 evenly among the axes, and each part is rotated by the position on its axis. With `sections` (M-RoPE
-of Qwen2-VL, Wang et al. 2024, 2409.12191, and Qwen3-VL), the d/2 frequencies are divided instead.
+of Qwen2-VL, Wang et al. 2024, 2409.12191, and Qwen3-VL), the d/2 frequencies are split among the
+axes instead.
 
 q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2] or [axes, d/2/axes].
 """

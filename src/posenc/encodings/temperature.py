@@ -64,7 +64,7 @@ class Temperature(Wrapper):
         return (q * factors[..., None]).to(q.dtype), k
 
     def factors(self, n: Tensor) -> Tensor:
-        """Return tau, [T] or, if learnable, [H, T], for numbers of tokens n [T] in float64."""
+        """Return tau, [T] or, if learnable, [H, T], for token counts n [T] in float64."""
         s: Tensor | float = self.scale
         if self.scales is not None:
             s = self.scales[self.layer].to(n.dtype)[:, None]
@@ -80,12 +80,12 @@ class Temperature(Wrapper):
 
 
 def log_n_temperature(n: Tensor, start: int) -> Tensor:
-    """Return the temperature of log-n scaling for numbers of tokens n."""
+    """Return the temperature of log-n scaling for token counts n."""
     return (n.log() / math.log(start)).clamp(min=1)
 
 
 def log_temperature(n: Tensor, start: int, scale: Tensor | float) -> Tensor:
-    """Return Inkling's temperature for numbers of tokens n."""
+    """Return Inkling's temperature for token counts n."""
     return 1 + scale * (n / start).clamp(min=1).log()
 
 

@@ -8,10 +8,10 @@ initially, as in fla.layers.wall_attn, so that a token keeps 0.9997 of the past.
 NoPE. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d). The repository also has a scalar
 gate per head (FoX) and an output gate, both off by default; they are not included.
 
-q e^P and k e^-P would overflow. The scores of keys before row s and rows from s on are therefore
-computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive: first for
-the keys before the first row, then for each half of the remaining square, until DIRECT rows are
-left, whose decays are computed for each pair. P is summed in float64.
+q e^P and k e^-P would overflow. Scores of queries from token s on against keys before s are
+therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive.
+The remaining square, in which queries and keys are the same tokens, is halved recursively down to
+blocks of BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
 """
 
 import torch
@@ -20,8 +20,8 @@ from torch.nn.functional import logsigmoid
 
 from posenc.encodings.base import Geometry, PerLayer
 
-DIRECT = 8
-"""Rows whose decays are computed for each pair."""
+BASE_CASE = 8
+"""The number of tokens in a block in which the decay of each pair is computed."""
 
 
 class Wall(PerLayer):
@@ -50,7 +50,7 @@ class Wall(PerLayer):
 def causal_products(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., T, T] over T tokens, and 0 for j > i."""
     length = q.shape[-2]
-    if length <= DIRECT:
+    if length <= BASE_CASE:
         decay = (sums[..., :, None, :] - sums[..., None, :, :]).clamp(max=0).to(q.dtype).exp()
         return (q[..., :, None, :] * decay * k[..., None, :, :]).sum(-1).tril()
     if length % 2:

@@ -1,4 +1,4 @@
-"""Sliding-window attention (Beltagy et al. 2020, 2004.05150) that can keep the first tokens.
+"""Sliding-window attention (Beltagy et al. 2020, 2004.05150), also with the first tokens visible.
 
 score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
 tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
@@ -17,7 +17,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 class Window(Wrapper):
     """The inner encoding within the last `size` tokens and the first `kept` tokens.
 
-    Without kept tokens, kernels skip keys outside every window.
+    Without kept tokens, kernels skip keys that no query of a block can see.
     """
 
     def __init__(

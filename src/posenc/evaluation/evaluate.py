@@ -109,7 +109,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
             raise RunError(
                 f"{run.name} has no intact weights from step {step} for evaluation.at_tokens="
                 f"{at_tokens}; weights are kept only if evaluation.at_tokens is set before"
-                " training, so train again under another name=..., or remove the value"
+                " training, so train again under a different name=..., or remove the value"
             )
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))

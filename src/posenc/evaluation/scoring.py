@@ -1,4 +1,4 @@
-"""Measures a model's loss: sums the losses of the scored targets in float64, and saves rows."""
+"""Measures a model's loss: sums those of the scored targets in float64, and saves them as rows."""
 
 import math
 import time
@@ -169,7 +169,8 @@ def save_rows(
 ) -> list[dict[str, Any]]:
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
-    The losses in the files are those of the row that scored the most tokens, whatever its budget.
+    The losses in the files are those of the measurement that scored the most tokens, whatever its
+    budget.
     Raises RunError if a loss is not finite.
     """
     if not np.isfinite(result.sums).all():

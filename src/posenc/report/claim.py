@@ -1,4 +1,4 @@
-"""Claims: statements about measured values in an experiment's YAML, which the report judges.
+"""Claims: statements about measured values, written in an experiment's YAML, judged by the report.
 
 A claim has one or more clauses. Each clause compares a left side with a right side:
 `perplexity of alibi at 2L is below perplexity of alibi at L`. Premises are claims, too.

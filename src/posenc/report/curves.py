@@ -77,7 +77,7 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 def position_curves(experiment: Experiment) -> list[CurveSet]:
     """Return loss by binned position for each measurement and training length, with swaps merged.
 
-    Uses the longest windows of which there are at least MIN_POSITION_WINDOWS or, if there are none,
+    Uses the longest window length with at least MIN_POSITION_WINDOWS windows or, if there is none,
     the length with the most windows. A mean over a few windows mostly depends on their text.
     """
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
@@ -143,7 +143,8 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main measurement first.
 
-    It has the training corpus, no swap and, if they were evaluated, non-overlapping windows.
+    The main measurement is the one on the training corpus, without a swap and, if they were
+    evaluated, in non-overlapping windows.
     """
     train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
@@ -206,7 +207,7 @@ def _published(
 def _ngrams(
     experiment: Experiment, measurement: EvaluationKey, train_length: int, scored_tokens: set[int]
 ) -> dict[int, float]:
-    """Return the mean loss of n-gram models by order; empty if they scored other tokens."""
+    """Return the mean loss of n-gram models by order; empty if they were scored on other tokens."""
     if measurement.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
     by_seed = {
@@ -222,7 +223,7 @@ def _ngrams(
 
 
 def _chance(experiment: Experiment, data: str) -> float | None:
-    """Return the accuracy of guessing on a task that runs were trained on; None if unknown."""
+    """Return the chance accuracy on a task that runs were trained on; None if unknown."""
     configs = (run.config for run in experiment.runs)
     node = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), None)
     try:

@@ -118,7 +118,7 @@ def _ngram_line(curves: CurveSet) -> list[Line]:
 
 
 def _chance_line(curves: CurveSet) -> list[Line]:
-    """Return a horizontal line at the accuracy of guessing, if it is known."""
+    """Return a horizontal line at the chance accuracy, if it is known."""
     if curves.chance is None:
         return []
     note = "guessing among all symbols that can be the answer"

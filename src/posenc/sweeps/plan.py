@@ -1,4 +1,4 @@
-"""Planning of a sweep: all jobs are composed and validated before any directory is written."""
+"""Plans a sweep: all jobs are composed and validated before any directory is written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,8 +69,8 @@ def plan(
     """Plan a run for the overrides of each job.
 
     Raises ConfigError if any job is invalid, before anything is written. `command` is the user's
-    command line, which `posenc status` prints. Pass a `composer` to reuse its compositions. Runs
-    finished by an experiment in `reuse` are copied. If `local`, the runs must fit this machine.
+    command line, which `posenc status` prints. Pass a `composer` to reuse its compositions.
+    Finished runs of experiments in `reuse` are copied. If `local`, runs must fit this machine.
     """
     configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
@@ -153,14 +153,14 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
             if job.config[key] != first.config[key]:
                 raise ConfigError(
                     f"the sweep contains the run {job.run.name} twice, with different values of"
-                    f" {key}, which is not part of a run's identity; use a separate command and"
-                    f" another name=... for each value"
+                    f" {key}, which does not change a run's hash; use a separate command and"
+                    f" a different name=... for each value"
                 )
     return list(unique.values())
 
 
 def _check_directory(job: Job) -> None:
-    """Raise ConfigError if the run directory exists and belongs to another configuration."""
+    """Raise ConfigError if the run directory exists and belongs to a different configuration."""
     path = job.run.path
     if not job.run.config_file.exists():
         return
@@ -175,17 +175,18 @@ def _check_directory(job: Job) -> None:
         ) from None
     if digest != job.config.frozen.hash:
         raise ConfigError(
-            f"{path} belongs to another configuration (hash {digest}, not"
-            f" {job.config.frozen.hash}); delete it, move it elsewhere or use another name=..."
+            f"{path} belongs to a different configuration (hash {digest}, not"
+            f" {job.config.frozen.hash}); delete it, move it elsewhere or use a different name=..."
         )
-    if budgets := _budgets_without_weights(job):
+    if missing := _token_counts_without_weights(job):
         raise ConfigError(
-            f"evaluation.at_tokens={budgets}: {path} was trained past these budgets without keeping"
-            f" the weights; use another name=..., or delete the run with `posenc clean run={path}`"
+            f"evaluation.at_tokens={missing}: {path} was trained past these token counts without"
+            f" keeping the weights; use a different name=..., or delete the run with"
+            f" `posenc clean run={path}`"
         )
 
 
-def _budgets_without_weights(job: Job) -> list[int]:
+def _token_counts_without_weights(job: Job) -> list[int]:
     """Return the requested `at_tokens` that training passed without keeping the weights."""
     trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
     kept = {weights.step for weights in list_weights(job.run.checkpoints)}

@@ -29,7 +29,7 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is used up or a callback ends the training.
+    """Train until the token budget is used up or a callback stops it.
 
     Returns False if training was stopped before that. `training_fraction` is the fraction of the
     run's work that is training; the rest is evaluation.
@@ -42,7 +42,7 @@ def fit(session: Session, training_fraction: float) -> bool:
     if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
         return True
     if checkpoint:
-        # Checks the contents: Lightning would report damaged ones with a traceback.
+        # Checks the contents: for a corrupt checkpoint, Lightning would print a traceback.
         checkpoint.load(config.frozen.hash)
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
@@ -121,7 +121,7 @@ def _out_of_memory_error(
 ) -> RunError:
     """Return an error with a remedy; a resumed run keeps its micro-batch size."""
     sequences, length = steps.micro_sequences, config.train_length
-    remedy = "rerun the command with retry=true when nothing else uses the device"
+    remedy = "rerun the command with retry=true when nothing else is using the device"
     if not has_checkpoint and sequences > 1:
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (

@@ -82,7 +82,7 @@ class Task(ABC):
 
     @property
     def chance(self) -> float | None:
-        """The accuracy of guessing among all symbols that can be the answer; None if unknown."""
+        """Chance accuracy, of guessing among all possible answers; None if unknown."""
         return None
 
     @abstractmethod
