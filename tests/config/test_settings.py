@@ -29,6 +29,7 @@ def test_the_defaults_are_valid() -> None:
         ("tokens=-5", "tokens=-5 must be positive"),
         ("compile=3", "compile=3 must be one of auto, true, false"),
         ("seed=true", "seed=True must be an integer"),
+        ("seed='1,2,3'", "under grids (seed: [...])"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
         ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, toeplitz"),
         ("evaluation.split=dev", "one of train, validation, test"),

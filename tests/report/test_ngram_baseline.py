@@ -60,7 +60,7 @@ def test_models_that_were_scored_on_other_tokens_have_no_ngram_rows(
     assert "gram model" not in text
 
 
-def test_encodings_that_are_worse_than_a_trigram_are_a_limitation(
+def test_encodings_that_are_worse_than_a_trigram_are_in_the_finding_and_the_limitations(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for encoding, loss in (("alibi", 3.0), ("nope", 3.9)):
@@ -70,6 +70,7 @@ def test_encodings_that_are_worse_than_a_trigram_are_a_limitation(
         (path / "ngrams.json").write_text(json.dumps({"rows": [ngram]}))
     write_report(tmp_path / "sweep", console, full=True)
     text = " ".join(printed(console).split())
+    assert text.startswith("L = 64: worse than the 3-gram model: nope.")
     assert "L = 64: nope had a higher perplexity than a 3-gram model" in text
 
 

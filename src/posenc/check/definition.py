@@ -18,6 +18,7 @@ from posenc.check.under_test import (
     passed,
     random_tokens,
 )
+from posenc.config.errors import plural
 
 LIMITATIONS = ("causal", "prefix", "shift", "any_length")
 MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
@@ -33,9 +34,9 @@ DTYPES = (
 def builds(under_test: EncodingUnderTest) -> Result:
     """the encoding can be built from its YAML"""
     encoding = under_test.configured_model.encoding
-    num_parameters = sum(parameter.numel() for parameter in encoding.parameters())
-    layers = under_test.config.model.layers
-    return passed(f"{type(encoding).__name__}, {num_parameters} parameters in {layers} layers")
+    parameters = plural(sum(p.numel() for p in encoding.parameters()), "parameter")
+    layers = plural(under_test.config.model.layers, "layer")
+    return passed(f"{type(encoding).__name__}, {parameters} for {layers}")
 
 
 def has_description(under_test: EncodingUnderTest) -> Result:

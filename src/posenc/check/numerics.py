@@ -28,6 +28,7 @@ from posenc.check.under_test import (
     passed,
     random_tokens,
 )
+from posenc.config.errors import plural
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder
 
@@ -60,7 +61,7 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
         for module in (model.encoding, model)
     )
     elsewhere = in_model - in_encoding
-    return passed(f"{in_encoding} parameters in the encoding, {elsewhere} elsewhere")
+    return passed(f"{plural(in_encoding, 'tensor')} in the encoding, {elsewhere} elsewhere")
 
 
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:

@@ -139,7 +139,9 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if not matches_type(value, annotation):
         types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)
         expected = " or ".join(TYPE_NAMES[item] for item in types)
-        return f"{key}={value!r} must be {expected}"
+        is_list = isinstance(value, str) and "," in value
+        remedy = f"; in a YAML file, list several values under grids ({key}: [...])"
+        return f"{key}={value!r} must be {expected}{remedy if is_list else ''}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
             f"{key}={value!r} must be at most 80 letters, digits and - _ . +, starting with a"

@@ -62,7 +62,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     word = "lowest" if quantity.choose is min else "highest"
     lengths = dict.fromkeys((curves.train_length, _longest_length(curves)))
     incomparable = [length for length in incomparable_lengths(rows) if length in lengths]
-    parts = []
+    values_by_label: defaultdict[str, list[str]] = defaultdict(list)
     for length in lengths:
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
         if values and length not in incomparable:
@@ -70,7 +70,8 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
-            parts.append(f"{label} at {length} tokens ({number}{tied})")
+            values_by_label[label].append(f"at {length} tokens ({number}{tied})")
+    parts = [f"{label} {' and '.join(texts)}" for label, texts in values_by_label.items()]
     sentences = [f"{quantity.name} is {word} with {', and with '.join(parts)}."] if parts else []
     if incomparable:
         subject = "The values" if parts else "the values"
@@ -165,18 +166,22 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a note for each training length at which an encoding is worse than a trigram model."""
     lines = []
     for curves in curve_sets:
-        if curves.swapped or 3 not in curves.ngrams:
-            continue
-        trigram, length = curves.ngrams[3], curves.train_length
-        points = {c.label: point for c in curves.curves if (point := c.point_at(length))}
-        worse = [label for label, point in points.items() if point.mean > trigram]
-        if worse:
+        if worse := worse_than_trigram(curves):
             lines.append(
-                f"L = {length}: {', '.join(worse)} had a higher perplexity than a 3-gram model of"
-                f" the same training tokens ({format_number(exp(trigram))}): a comparison of models"
-                " that hardly use their context says little about encodings. Train on more tokens."
+                f"L = {curves.train_length}: {', '.join(worse)} had a higher perplexity than a"
+                " 3-gram model of the same training tokens"
+                f" ({format_number(exp(curves.ngrams[3]))}): a comparison of models that hardly use"
+                " their context says little about encodings. Train on more tokens."
             )
     return lines
+
+
+def worse_than_trigram(curves: CurveSet) -> list[str]:
+    """Return the labels of the encodings that are worse than a trigram model at L."""
+    if curves.swapped or 3 not in curves.ngrams:
+        return []
+    points = {c.label: c.point_at(curves.train_length) for c in curves.curves}
+    return [label for label, point in points.items() if point and point.mean > curves.ngrams[3]]
 
 
 def _coverage_note(experiment: Experiment) -> list[str]:
@@ -199,7 +204,7 @@ def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
         return []
     half, longest = curves.train_length // 2, curves.x_values[-1]
     return [
-        "Part of the gain on longer windows comes not from using longer context but from having"
+        "Part of any gain on longer windows comes not from using longer context but from having"
         " fewer early tokens (the early-token curse: Press et al. 2022, appendix B). In"
         f" non-overlapping windows of {curves.train_length} tokens, half of all tokens have at"
         f" most {half} tokens of context; in windows of {longest:.0f} tokens,"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from posenc.config.errors import plural
-from posenc.report.conclusions import best_encodings
+from posenc.report.conclusions import best_encodings, worse_than_trigram
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict
 from posenc.report.premises import Verdicts
@@ -20,12 +20,13 @@ def finding(
     """Return how many premises and claims hold, and which encodings are best.
 
     `losses` are those of the main measurement, `accuracies` those of all tasks. Premises that do
-    not hold come before the claims. Encodings are compared at the training length and at the
-    longest one.
+    not hold and encodings that are worse than a trigram model come before the claims. Encodings are
+    compared at the training length and at the longest one.
     """
     sentences = [
         *_debug_sentences(experiment.runs),
         *_premise_sentences(verdicts.premises),
+        *_trigram_sentences(losses),
         *_claim_sentences(verdicts.claims),
         *_best_sentences(losses, accuracies),
     ]
@@ -50,6 +51,13 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
             yield f"{count}: {'; '.join(f'“{text}” ({outcome})' for outcome, text in unmet)}."
     elif outcomes:
         yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
+
+
+def _trigram_sentences(losses: Sequence[ResultSet]) -> Iterator[str]:
+    for curves, _ in losses:
+        if worse := worse_than_trigram(curves):
+            labels = "all encodings" if len(worse) == len(curves.curves) else ", ".join(worse)
+            yield f"L = {curves.train_length}: worse than the 3-gram model: {labels}."
 
 
 def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
