@@ -189,7 +189,7 @@ def save_rows(
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
     for row in [row for row in rows if row in largest]:  # skip rows with a smaller budget
-        if PROTOCOLS[row["protocol"]].positions:
+        if PROTOCOLS[row["protocol"]].save_positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_arrays(run.positions_file, arrays)

@@ -63,8 +63,8 @@ class LanguageModel(pl.LightningModule):
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:
-        inputs, targets, mean_targets = batch
-        return self.losses(inputs, targets).sum() / mean_targets
+        inputs, targets, targets_per_micro_batch = batch
+        return self.losses(inputs, targets).sum() / targets_per_micro_batch
 
     def configure_model(self) -> None:
         if self.device_mesh is not None:  # with FullyShardedStrategy

@@ -27,20 +27,21 @@ class Protocol:
 
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
-    receives the longest evaluation length. With `positions`, the loss at each position is saved.
-    With `accuracy`, the targets that the model ranks first are counted. `spans` is None for tasks.
+    receives the longest evaluation length. With `save_positions`, the loss at each position is
+    saved. With `accuracy`, the targets that the model ranks first are counted. `spans` is None for
+    tasks.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
     parameter: str | None = None
     needs_longest_length: bool = False
-    positions: bool = False
+    save_positions: bool = False
     accuracy: bool = False
 
 
 PROTOCOLS = {
     "nonoverlapping": Protocol(nonoverlapping),
-    "by_position": Protocol(nonoverlapping, positions=True),
+    "by_position": Protocol(nonoverlapping, save_positions=True),
     "sliding": Protocol(sliding, "stride"),
     "last_k": Protocol(last_k, "k"),
     "fixed_target": Protocol(fixed_target, "targets", needs_longest_length=True),
