@@ -38,9 +38,9 @@ def test_golden_values(scores: list[float], weights: list[float]) -> None:
     assert last_row([*scores, 7.5]).tolist() == pytest.approx(weights, rel=1e-8)
 
 
-def test_with_the_current_key_the_remainder_is_dropped() -> None:
+def test_the_current_key_takes_its_share_and_receives_the_remainder() -> None:
     weights = last_row([0, 0, 0], attend_current=True).tolist()
-    assert weights == pytest.approx([0.125, 0.25, 0.5], rel=1e-12)
+    assert weights == pytest.approx([0.125, 0.25, 0.5 + 0.125], rel=1e-12)
 
 
 @pytest.mark.parametrize("kernel", ["reference", "auto"])
@@ -67,8 +67,7 @@ def test_attention_is_a_product_over_the_later_keys(
                 piece = stick / (1 + math.exp(-z))
                 stick -= piece
                 out += piece * v[0, h, j]
-            if not attend_current:
-                out += stick * v[0, h, i]
+            out += stick * v[0, h, i]
             torch.testing.assert_close(actual[0, h, i], out, rtol=0, atol=1e-12)
 
 

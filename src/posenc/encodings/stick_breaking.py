@@ -5,9 +5,9 @@
 From the query back to the first key, each key takes a fraction sigmoid(z) of the weight that the
 later keys have left (the rest of the stick). There is no softmax, and the order of the keys is the
 only positional information. As in the authors' code (shawntan/stickbreaking-attention, sb_ref.py),
-a query does not attend to its own key; the value of that key receives the remaining weight,
-prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and the remaining weight
-is dropped.
+a query does not attend to its own key, but the value of that key receives the remaining weight,
+prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i; what then remains is added
+to the same value, as in the reference of their tests.
 """
 
 import torch
@@ -33,6 +33,4 @@ class StickBreaking(Encoding):
         log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # left after keys j to i
         log_rest_before = pad(log_rest, (1, -1)).flip(-1)
         weights = (logsigmoid(scores) + log_rest_before).exp()
-        if self.attend_current:
-            return weights
         return weights + own_key * log_rest[..., -1:].exp()
