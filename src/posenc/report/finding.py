@@ -10,6 +10,9 @@ from posenc.report.premises import Verdicts
 from posenc.report.result_rows import ResultSet
 from posenc.report.verdict_text import claim_outcomes, summary
 
+MAX_NAMES = 3
+"""The largest number of encodings that are named in a sentence."""
+
 
 def finding(
     experiment: Experiment,
@@ -56,8 +59,9 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
 def _trigram_sentences(losses: Sequence[ResultSet]) -> Iterator[str]:
     for curves, _ in losses:
         if worse := worse_than_trigram(curves):
-            labels = "all encodings" if len(worse) == len(curves.curves) else ", ".join(worse)
-            yield f"L = {curves.train_length}: worse than the 3-gram model: {labels}."
+            subject = f"{len(worse)} of {plural(len(curves.curves), 'encoding')}"
+            names = f" ({', '.join(worse)})" if len(worse) <= MAX_NAMES else ""
+            yield f"L = {curves.train_length}: {subject} worse than the 3-gram model{names}."
 
 
 def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
