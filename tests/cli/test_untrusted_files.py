@@ -1,5 +1,6 @@
 """Files of a run are data: they are validated, and nothing in them is executed."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -103,7 +104,9 @@ def test_a_file_that_was_trained_with_is_imported_and_another_one_is_not(
         "from posenc.encodings.base import Encoding\n\n\n"
         "class Half(Encoding):\n"
         "    def bias(self, head, distance, pos_q):\n"
-        "        return -0.5 * distance\n"
+        "        return -0.5 * distance\n\n\n"
+        "class Other(Half):\n"
+        "    pass\n"
     )
     for folder in ("here", "there"):
         (tmp_path / folder / "conf" / "encoding").mkdir(parents=True)
@@ -121,6 +124,11 @@ def test_a_file_that_was_trained_with_is_imported_and_another_one_is_not(
         assert "trained_with" not in sys.modules
     else:
         assert main(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 0
+        del sys.modules["trained_with"]
+        text = run.config_file.read_text()
+        run.config_file.write_text(text.replace("trained_with.Half", "trained_with.Other"))
+        assert "modules=[trained_with]" in evaluation_error(run)
+        assert "trained_with" not in sys.modules
     sys.modules.pop("trained_with", None)
 
 
@@ -217,3 +225,53 @@ def test_a_corpus_with_a_single_split_is_evaluated_on_that_split(
     assert row["split"] == "test"
     assert row["count"] == row["bytes"] + 1
     assert "(test)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a: !!pairs [x: '${oc.env:HOME}']",
+        "a: !!set {b}",
+        "a: !!python/name:os.system ''",
+        "null: 1",
+    ],
+)
+def test_a_config_with_tags_or_null_keys_is_refused(
+    finished: RunDirectory, evaluation_error: EvaluationError, line: str
+) -> None:
+    with finished.config_file.open("a") as file:
+        file.write(f"{line}\n")
+    assert "config.yaml" in evaluation_error(finished)
+
+
+@pytest.mark.parametrize("name", ["run.log", ".lock", ".evaluation.json.lock", "metrics.jsonl"])
+@pytest.mark.parametrize("command", ["evaluate", "train"])
+def test_nothing_is_written_through_a_symbolic_link(
+    small_run: SmallRun,
+    small_job: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    command: str,
+) -> None:
+    run = small_run()
+    if command == "evaluate":
+        assert job([str(run.path)]) == FINISHED
+    target = tmp_path / "target"
+    target.write_text("mine\n")
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(target)
+    words = [f"run={run.path}"] if command == "evaluate" else small_job
+    assert main([command, *words]) in (1, 2)
+    assert "symbolic link" in capsys.readouterr().err
+    assert target.read_text() == "mine\n"
+
+
+def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:
+    for name in ("hydra_plugins/evil/__init__", "org", "msvcrt", "gmpy2"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.py").write_text("open('code was run', 'w')\n")
+    for words in (["train", "encoding=nope", "--cfg"], ["status"], ["list", "encoding"]):
+        command = [sys.executable, "-P", "-m", "posenc", *words]  # as the script `posenc` does
+        subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    assert not (tmp_path / "code was run").exists()

@@ -29,16 +29,16 @@ def test_a_row_replaces_the_same_measurement(tmp_path: Path) -> None:
 def test_losses_by_position_are_added_and_replaced(tmp_path: Path) -> None:
     file = tmp_path / "loss_by_position.npz"
     merge_arrays(file, {"a.sum": np.ones(3), "a.count": np.arange(3)})
-    merge_arrays(file, {"b.sum": np.zeros(2), "a.sum": np.full(3, 2.0)})
+    merge_arrays(file, {"b.sum": np.zeros(2), "b.count": np.arange(2), "a.sum": np.full(3, 2.0)})
     arrays = read_arrays(file)
-    assert sorted(arrays) == ["a.count", "a.sum", "b.sum"]
+    assert sorted(arrays) == ["a.count", "a.sum", "b.count", "b.sum"]
     assert arrays["a.sum"].tolist() == [2.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("kept", [0, 30, -30])
 def test_a_truncated_file_of_arrays_is_an_error(tmp_path: Path, kept: int) -> None:
     file = tmp_path / "loss_by_position.npz"
-    merge_arrays(file, {"a.sum": np.ones(3)})
+    merge_arrays(file, {"a.sum": np.ones(3), "a.count": np.arange(3)})
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(RunError, match="evaluate the run again"):
         read_arrays(file)

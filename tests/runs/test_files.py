@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.files import append_jsonl, read_jsonl, truncate_jsonl, write_atomic, write_json
+from posenc.config.errors import RunError
+from posenc.runs.files import (
+    append_jsonl,
+    read_json,
+    read_jsonl,
+    truncate_jsonl,
+    write_atomic,
+    write_json,
+)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -42,3 +50,19 @@ def test_rows_after_a_step_are_dropped(tmp_path: Path) -> None:
     assert file.read_text().splitlines() == before[:3]
     append_jsonl(file, {"step": 4, "loss": 4.1})
     assert [row["step"] for row in read_jsonl(file)] == [1, 2, 3, 4]
+
+
+def test_strings_that_cannot_be_printed_are_corrupt(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'{"a": "\ud800", "b": "\ud83d\ude00"}')
+    with pytest.raises(RunError, match=r"a\.json is corrupt"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text(r'{"b": "\ud83d\ude00"}')
+    assert read_json(tmp_path / "a.json") == {"b": "\U0001f600"}
+
+
+def test_rows_are_not_appended_through_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("")
+    (tmp_path / "rows.jsonl").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):
+        append_jsonl(tmp_path / "rows.jsonl", {"step": 1})
+    assert (tmp_path / "target").read_text() == ""

@@ -204,14 +204,15 @@ def test_each_run_has_its_own_gpu(
     assert "2 at a time" in printed and "1 GPU each" in printed
 
 
-def test_the_current_folder_is_importable(
+def test_a_job_imports_nothing_from_the_current_folder_by_itself(
     fake_run: FakeRun, fake_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user_encoding.py").touch()
     run = fake_run("importing", "import user_encoding")
     monkeypatch.chdir(tmp_path)
     outcomes, _ = launch(fake_job, run)
-    assert outcomes["importing"].state == "finished", run.log_file.read_text()
+    assert outcomes["importing"].state == "failed"
+    assert "No module named 'user_encoding'" in run.log_file.read_text()
 
 
 def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.component_types import trusted_modules
+from posenc.config.component_types import trusted_modules, user_targets
 from posenc.config.errors import ConfigError
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
@@ -20,13 +20,15 @@ def run_config(
     """Return the configuration of a run; `modules` are the modules outside posenc it may import.
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
-    importing a module runs its code. Modules that the user has trained with are added. Raises
-    ConfigError if the run's encoding needs another module that exists in the current folder;
-    `trust_hint` returns the command or call that trusts a list of modules.
+    importing a module runs its code. A module is added if the user has trained with everything in
+    it that the configuration names. Raises ConfigError if the run's encoding needs another module
+    that exists in the current folder; `trust_hint` returns the command or call that trusts a list
+    of modules.
     """
     values = run.values()
+    unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}
     needed = trusted_modules(values)  # `modules` of a saved configuration are empty
-    modules = [*modules, *(name for name in needed if is_remembered(name) and name not in modules)]
+    modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:

@@ -22,7 +22,7 @@ def call_module(module: str, request: dict[str, Any], threads: int) -> Generator
         json.dump(request, stdin)
         stdin.seek(0)
         with subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -69,9 +69,9 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # Custom modules are imported from the current folder. It comes last, so that a file in it that
-    # has the same name as a library is not imported in place of that library.
-    folder = os.getcwd()
-    sys.path[:] = [*(path for path in sys.path if path not in ("", folder)), folder]
+    # The current folder may be from someone else: nothing in it is imported unless the user names a
+    # module (see `import_target`), even if Python was started with `-m`.
+    requested = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd()) or p in requested]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

@@ -8,9 +8,11 @@ as torch's optimizers. Targets in other modules are allowed if the command trust
 
 import importlib
 import inspect
+import os
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -118,6 +120,8 @@ def import_target(
         raise ConfigError(f"{name} has no _target_; choose one of the group's options")
     check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
+    if not (path.startswith("posenc.") or in_library(path, group)):
+        import_from_current_folder()
     try:
         imported = _import(path)
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
@@ -158,18 +162,44 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
     library classes that a config group accepts (`LIBRARY_TYPES`) are left out.
     """
     for module in values["modules"]:
-        root = module.split(".")[0]
-        if not root or (root not in sys.modules and find_spec(root) is None):
+        if find_module(module) is None:
             raise ConfigError(
                 f"modules: {module!r} is neither in the current folder nor installed; correct its"
                 f" name or leave it out"
             )
-    roots = {
-        target.split(".")[0]
+    roots = {target.split(".")[0] for target in user_targets(values)}
+    return sorted({*values["modules"], *(roots - {""})})
+
+
+def user_targets(values: Mapping[str, Any]) -> list[str]:
+    """Return the targets in a plain configuration outside posenc and accepted libraries."""
+    return [
+        target
         for key, target in _targets(values)
-        if not in_library(target, key.split(".")[0])
-    }
-    return sorted({*values["modules"], *(roots - {"posenc", ""})})
+        if not (target.startswith("posenc.") or in_library(target, key.split(".")[0]))
+    ]
+
+
+def find_module(name: str) -> ModuleSpec | None:
+    """Return the spec of a top-level module or package, or that of the one that contains `name`.
+
+    Also finds modules in the current folder. Nothing is imported.
+    """
+    root = name.split(".")[0]
+    if not root:
+        return None
+    if root in sys.modules:
+        return sys.modules[root].__spec__
+    return find_spec(root) or PathFinder.find_spec(root, [os.getcwd()])
+
+
+def import_from_current_folder() -> None:
+    """Let modules be imported from the current folder, because the user has named one of them.
+
+    The folder comes last, so that no file in it is imported in place of a library.
+    """
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
 
 
 def _import(path: str) -> Any:

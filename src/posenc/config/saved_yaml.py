@@ -27,10 +27,14 @@ TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 def load_yaml(text: str) -> Any:
     """Return the contents of a saved configuration. Raises yaml.YAMLError if it is not valid.
 
-    Saved configurations have no aliases, and no mapping in them has the same key twice.
+    Saved configurations have no aliases and no tags such as `!!set`; their keys are strings and
+    numbers, and no mapping has the same key twice.
     """
-    if any(isinstance(event, yaml.AliasEvent) for event in events_within_limit(text)):
-        raise ConstructorError(None, None, "contains an alias, which posenc never writes")
+    for event in events_within_limit(text):
+        if isinstance(event, yaml.AliasEvent):
+            raise ConstructorError(None, None, "contains an alias, which posenc never writes")
+        if getattr(event, "tag", None) is not None:
+            raise ConstructorError(None, None, f"contains the tag {event.tag}")
     return yaml.load(text, Loader=_Loader)
 
 
@@ -61,7 +65,10 @@ class _Loader(yaml.CSafeLoader):
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if repeated := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
             raise ConstructorError(None, None, f"duplicate key {repeated[0]}", node.start_mark)
-        return super().construct_mapping(node, deep=deep)
+        mapping = super().construct_mapping(node, deep=deep)
+        if None in mapping:
+            raise ConstructorError(None, None, "a key is null", node.start_mark)
+        return mapping
 
 
 class _Dumper(yaml.CSafeDumper):

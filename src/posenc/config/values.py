@@ -36,8 +36,8 @@ def canonical(value: Any) -> Any:
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of every item in nested mappings and lists."""
-    if isinstance(value, dict | list):
+    """Yield the dotted path and the value of every item in nested mappings and sequences."""
+    if isinstance(value, dict | list | tuple | set):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             child = f"{path}.{key}".lstrip(".")
             yield child, item

@@ -61,10 +61,11 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """
     meta: dict[str, Any] = {}
     try:
-        meta = json.loads((folder / "meta.json").read_text())
-        reason = _damage(folder, meta)
-    except FileNotFoundError:
-        reason = "meta.json is missing"
+        if (folder / "meta.json").is_file():
+            meta = json.loads((folder / "meta.json").read_text())
+            reason = _damage(folder, meta)
+        else:  # a pipe might never end
+            reason = "meta.json is missing"
     except DAMAGE_ERRORS as error:
         reason = f"meta.json has unexpected contents ({describe_error(error)})"
     if reason:
@@ -86,6 +87,8 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
         return f"meta.json has values of the wrong type: {', '.join(wrong)}"
     if incomplete := [split for split, counts in meta["splits"].items() if COUNTS - counts.keys()]:
         return f"meta.json lacks counts of the splits {', '.join(incomplete)}"
+    if negative := [s for s, counts in meta["splits"].items() if min(counts.values()) < 0]:
+        return f"meta.json has negative counts of the splits {', '.join(negative)}"
     if not 0 <= meta["end_of_text"] < meta["vocab_size"]:
         return (
             f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"

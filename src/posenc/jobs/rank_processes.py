@@ -21,6 +21,8 @@ from posenc.runs.status import State, Status
 from posenc.training.stop import StopRequest
 
 POLL_SECONDS = 0.1
+JOB_COMMAND = (sys.executable, "-P", "-m", "posenc.jobs.job")
+"""The command of a job; with -P, Python does not import modules from the current folder."""
 GRACE_SECONDS = 30.0
 """The seconds that the other ranks have to exit after one rank has failed."""
 
@@ -33,7 +35,7 @@ def run_ranks(
     Divides `threads` among the processes and forwards stop requests to them.
     """
     threads = max(1, threads // devices)
-    command = [sys.executable, "-m", "posenc.jobs.job", str(run.path), "--threads", str(threads)]
+    command = [*JOB_COMMAND, str(run.path), "--threads", str(threads)]
     command += [f"--module={name}" for name in modules]
     with socket.socket() as bound_socket:  # stays bound, so that no other process gets the port
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

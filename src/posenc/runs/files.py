@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, BinaryIO
 
 from posenc.config.errors import RunError, abbreviate
 from posenc.config.values import matches_type
@@ -78,13 +78,19 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON. Raises ValueError also for duplicate keys and numbers that are not finite."""
-    return json.loads(
+    """Parse JSON. Raises ValueError also for duplicate keys and numbers that are not finite.
+
+    So do strings that cannot be printed, because they contain half of a surrogate pair.
+    """
+    value = json.loads(
         text,
         object_pairs_hook=_without_duplicates,
         parse_float=_finite_float,
         parse_constant=_finite_float,
     )
+    if "\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _finite_float(text: str) -> float:
@@ -136,8 +142,14 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append `row` to a JSON-lines file in a single write."""
-    with path.open("a") as file:
-        file.write(json.dumps(row, allow_nan=False) + "\n")
+    with open_to_append(path) as file:
+        file.write(f"{json.dumps(row, allow_nan=False)}\n".encode())
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file of a run to append to it. Raises OSError if the file is a symbolic link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
 
 
 def flush_to_disk(path: Path) -> None:

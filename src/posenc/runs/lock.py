@@ -70,9 +70,12 @@ def describe_holder(path: Path) -> str:
 def _open(path: Path, flags: int) -> Iterator[int]:
     """Open a lock file without waiting, which opening a pipe would do, and yield its descriptor."""
     not_a_file = RunError(f"{path} is not a regular file, as lock files are; delete it")
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except IsADirectoryError:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP):
+            raise
         raise not_a_file from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

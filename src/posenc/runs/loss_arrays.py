@@ -16,13 +16,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.config.errors import RunError
+from posenc.config.errors import RunError, one_line
 from posenc.runs.evaluation_rows import Row, measurement_key
 from posenc.runs.files import write_atomic
 from posenc.runs.lock import lock
 
 BLOCK_TOKENS = 4096
 BINS_PER_OCTAVE = 4
+NPZ_ERRORS = (
+    *(ValueError, TypeError, AttributeError, OSError, EOFError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""Exceptions that are raised by reading a damaged npz file."""
 
 
 class BlockSums(NamedTuple):
@@ -70,17 +75,31 @@ def at_tokens_suffix(row: Row) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays in an npz file, none if it is missing. Raises RunError if it is corrupt."""
     if not path.exists():
         return {}
     try:
         if not path.is_file():
             raise OSError("not a regular file")
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
+            arrays = dict(loaded)
+        _check_arrays(arrays)
+    except NPZ_ERRORS as error:
         raise RunError(
-            f"{path} is corrupt ({error}); delete it and evaluate the run again"
+            f"{path} is corrupt ({one_line(error)}); delete it and evaluate the run again"
         ) from None
+    return arrays
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless all arrays are pairs of sums and counts of the same length."""
+    for name, array in arrays.items():
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
+            raise ValueError(f"{name} is not a sequence of numbers")
+        stem, _, kind = name.rpartition(".")
+        other = arrays.get(f"{stem}.{'count' if kind == 'sum' else 'sum'}")
+        if kind not in ("sum", "count") or other is None or other.shape != array.shape:
+            raise ValueError(f"{name} has no counterpart of the same length")
 
 
 def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -1,6 +1,8 @@
 """The directory of a run: its files, and its deletion."""
 
+import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,10 @@ COPY_LOCK = ".copy.lock"
 ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
 """Files and folders of an experiment that are of no use without its runs."""
 
+REPORT_FOLDERS = ("report", "report-selected")
+
+VERSION = re.compile(r"[\w.+!-]{1,40}")
+
 
 class RunDirectory:
     """`outputs/<experiment>/<run>/`: one run's configuration, logs, checkpoints and results."""
@@ -85,7 +91,8 @@ class RunDirectory:
         Its `modules` are empty: the command line decides which modules are trusted, not this file.
         Options that were added since have the values at which they change nothing.
         Raises RunError if the file is corrupt, was not written by planning, contains an alias or
-        an interpolation, or was written by posenc 0.1.
+        an interpolation, or was written by posenc 0.1, and if the directory contains a symbolic
+        link.
         """
         try:
             values = load_yaml(self.config_file.read_text(encoding="utf-8"))
@@ -105,7 +112,10 @@ class RunDirectory:
             raise RunError(
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
+        reject_links(self.path, [path.name for path in self.path.iterdir()])
         version = values["frozen"]["posenc"]
+        if not VERSION.fullmatch(version):
+            raise RunError(f"{self.config_file}: frozen.posenc is not a version")
         if version.startswith("0.1."):
             raise RunError(
                 f"{self.path} was created by posenc {version}, whose settings have different names;"
@@ -197,6 +207,18 @@ def open_run(path: Any) -> RunDirectory:
     return run
 
 
+def reject_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise RunError if a file or folder in `folder` is a symbolic link.
+
+    A run or experiment may be from someone else, and writing to it must not write elsewhere.
+    """
+    for name in names:
+        if (folder / name).is_symlink():
+            raise RunError(
+                f"{folder / name} is a symbolic link; replace it by what it points to, or delete it"
+            )
+
+
 def list_runs(folder: Path) -> list[RunDirectory]:
     """Return the runs in an experiment's folder, sorted by name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
@@ -205,8 +227,10 @@ def list_runs(folder: Path) -> list[RunDirectory]:
 def read_plan(folder: Path) -> dict[str, Any]:
     """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
 
-    Raises RunError if the file is corrupt.
+    Raises RunError if the file is corrupt, or if a file or folder of the experiment that is not a
+    run is a symbolic link.
     """
+    reject_links(folder, (*ANCILLARY_NAMES, *REPORT_FOLDERS))
     plan = {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
     if wrong := [name for name in plan["runs"] if name != Path(name).name or "\0" in name]:
         raise corrupt_file_error(folder / "plan.json", f"not the name of a run: {wrong[0]!r}")

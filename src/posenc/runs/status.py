@@ -96,10 +96,12 @@ STATUS_TYPES = get_type_hints(Status)
 
 
 def _check_times(path: Path, saved: dict[str, Any]) -> None:
-    """Raise RunError for a time that is not a date before the year 10000."""
+    """Raise RunError for a time after the year 9999, or a fraction that is not from 0 to 1."""
     times = {key: saved[key] for key in ("started", "updated") if saved.get(key) is not None}
     if wrong := [key for key, seconds in times.items() if not 0 <= seconds < MAX_TIME]:
         raise corrupt_file_error(path, f"not a time: {', '.join(wrong)}")
+    if not 0 <= saved.get("work_done", 0) <= 1:
+        raise corrupt_file_error(path, "work_done is not a fraction")
 
 
 def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:

@@ -1,57 +1,54 @@
-"""Remembers the modules that the user has trained with, so that later commands may import them.
+"""Remembers the classes and functions that the user has trained with, for later commands.
 
 A run directory may come from someone else, so its configuration cannot decide which code is run. A
-file that the user has already trained with on this machine, in the same place, can be imported.
+class that the user has already trained with on this machine, from the same file, can be imported.
 """
 
 import os
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
+from posenc.config.component_types import find_module
 from posenc.config.errors import RunError
 from posenc.config.values import matches_type
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 
-def remember_modules(modules: Iterable[str]) -> None:
-    """Record the files of modules that the user trains with, if the record can be written."""
-    files = {file for module in modules if (file := _file(module)) is not None}
+def remember_targets(targets: Iterable[str]) -> None:
+    """Record classes and functions that the user trains with, if the record can be written."""
+    entries = {entry for target in targets if (entry := _entry(target)) is not None}
     record = _record()
-    if files <= _remembered(record):
+    if entries <= _remembered(record):
         return
     with suppress(OSError, RunError), lock(record.with_suffix(".lock")):
-        write_json(record, sorted(_remembered(record) | files))
+        write_json(record, sorted(_remembered(record) | entries))
 
 
-def is_remembered(module: str) -> bool:
-    """Whether the user has trained with the file that importing `module` would run."""
-    return _file(module) in _remembered(_record())
+def is_remembered(target: str) -> bool:
+    """Whether the user has trained with this class or function of the file that it is now in."""
+    return _entry(target) in _remembered(_record())
 
 
 def _record() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "posenc" / "trusted_modules.json"
+    return Path(state).expanduser() / "posenc" / "trusted_targets.json"
 
 
 def _remembered(record: Path) -> set[str]:
-    """Return the recorded files; a record that is damaged counts as empty."""
+    """Return the recorded entries; a record that is damaged counts as empty."""
     try:
-        files = read_json(record, [])
+        entries = read_json(record, [])
     except RunError:
         return set()
-    return set(files) if matches_type(files, list[str]) else set()
+    return set(entries) if matches_type(entries, list[str]) else set()
 
 
-def _file(module: str) -> str | None:
-    """Return the file of a top-level module or package, without importing it."""
-    root = module.split(".")[0]
+def _entry(target: str) -> str | None:
+    """Return the file of the top-level module or package and the target, without importing it."""
     with suppress(ImportError, ValueError):
-        loaded = sys.modules.get(root)
-        spec = find_spec(root) if loaded is None else loaded.__spec__
+        spec = find_module(target)
         if spec is not None and spec.origin is not None:
-            return os.path.realpath(spec.origin)
+            return f"{os.path.realpath(spec.origin)}:{target}"
     return None

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from posenc.jobs.exit_codes import STOP_SIGNALS
 from posenc.runs.environment import MALLOC_VARIABLES
+from posenc.runs.files import open_to_append
 
 PRELOADED = ["torch", "pytorch_lightning", "hydra", "typeguard", "scipy.special"]
 """Libraries that every job imports; posenc is not preloaded, because jobs import a frozen copy."""
@@ -42,7 +43,7 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     os.environ.clear()
     os.environ.update(environment)
-    with open(os.devnull, "rb") as null, open(log, "ab") as output:
+    with open(os.devnull, "rb") as null, open_to_append(Path(log)) as output:
         for file, descriptor in ((null, 0), (output, 1), (output, 2)):
             os.dup2(file.fileno(), descriptor)
     from posenc.jobs.job import main

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,13 +18,13 @@ from posenc.jobs.exit_codes import (
     READ_ONLY,
     STOP_SIGNALS,
 )
+from posenc.jobs.rank_processes import JOB_COMMAND
 from posenc.runs.environment import job_environment
-from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE
+from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE, open_to_append
 from posenc.runs.status import Status
 from posenc.sweeps.fork_server import start_job
 from posenc.sweeps.launcher import PlannedRun
 
-JOB_COMMAND = (sys.executable, "-m", "posenc.jobs.job")
 DISK_MESSAGES = {DISK_FULL: DISK_FULL_MESSAGE, READ_ONLY: READ_ONLY_MESSAGE}
 FORK_SERVER_LOST = 255
 """The exit code that multiprocessing reports for a process whose fork server has died."""
@@ -59,7 +58,7 @@ class JobProcess:
         variables = job_environment(self.threads, code)
         variables |= {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         self._process: subprocess.Popen[bytes] | ForkServerProcess
-        with self.run.log_file.open("ab") as log:
+        with open_to_append(self.run.log_file) as log:
             if fork:
                 self._process = start_job(arguments, self.run.log_file, variables, code)
                 return

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc import __version__
+from posenc.config.component_types import user_targets
 from posenc.config.components import check
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
@@ -25,7 +26,7 @@ from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.files import write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.run_directory import RunDirectory, read_plan
-from posenc.runs.trusted_code import remember_modules
+from posenc.runs.trusted_code import remember_targets
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
@@ -99,11 +100,20 @@ def plan(
             copy_run(source, job.run)
         _write_run(job)
     _write_plan(unique_jobs, shared_values[0], command)
-    remember_modules({module for job in unique_jobs for module in job.config.modules})
+    _remember_user_code(unique_jobs)
     return [
         PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
         for j in unique_jobs
     ]
+
+
+def _remember_user_code(jobs: Sequence[Job]) -> None:
+    targets: set[str] = set()
+    for job in jobs:
+        if job.config.modules:
+            values: Any = OmegaConf.to_container(job.config)
+            targets |= set(user_targets(values))
+    remember_targets(targets)
 
 
 def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:

@@ -11,11 +11,12 @@ from rich.console import Console
 from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code
+from posenc.jobs.rank_processes import JOB_COMMAND
 from posenc.runs.files import disk_message
 from posenc.runs.hardware import cores, gpu_groups, gpus
 from posenc.runs.lock import describe_holder, is_locked
 from posenc.runs.status import Status
-from posenc.sweeps.job_process import JOB_COMMAND, JobProcess, recorded_signals
+from posenc.sweeps.job_process import JobProcess, recorded_signals
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import (
     PlainDisplay,

@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.runs.files import corrupt_file_error, read_mapping, write_json
+from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import offline_run_files
@@ -90,7 +90,7 @@ class MirrorFile:
         if not self.file.exists():
             self.directory.path.mkdir(parents=True, exist_ok=True)
             if save_diff and (diff := git_diff()):
-                (self.directory.path / DIFF_FILE).write_text(diff)
+                write_atomic(self.directory.path / DIFF_FILE, diff)
             wandb_id = sweep_trial_id() or run_id(self.directory)
             self.identity = {"id": wandb_id, "job_type": job_type, **git_state()}
         self.has_file_sizes, self.file_sizes = True, None

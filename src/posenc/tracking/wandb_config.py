@@ -11,10 +11,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import dotted_keys
+from posenc.runs.environment import source_folder
 from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
+GIT = ("git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}")
 GIT_TIMEOUT = 5  # seconds
+COMMAND_SETTINGS = ("core.fsmonitor", "core.alternaterefscommand", "diff.", "filter.", "extensions")
+"""The beginnings of git's settings that may make `git status` or `git diff` run a command."""
 MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
@@ -106,10 +110,10 @@ def git_state() -> dict[str, Any]:
 
     Returns an empty mapping if posenc does not run from a git checkout.
     """
-    folder = Path(__file__).parent
+    folder = source_folder()  # a job's own package is in a folder that may be from someone else
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "-uno")
+        changes = _git(folder, "status", "--porcelain", "-uno", "--ignore-submodules=all")
     except (OSError, subprocess.SubprocessError):
         return {}
     return {"git_commit": commit, "git_dirty": bool(changes)}
@@ -121,14 +125,28 @@ def git_diff() -> str:
     Returns an empty string if there is no repository, or if the changes exceed
     MAX_DIFF_CHARACTERS.
     """
+    options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
     try:
-        diff = _git(Path.cwd(), "diff", "HEAD")
+        diff = _git(Path.cwd(), "diff", *options, "HEAD")
     except (OSError, subprocess.SubprocessError):
         return ""
     return f"{diff}\n" if 0 < len(diff) <= MAX_DIFF_CHARACTERS else ""
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+    """Return git's output. Raises SubprocessError if the repository's settings name commands.
+
+    git would run them, and the repository may be from someone else.
+    """
+    settings = _call_git(folder, "config", "--list", "--show-scope", "--name-only")
+    for line in settings.splitlines():
+        scope, _, name = line.partition("\t")
+        if scope in ("local", "worktree") and name.lower().startswith(COMMAND_SETTINGS):
+            raise subprocess.SubprocessError(f"{name} is set")
+    return _call_git(folder, *arguments)
+
+
+def _call_git(folder: Path, *arguments: str) -> str:
+    command = [*GIT, "-C", str(folder), *arguments]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=GIT_TIMEOUT)
     return output.decode(errors="replace").strip()

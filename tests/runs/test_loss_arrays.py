@@ -1,0 +1,51 @@
+"""npz files that are damaged, or that posenc did not write."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posenc.config.errors import RunError
+from posenc.runs.loss_arrays import merge_arrays, read_arrays
+
+SUMS, COUNTS = np.ones(3), np.ones(3, np.int64)
+
+
+def test_arrays_are_read_as_they_were_saved(tmp_path: Path) -> None:
+    merge_arrays(tmp_path / "a.npz", {"x.sum": SUMS, "x.count": COUNTS})
+    merge_arrays(tmp_path / "a.npz", {"y.sum": 2 * SUMS, "y.count": COUNTS})
+    arrays = read_arrays(tmp_path / "a.npz")
+    assert arrays.keys() == {"x.sum", "x.count", "y.sum", "y.count"}
+    assert arrays["y.sum"].tolist() == [2.0, 2.0, 2.0] and read_arrays(tmp_path / "b.npz") == {}
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"x.sum": SUMS},
+        {"x.count": COUNTS},
+        {"x": SUMS},
+        {"x.sum": SUMS, "x.count": COUNTS[:2]},
+        {"x.sum": SUMS[:0], "x.count": COUNTS[:0]},
+        {"x.sum": np.ones((3, 1)), "x.count": np.ones((3, 1))},
+        {"x.sum": np.array(1.0), "x.count": np.array(1)},
+        {"x.sum": np.array(["a"]), "x.count": np.ones(1)},
+        {"x.sum": np.array(["2026-01-01"], "M8[D]"), "x.count": np.ones(1)},
+        {"x.sum": np.zeros(3, [("a", "i4")]), "x.count": COUNTS},
+    ],
+)
+def test_arrays_that_are_not_pairs_of_sequences_are_an_error(
+    tmp_path: Path, arrays: dict[str, np.ndarray]
+) -> None:
+    np.savez(tmp_path / "a.npz", allow_pickle=False, **arrays)
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \(x"):
+        read_arrays(tmp_path / "a.npz")
+
+
+def test_files_of_another_format_are_an_error(tmp_path: Path) -> None:
+    np.save(tmp_path / "bare.npy", SUMS)
+    huge = (tmp_path / "bare.npy").read_bytes().replace(b"(3,), ", b"(9999999999999,), ")
+    for contents in (b"", b"PK", (tmp_path / "bare.npy").read_bytes(), huge):
+        (tmp_path / "a.npz").write_bytes(contents)
+        with pytest.raises(RunError, match=r"a\.npz is corrupt"):
+            read_arrays(tmp_path / "a.npz")
