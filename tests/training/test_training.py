@@ -62,6 +62,15 @@ def write(value: float) -> Callable[[Path], None]:
     return lambda path: torch.save({"state_dict": {"model.w": torch.tensor(value)}}, path)
 
 
+def test_a_checkpoint_that_is_deleted_while_they_are_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = save_checkpoint(tmp_path, 5, write(5))
+    deleted = kept.path.with_name(kept.path.name.replace("5-", "6-"))
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([kept.path, deleted]))
+    assert list_checkpoints(tmp_path) == [kept]
+
+
 def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         save_checkpoint(tmp_path, step, write(step))

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -182,7 +183,11 @@ def _list_files(folder: Path, prefix: str) -> list[Checkpoint]:
     paths = folder.glob(f"{prefix}-*.ckpt")
     matches = [(path, CHECKPOINT_NAME.fullmatch(path.name)) for path in paths]
     files = [Checkpoint(path, int(match[1]), match[2]) for path, match in matches if match]
-    return sorted(files, key=lambda c: (c.step, c.path.lstat().st_mtime_ns), reverse=True)
+    modified: dict[Checkpoint, int] = {}
+    for file in files:
+        with suppress(FileNotFoundError):  # the run has deleted it since
+            modified[file] = file.path.lstat().st_mtime_ns
+    return sorted(modified, key=lambda file: (file.step, modified[file]), reverse=True)
 
 
 def _digest(path: Path) -> str:
