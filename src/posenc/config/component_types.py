@@ -69,6 +69,11 @@ def in_library(path: str, group: str) -> bool:
     return bool(package) and path.startswith(f"{package}.")
 
 
+def is_user_code(path: str, group: str) -> bool:
+    """Whether a target is neither in posenc nor in the library that a config group accepts."""
+    return not (f"{path}.".startswith("posenc.") or in_library(path, group))
+
+
 def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) -> bool:
     """Whether `target`, a callable in posenc or a library, may be used for type `annotation`.
 
@@ -120,7 +125,7 @@ def import_target(
         raise ConfigError(f"{name} has no _target_; choose one of the group's options")
     check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
-    if not (path.startswith("posenc.") or in_library(path, group)):
+    if is_user_code(path, group):
         import_from_current_folder()
     try:
         imported = _import(path)
@@ -162,7 +167,8 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
     library classes that a config group accepts (`LIBRARY_TYPES`) are left out.
     """
     for module in values["modules"]:
-        if find_module(module) is None:
+        root = module.split(".")[0]
+        if not root or (root not in sys.modules and find_module(root) is None):
             raise ConfigError(
                 f"modules: {module!r} is neither in the current folder nor installed; correct its"
                 f" name or leave it out"
@@ -173,23 +179,15 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
 
 def user_targets(values: Mapping[str, Any]) -> list[str]:
     """Return the targets in a plain configuration outside posenc and accepted libraries."""
-    return [
-        target
-        for key, target in _targets(values)
-        if not (target.startswith("posenc.") or in_library(target, key.split(".")[0]))
-    ]
+    return [target for key, target in _targets(values) if is_user_code(target, key.split(".")[0])]
 
 
-def find_module(name: str) -> ModuleSpec | None:
-    """Return the spec of a top-level module or package, or that of the one that contains `name`.
+def find_module(root: str) -> ModuleSpec | None:
+    """Return the spec of a top-level module or package, without importing it; None if not found.
 
-    Also finds modules in the current folder. Nothing is imported.
+    Modules in the current folder are found, too. Raises ValueError if the name is empty, or for a
+    loaded module without a spec.
     """
-    root = name.split(".")[0]
-    if not root:
-        return None
-    if root in sys.modules:
-        return sys.modules[root].__spec__
     return find_spec(root) or PathFinder.find_spec(root, [os.getcwd()])
 
 

@@ -16,6 +16,7 @@ from posenc.config.component_types import (
     import_target,
     in_library,
     is_allowed,
+    is_user_code,
     type_hints,
 )
 from posenc.config.errors import ConfigError, did_you_mean
@@ -99,7 +100,7 @@ def _check_node(
     target, partial = import_target(node, name, modules, group), bool(node.get("_partial_", False))
     path = str(node["_target_"])
     is_library, is_factory = in_library(path, group), partial or num_args > 0
-    if is_library or path.startswith("posenc."):
+    if not is_user_code(path, group):
         _check_allowed(target, path, name, annotation, group, is_factory=is_factory)
     if is_library and is_factory:  # posenc passes only the first argument
         partial, num_args = False, 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.component_types import import_target, in_library
+from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.values import canonical
 
@@ -96,7 +96,7 @@ def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -
     """Map each user-defined target in a config group's node to a hash of its source code."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
-    if isinstance(path, str) and not (path.startswith("posenc.") or in_library(path, group)):
+    if isinstance(path, str) and is_user_code(path, group):
         try:
             source = inspect.getsource(import_target(node, group, modules))
         except (OSError, TypeError):

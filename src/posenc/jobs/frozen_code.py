@@ -37,9 +37,8 @@ def freeze_code(folder: Path) -> Path:
     digest = code_digest()
     target = folder / ".code" / digest
     try:
-        for path in (target.parent, target):
-            if path.is_symlink():
-                path.unlink()
+        if target.is_symlink():
+            target.unlink()
         if target.is_dir() and not _is_copy(target, digest):
             shutil.rmtree(target)
         if not target.is_dir():

@@ -24,8 +24,14 @@ from posenc.runs.lock import lock
 BLOCK_TOKENS = 4096
 BINS_PER_OCTAVE = 4
 NPZ_ERRORS = (
-    *(ValueError, TypeError, AttributeError, OSError, EOFError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error),
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
 )
 """Exceptions that are raised by reading a damaged npz file."""
 

@@ -112,7 +112,7 @@ class RunDirectory:
             raise RunError(
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
-        reject_links(self.path, [path.name for path in self.path.iterdir()])
+        reject_links(self.path.iterdir())
         version = values["frozen"]["posenc"]
         if not VERSION.fullmatch(version):
             raise RunError(f"{self.config_file}: frozen.posenc is not a version")
@@ -207,15 +207,15 @@ def open_run(path: Any) -> RunDirectory:
     return run
 
 
-def reject_links(folder: Path, names: Iterable[str]) -> None:
-    """Raise RunError if a file or folder in `folder` is a symbolic link.
+def reject_links(paths: Iterable[Path]) -> None:
+    """Raise RunError if a file or folder of a run or an experiment is a symbolic link.
 
-    A run or experiment may be from someone else, and writing to it must not write elsewhere.
+    It may be from someone else, and writing to it must not write elsewhere.
     """
-    for name in names:
-        if (folder / name).is_symlink():
+    for path in paths:
+        if path.is_symlink():
             raise RunError(
-                f"{folder / name} is a symbolic link; replace it by what it points to, or delete it"
+                f"{path} is a symbolic link; replace it by what it points to, or delete it"
             )
 
 
@@ -230,7 +230,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
     Raises RunError if the file is corrupt, or if a file or folder of the experiment that is not a
     run is a symbolic link.
     """
-    reject_links(folder, (*ANCILLARY_NAMES, *REPORT_FOLDERS))
+    reject_links(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
     plan = {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
     if wrong := [name for name in plan["runs"] if name != Path(name).name or "\0" in name]:
         raise corrupt_file_error(folder / "plan.json", f"not the name of a run: {wrong[0]!r}")

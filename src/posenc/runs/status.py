@@ -85,7 +85,7 @@ class Status:
         """
         try:
             saved = read_mapping(path, STATUS_TYPES)
-            _check_times(path, saved)
+            _check_numbers(path, saved)
             _check_resolved(path, saved.get("resolved", {}))
         except RunError as error:
             return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
@@ -95,7 +95,7 @@ class Status:
 STATUS_TYPES = get_type_hints(Status)
 
 
-def _check_times(path: Path, saved: dict[str, Any]) -> None:
+def _check_numbers(path: Path, saved: dict[str, Any]) -> None:
     """Raise RunError for a time after the year 9999, or a fraction that is not from 0 to 1."""
     times = {key: saved[key] for key in ("started", "updated") if saved.get(key) is not None}
     if wrong := [key for key, seconds in times.items() if not 0 <= seconds < MAX_TIME]:

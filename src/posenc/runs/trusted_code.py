@@ -48,7 +48,7 @@ def _remembered(record: Path) -> set[str]:
 def _entry(target: str) -> str | None:
     """Return the file of the top-level module or package and the target, without importing it."""
     with suppress(ImportError, ValueError):
-        spec = find_module(target)
+        spec = find_module(target.split(".")[0])
         if spec is not None and spec.origin is not None:
             return f"{os.path.realpath(spec.origin)}:{target}"
     return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import describe_error
+from posenc.runs.environment import source_folder
 from posenc.runs.files import read_mapping
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder, wandb_id
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 CODE_ARTIFACT = "posenc-code"
 REQUEST_SECONDS = 1.0  # for W&B's client to receive the request
-PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def use_dataset(run: "Run", config: DictConfig) -> None:
@@ -67,7 +67,7 @@ def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
     import wandb
 
     frozen = experiment_folder(directory) / ".code" / str(directory.status().resolved.get("code"))
-    package = frozen / "posenc" if frozen.is_dir() else PACKAGE
+    package = frozen / "posenc" if frozen.is_dir() else source_folder()
     artifact = wandb.Artifact(CODE_ARTIFACT, type="code")
     for file in sorted(package.rglob("*.py")):
         artifact.add_file(str(file), name=f"posenc/{file.relative_to(package).as_posix()}")

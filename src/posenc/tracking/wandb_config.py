@@ -112,6 +112,7 @@ def git_state() -> dict[str, Any]:
     """
     folder = source_folder()  # a job's own package is in a folder that may be from someone else
     try:
+        _require_no_commands(folder)
         commit = _git(folder, "rev-parse", "HEAD")
         changes = _git(folder, "status", "--porcelain", "-uno", "--ignore-submodules=all")
     except (OSError, subprocess.SubprocessError):
@@ -127,26 +128,26 @@ def git_diff() -> str:
     """
     options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
     try:
+        _require_no_commands(Path.cwd())
         diff = _git(Path.cwd(), "diff", *options, "HEAD")
     except (OSError, subprocess.SubprocessError):
         return ""
     return f"{diff}\n" if 0 < len(diff) <= MAX_DIFF_CHARACTERS else ""
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    """Return git's output. Raises SubprocessError if the repository's settings name commands.
+def _require_no_commands(folder: Path) -> None:
+    """Raise SubprocessError if the settings of a git repository name commands.
 
     git would run them, and the repository may be from someone else.
     """
-    settings = _call_git(folder, "config", "--list", "--show-scope", "--name-only")
+    settings = _git(folder, "config", "--list", "--show-scope", "--name-only")
     for line in settings.splitlines():
         scope, _, name = line.partition("\t")
         if scope in ("local", "worktree") and name.lower().startswith(COMMAND_SETTINGS):
             raise subprocess.SubprocessError(f"{name} is set")
-    return _call_git(folder, *arguments)
 
 
-def _call_git(folder: Path, *arguments: str) -> str:
+def _git(folder: Path, *arguments: str) -> str:
     command = [*GIT, "-C", str(folder), *arguments]
     output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=GIT_TIMEOUT)
     return output.decode(errors="replace").strip()
