@@ -32,7 +32,7 @@ sys.exit(answer_request(answers))
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "answering.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
 def test_only_answers_are_returned() -> None:
