@@ -67,12 +67,12 @@ train() {
 }
 
 peers() {  # SIZE TOKENS
-    "$python" scripts/benchmarks/peers.py --size "$1" --tokens "$2" --length "$length" --precision bf16 \
+    "$python" scripts/benchmarks/peers.py --size "$1" --tokens "$2" --length "$length" --precision "$precision" \
         ${compile:+--compile} --rounds "$rounds" --only "posenc nope,posenc learned,nanoGPT" --json "$out/peers_$1.json"
 }
 
 out="${OUTPUTS:-$PWD/outputs/gpu}" tiny=() length=1024 rounds=10 sizes=(gpt2_124m gpt2_350m) lengths=(1024 4096 16384)
-tokens=32768 tests=(-m gpu) options=() compile=true
+tokens=32768 tests=(-m gpu) options=() compile=true precision=bf16
 experiment=(experiment=alibi_extrapolation size=gpu_hour)
 case "${1:-}" in
     --wheels)
@@ -82,7 +82,8 @@ case "${1:-}" in
     --rehearse)
         out="${OUTPUTS:-$PWD/outputs/gpu_rehearsal}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
         tests=(-m gpu --collect-only) options=(--length 128 --head-width 16 --rounds 1) compile=
-        tiny=(trainer=cpu rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
+        precision=float32  # most CPUs emulate bf16, and then the peers alone take minutes
+        tiny=(trainer=cpu precision=float32 rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
             model.feed_forward=64 vocab_size=50 encoding=nope,alibi)
         export CUDA_VISIBLE_DEVICES=
         ;;
@@ -108,7 +109,7 @@ step tests "$python" -m pytest -q -p no:cacheprovider tests/attention tests/jobs
 for size in "${sizes[@]}"; do
     step "peers_$size" peers "$size" "$tokens"
 done
-setup=("model=gpt2_124m" "vocab_size=50304" "precision=bf16" "grids=null")
+setup=("model=gpt2_124m" "vocab_size=50304" "precision=$precision" "grids=null")
 steps=("${setup[@]}" "passes=[step]" "train_length=$length" "batch_tokens=$tokens" "rounds=$rounds")
 step steps_124m bench name=steps_124m "${steps[@]}" encoding=nope,rope,alibi,t5,kerple_log,fire,fox
 step steps_124m_compiled bench name=steps_124m_compiled "${steps[@]}" "compile=${compile:-false}" encoding=nope,rope,alibi

@@ -60,7 +60,7 @@ def test_scores_are_sums_over_channels_of_products_of_gates() -> None:
         for c in range(3):
             kept = 1.0
             for t in range(j + 1, i + 1):
-                logit = encoding.weight[LAYER, h, c] @ x[b, t] + encoding.offset[LAYER, h, c]
+                logit = encoding.weight[LAYER, h, c] @ x[b, t] + encoding.gate_bias[LAYER, h, c]
                 kept /= 1 + math.exp(-logit.item())
             total += q[b, h, i, c].item() * k[b, h, j, c].item() * kept
         assert scores[b, h, i, j].item() == pytest.approx(total / math.sqrt(3), abs=1e-12)
@@ -91,7 +91,7 @@ def test_attention_equals_the_authors_reference(
     x, q, k = inputs(encoding, length)
     layer = encoding.at_layer(LAYER)
     ours = reference.attend(layer, x, q, k, k.sin(), torch.arange(length))
-    logits = torch.einsum("btw,hcw->bthc", x, encoding.weight[LAYER]) + encoding.offset[LAYER]
+    logits = torch.einsum("btw,hcw->bthc", x, encoding.weight[LAYER]) + encoding.gate_bias[LAYER]
     gates = torch.nn.functional.logsigmoid(logits)
     q, k = q.transpose(1, 2), k.transpose(1, 2)
     theirs = authors_attention(q, k, k.sin(), gates, scale=3**-0.5)
@@ -129,5 +129,5 @@ def test_open_gates_give_no_bias_and_the_initial_gates_are_nearly_open() -> None
     x, q, k = inputs(encoding, 40)
     assert bias_of(encoding, x, q, k).tril().abs().max() < 1e-12
     shape = Geometry(width=8, heads=2, layers=2, train_length=9)
-    gates = torch.nn.functional.logsigmoid(Wall(shape).offset.double())
+    gates = torch.nn.functional.logsigmoid(Wall(shape).gate_bias.double())
     assert gates.flatten().tolist() == pytest.approx([-0.000335406] * 16, rel=1e-5)

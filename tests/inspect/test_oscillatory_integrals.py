@@ -8,7 +8,7 @@ from scipy.special import fresnel, sici
 from posenc.inspect.encoding.oscillatory_integrals import (
     SPECTRA,
     exponential_integral,
-    mean_phasor,
+    mean_complex_exponential,
     power_integral,
 )
 
@@ -58,5 +58,5 @@ def test_exponentials_cross_zero_near_0_617_of_their_base(name: str, base: float
 def test_the_mean_over_frequencies_tends_to_the_integral() -> None:
     distances = np.array([1.0, 8, 30])
     for spectrum in SPECTRA:
-        phasors = mean_phasor(spectrum.frequencies(20_000), distances)
+        phasors = mean_complex_exponential(spectrum.frequencies(20_000), distances)
         assert phasors == pytest.approx(spectrum.integral(distances), abs=2e-3)

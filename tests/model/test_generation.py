@@ -12,7 +12,7 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.drope import Drope
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import geometric
-from posenc.model.generation import GrowingSequence, generate, recomputation_reason
+from posenc.model.generation import GrowingSequence, cache_unsupported_reason, generate
 from posenc.model.transformer import Decoder
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
@@ -53,7 +53,7 @@ def largest_difference(model: Decoder) -> float:
 @pytest.mark.parametrize("name", encoding_params())
 def test_every_encoding_predicts_the_same_with_and_without_a_cache(name: str) -> None:
     model = build(f"encoding={name}")
-    assert (recomputation_reason(model.encoding) is not None) == (name in RECOMPUTED)
+    assert (cache_unsupported_reason(model.encoding) is not None) == (name in RECOMPUTED)
     assert largest_difference(model) < 1e-9
 
 
@@ -64,33 +64,33 @@ def test_every_spectrum_predicts_the_same_with_and_without_a_cache(name: str) ->
     config.encoding.inner.spectrum = rope.encoding.spectrum
     config.modules = []
     model = EncodingUnderTest(config, "").model({})
-    reason = recomputation_reason(model.encoding)
+    reason = cache_unsupported_reason(model.encoding)
     assert (reason is not None) == (name in LENGTH_DEPENDENT_SPECTRA)
     assert largest_difference(model) < 1e-9
 
 
 def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posenc.model.generation.recomputation_reason", lambda encoding: None)
+    monkeypatch.setattr("posenc.model.generation.cache_unsupported_reason", lambda encoding: None)
     for name in RECOMPUTED - {"olmo3"}:  # of its four layers here, only the last one has YaRN
         assert largest_difference(build(f"encoding={name}")) > 1e-6, name
 
 
 def test_drope_is_recomputed_after_it_is_dropped() -> None:
     model = build("encoding=drope")
-    assert recomputation_reason(model.encoding) is None
+    assert cache_unsupported_reason(model.encoding) is None
     model.encoding.set_training_progress(1.0)
-    assert "length" in str(recomputation_reason(model.encoding))
+    assert "length" in str(cache_unsupported_reason(model.encoding))
     assert largest_difference(model) < 1e-9
     restored = build("encoding=drope")
     restored.load_state_dict(model.state_dict())
-    assert recomputation_reason(restored.encoding) == recomputation_reason(model.encoding)
+    assert cache_unsupported_reason(restored.encoding) == cache_unsupported_reason(model.encoding)
 
 
 def test_drope_without_scaling_keeps_its_cache_after_it_is_dropped() -> None:
     model = build("encoding=drope", "encoding.scale=0")
     model.encoding.set_training_progress(1.0)
     assert isinstance(model.encoding, Drope) and model.encoding.dropped
-    assert recomputation_reason(model.encoding) is None
+    assert cache_unsupported_reason(model.encoding) is None
     assert largest_difference(model) < 1e-9
 
 
@@ -102,11 +102,11 @@ def test_encodings_and_spectra_outside_posenc_are_recomputed() -> None:
         return geometric(width, train_length, length)
 
     rope = build("encoding=rope").encoding
-    assert "Mine is not part of posenc" in str(recomputation_reason(Mine(rope.geometry)))
+    assert "Mine is not part of posenc" in str(cache_unsupported_reason(Mine(rope.geometry)))
     frequencies = rope.get_submodule("sinusoids")
     assert isinstance(frequencies, SinusoidalFrequencies)
     frequencies.spectrum = partial(spectrum)
-    assert "not part of posenc" in str(recomputation_reason(rope))
+    assert "not part of posenc" in str(cache_unsupported_reason(rope))
 
 
 def test_the_same_seed_draws_the_same_tokens() -> None:

@@ -193,7 +193,7 @@ def test_a_single_encoding_has_its_losses_by_position(
 def test_the_heat_map_has_the_loss_above_the_best_of_its_column(various: SimpleNamespace) -> None:
     columns: dict[str, list[tuple[float, float]]] = {}
     for row in points(various.index, "loss_by_position_heat"):
-        cell = (float(row["loss"]), float(row["above_best"]))
+        cell = (float(row["loss"]), float(row["excess_loss"]))
         columns.setdefault(row["position"], []).append(cell)
     assert all(len(cells) == 2 for cells in columns.values())
     for cells in columns.values():

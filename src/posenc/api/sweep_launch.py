@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from posenc.benchmark.bench_settings import BENCH_KEYS
 from posenc.config.components import build
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError, unusable_path
+from posenc.config.errors import ConfigError, describe_path_error
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import options
 from posenc.runs.files import is_disk_full
@@ -53,7 +53,7 @@ def compose_training(
         raise ConfigError(f"hydra/launcher must be one of {available}")
     jobs = expand_config(settings, overrides, config_dirs)
     composer = Composer("train", config_dirs)
-    for job in jobs[:1]:  # reports an unknown key before torch is imported, which is slow
+    for job in jobs[:1]:  # reports an unknown key before the slow import of torch
         composer.compose(job)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     return Sweep(settings, launcher, jobs, composer)
@@ -80,7 +80,7 @@ def plan_training(
         if is_disk_full(error):
             raise
         raise ConfigError(
-            f"{unusable_path(error)} (runs go to outputs_dir, prepared data to cache_dir)"
+            f"{describe_path_error(error)} (runs go to outputs_dir, prepared data to cache_dir)"
         ) from None
 
 

@@ -20,7 +20,7 @@ from posenc.training.compilation import is_compiled
 MEASURING_PROCESS = "posenc.benchmark.measuring_process"
 
 
-def measure_peaks(
+def measure_peak_memory(
     variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[float | None]:
     """Return how much each variant's pass raises the peak memory of its process, in MB.

@@ -58,6 +58,6 @@ def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
 
 def _failure_reason(code: int, stderr: str) -> str:
     if code < 0:
-        return f"the measuring process was killed (signal {-code}), possibly out of memory"
+        return f"the benchmark's subprocess was killed (signal {-code}), possibly out of memory"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"the measuring process ended with exit code {code}"
+    return lines[-1] if lines else f"the benchmark's subprocess ended with exit code {code}"

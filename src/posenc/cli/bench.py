@@ -10,7 +10,7 @@ from rich.console import Console
 from posenc.benchmark.bench_report import print_benchmark, write_benchmark
 from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
 from posenc.benchmark.bench_settings import check_bench_settings
-from posenc.benchmark.measurements import describe_machine, measure_peaks, measure_times
+from posenc.benchmark.measurements import describe_machine, measure_peak_memory, measure_times
 from posenc.benchmark.min_cost import min_round_seconds
 from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import CFG, Arguments
@@ -47,7 +47,7 @@ def run(arguments: Arguments) -> int:
         f"{plural(len(variants), 'variant')}, {config.rounds} rounds: at least {duration}"
     )
     with console.status("starting") as status:
-        peaks = measure_peaks(variants, threads, status.update)
+        peaks = measure_peak_memory(variants, threads, status.update)
         rounds = measure_times(variants, threads, status.update)
     machine = describe_machine(select_device(config), threads)
     rows = [

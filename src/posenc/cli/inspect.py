@@ -35,8 +35,8 @@ COMMON_KEYS = ("run", "logger", "modules")
 def run(arguments: Arguments) -> int:
     """Inspect a run if the keys select one, else encodings.
 
-    `run` and `experiment` select a run. So does `name`, unless an encoding is set: for encodings,
-    `name` is the folder of the results. Raises ConfigError for keys that do not apply to this kind
+    `run` and `experiment` select a run. `name` does so, too, unless an encoding is set: then it is
+    the folder of the results. Raises ConfigError for keys that do not apply to this kind
     of inspection.
     """
     keys = {root_key(override) for override in arguments.overrides}

@@ -12,9 +12,9 @@ from posenc.config.errors import (
     ConfigError,
     PosencError,
     abbreviate,
+    describe_path_error,
     did_you_mean,
     is_path_error,
-    unusable_path,
 )
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
         if not is_path_error(error):
             raise
-        return _report(words[0], unusable_path(error), ConfigError.exit_code)
+        return _report(words[0], describe_path_error(error), ConfigError.exit_code)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
             return 0

@@ -77,7 +77,7 @@ def is_path_error(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename is not None
 
 
-def unusable_path(error: OSError) -> str:
+def describe_path_error(error: OSError) -> str:
     """Return the message for a path that the operating system cannot use."""
     reason = "is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
     path = error.filename2 or error.filename  # filename2 is the target of a rename

@@ -10,8 +10,8 @@ gate per head (FoX) and an output gate, both off by default; they are not includ
 
 q e^P and k e^-P would overflow. Scores of queries from token s on against keys before s are
 therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive.
-The remaining square, in which queries and keys are the same tokens, is halved recursively down to
-blocks of BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
+The diagonal block, in which queries and keys are the same tokens, is split recursively into blocks
+of BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
 """
 
 import torch
@@ -31,23 +31,23 @@ class Wall(PerLayer):
         super().__init__(geometry)
         shape = geometry.layers, geometry.heads, geometry.head_width
         self.weight = nn.Parameter(0.02 * torch.randn(*shape, geometry.width))
-        self.offset = nn.Parameter(torch.full(shape, float(initial_bias)))
+        self.gate_bias = nn.Parameter(torch.full(shape, float(initial_bias)))
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
         q, k = q.to(dtype), k.to(dtype)
-        weight, offset = self.weight[self.layer].to(dtype), self.offset[self.layer]
-        logits = (x.to(dtype)[:, None] @ weight.mT).double() + offset[:, None]
+        weight, gate_bias = self.weight[self.layer].to(dtype), self.gate_bias[self.layer]
+        logits = (x.to(dtype)[:, None] @ weight.mT).double() + gate_bias[:, None]
         sums = logsigmoid(logits).cumsum(-2)  # [B, H, K, d]
         first = k.shape[2] - q.shape[2]
-        earlier = products(q, k[:, :, :first], sums[:, :, first:], sums[:, :, :first])
-        own = causal_products(q, k[:, :, first:], sums[:, :, first:])
+        earlier = decayed_scores(q, k[:, :, :first], sums[:, :, first:], sums[:, :, :first])
+        own = causal_decayed_scores(q, k[:, :, first:], sums[:, :, first:])
         return (torch.cat([earlier, own], dim=-1) - q @ k.mT) * self.geometry.head_width**-0.5
 
 
-def causal_products(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
+def causal_decayed_scores(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., T, T] over T tokens, and 0 for j > i."""
     length = q.shape[-2]
     if length <= BASE_CASE:
@@ -56,14 +56,14 @@ def causal_products(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
     if length % 2:
         q, k, sums = (torch.cat([part, part[..., -1:, :]], dim=-2) for part in (q, k, sums))
     q, k, sums = (part.unflatten(-2, (2, -1)) for part in (q, k, sums))
-    first, second = causal_products(q, k, sums).unbind(-3)
-    below = products(q[..., 1, :, :], k[..., 0, :, :], sums[..., 1, :, :], sums[..., 0, :, :])
+    first, second = causal_decayed_scores(q, k, sums).unbind(-3)
+    below = decayed_scores(q[..., 1, :, :], k[..., 0, :, :], sums[..., 1, :, :], sums[..., 0, :, :])
     above = torch.zeros_like(below)
     halves = torch.cat([first, above], dim=-1), torch.cat([below, second], dim=-1)
     return torch.cat(halves, dim=-2)[..., :length, :length]
 
 
-def products(q: Tensor, k: Tensor, sums_q: Tensor, sums_k: Tensor) -> Tensor:
+def decayed_scores(q: Tensor, k: Tensor, sums_q: Tensor, sums_k: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., R, K] for keys before the first query."""
     start = sums_q[..., :1, :]
     decayed_q = q * (sums_q - start).to(q.dtype).exp()

@@ -17,9 +17,9 @@ from posenc.config.errors import (
     PosencError,
     RunError,
     describe_error,
+    describe_path_error,
     is_path_error,
     one_line,
-    unusable_path,
 )
 from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
@@ -79,9 +79,9 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
                 return INTERRUPTED
             return DISK_FULL if is_disk_full(error) else READ_ONLY
         if is_path_error(error):
-            log.error("%s", unusable_path(error))
+            log.error("%s", describe_path_error(error))
             with suppress(OSError):  # the launcher reports the log's last line instead
-                progress.write(state="failed", error=one_line(unusable_path(error)))
+                progress.write(state="failed", error=one_line(describe_path_error(error)))
             return FAILED
         log.error("%s", traceback.format_exc())
         progress.write(state="failed", error=f"{describe_error(error)} ({_origin(error)})")

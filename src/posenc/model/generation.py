@@ -35,13 +35,13 @@ class LayerCache(NamedTuple):
 class GrowingSequence:
     """A sequence [B, T] of tokens that grows, and the model's prediction of the next token.
 
-    Keys and values are cached unless `recomputation_reason` returns a reason; then every prediction
-    processes the whole sequence. The model should be in evaluation mode.
+    Keys and values are cached unless `cache_unsupported_reason` returns a reason; then every
+    prediction processes the whole sequence. The model should be in evaluation mode.
     """
 
     def __init__(self, model: Decoder) -> None:
         self.model = model
-        self.use_cache = recomputation_reason(model.encoding) is None
+        self.use_cache = cache_unsupported_reason(model.encoding) is None
         self.tokens = torch.empty(0, 0, dtype=torch.long, device=model.device)
         self._layers: list[LayerCache] = []
 
@@ -88,7 +88,7 @@ def _attend_last(
         return attend_rows(encoding, inputs, slice(start, length), slice(0, length))
 
 
-def recomputation_reason(encoding: Encoding) -> str | None:
+def cache_unsupported_reason(encoding: Encoding) -> str | None:
     """Return why keys and values cannot be reused when the sequence grows, or None if they can.
 
     They can be reused with posenc's own encodings if no token depends on later tokens or on their

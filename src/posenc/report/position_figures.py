@@ -32,17 +32,17 @@ DIFFERENCE_CAPTION = (
     f" {UNSEEN_POSITIONS}"
 )
 HEAT_MAP_CAPTION = (
-    "The loss of each encoding minus the loss of the best encoding at the same positions: in each"
-    f" column, the lightest encoding is the best. {UNSEEN_POSITIONS}"
+    "The loss of each encoding minus the loss of the best encoding at the same positions: the"
+    f" lightest cell of a column is the best encoding. {UNSEEN_POSITIONS}"
 )
 
 
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a chart with a subplot for each measurement and training length.
+    """Return a chart with a subplot for each protocol, split, swap and training length.
 
     Losses differ much less between encodings than between positions, so the chart shows them
     relative to nope or, without it, the first encoding that is in all subplots. It shows the losses
-    themselves if there is no such encoding, or if a subplot has only one.
+    themselves if there is no such encoding, or if a subplot has only one encoding.
     """
     reference = _reference_label(curve_sets)
     if reference is None:
@@ -80,10 +80,10 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
     seeds_note = describe_bands(bands).partition(";")[0]
     return HeatMap(
         file_stem="loss_by_position_heat",
-        title="Loss by position above the best encoding",
+        title="Excess loss over the best encoding, by position",
         x_title=X_TITLE,
         y_title="",
-        value_title="Nats per token above the best",
+        value_title="Excess loss (nats per token)",
         panels=panels,
         caption=HEAT_MAP_CAPTION,
         csv=_csv(shown_sets, panels),
@@ -157,7 +157,7 @@ def _csv(curve_sets: Sequence[CurveSet], panels: Sequence[HeatPanel]) -> str:
                 "encoding": panel.rows[i],
                 "position": f"{panel.columns[j]:.6g}",
                 "loss": f"{panel.tooltip_values['loss'][i, j]:.6f}",
-                "above_best": f"{panel.values[i, j]:.6f}",
+                "excess_loss": f"{panel.values[i, j]:.6f}",
             }
             for curves, panel in zip(curve_sets, panels, strict=True)
             for i, j in np.argwhere(~np.isnan(panel.values))

@@ -14,7 +14,7 @@ from posenc.config.errors import plural
 from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
-from posenc.tracking.mirror_file import is_complete
+from posenc.tracking.mirror_file import wandb_is_complete
 
 STYLES = {
     "pending": "dim",
@@ -49,7 +49,7 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
     total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
     commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
-    return Group(_table(statuses), *errors, total, *commands, *_incomplete_mirrors(runs, statuses))
+    return Group(_table(statuses), *errors, total, *commands, *_incomplete_copies(runs, statuses))
 
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
@@ -64,19 +64,19 @@ def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
             "path": str(run.path),
             **asdict(statuses[run.name]),
             "seconds_left": _seconds_left(statuses[run.name]),
-            "wandb_complete": is_complete(run),
+            "wandb_complete": wandb_is_complete(run),
             "command": next(iter(_commands_to_finish([run], statuses)), None),
         }
         for run in runs
     ]
 
 
-def _incomplete_mirrors(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
+def _incomplete_copies(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
     """Return a line that lists the ended runs whose W&B copies are incomplete, if there are any."""
     names = [
         run.name
         for run in runs
-        if statuses[run.name].state in ("finished", "failed") and is_complete(run) is False
+        if statuses[run.name].state in ("finished", "failed") and wandb_is_complete(run) is False
     ]
     if not names:
         return []

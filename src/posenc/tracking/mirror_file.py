@@ -138,7 +138,7 @@ class MirrorFile:
         write_json(self.file, contents)
 
 
-def is_complete(directory: RunDirectory) -> bool | None:
+def wandb_is_complete(directory: RunDirectory) -> bool | None:
     """Return `MirrorFile.is_complete`, or False if `mirror.json` is damaged."""
     try:
         return MirrorFile(directory).is_complete

@@ -1,6 +1,6 @@
 """A task as a dataset.
 
-As with text, a begin symbol precedes every sequence: the target at position i is token i, and its
+As with text, a BOS token precedes every sequence: the target at position i is token i, and its
 input is token i - 1. Only answers are scored, in training and evaluation, because prompts are
 random.
 """
@@ -22,8 +22,8 @@ class TaskData(Dataset):
 
     Each split has its own seeds. Evaluation examples do not depend on the run's seed, so that all
     runs are evaluated on the same examples. At small sizes there are so few distinct sequences
-    that the splits overlap. `tokenizer` has one token per symbol: `eos_id` is the begin symbol, and
-    the other ids are the other symbols in order.
+    that the splits overlap. `tokenizer` has one token per symbol. As in GPT-2, `eos_id` is also the
+    BOS token; the other ids are the other symbols in order.
     """
 
     def __init__(self, task: Task, tokenizer: Tokenizer) -> None:

@@ -13,7 +13,7 @@ from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
     label_styles,
 )
-from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, mean_phasor
+from posenc.inspect.encoding.oscillatory_integrals import SPECTRA, mean_complex_exponential
 from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.encoding_styles import REFERENCE_STYLE, encoding_style, style_at, sweep_styles
@@ -47,7 +47,7 @@ def draw_spectra() -> Figure | None:
                 if name == "Integral":
                     values = spectrum.integral(distances)
                 else:
-                    values = mean_phasor(spectrum.frequencies(NUM_PAIRS), distances)
+                    values = mean_complex_exponential(spectrum.frequencies(NUM_PAIRS), distances)
                 points = zip(distances, values.real, strict=True)
                 lines.append(formula_line(spectrum.name, points, style_at(i)))
             subplots.append(Subplot(f"{name}, up to {last} tokens", tuple(lines), name))
@@ -69,7 +69,7 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
         for inspected, frequencies in spectra[start : start + MAX_LINES]:
-            mean, label = mean_phasor(frequencies, distances), inspected.label
+            mean, label = mean_complex_exponential(frequencies, distances), inspected.label
             envelope = zip(distances, np.abs(mean), strict=True)
             lines += [
                 formula_line(label, zip(distances, mean.real, strict=True), styles[label]),

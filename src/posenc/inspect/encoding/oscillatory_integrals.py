@@ -48,7 +48,7 @@ SPECTRA = (
 """The spectra that Su (2021) compares."""
 
 
-def mean_phasor(frequencies: Array, distance: Array) -> Array:
+def mean_complex_exponential(frequencies: Array, distance: Array) -> Array:
     """Return the mean of exp(i m f) over frequencies [n] at distances m [N]: complex [N]."""
     return np.exp(1j * np.multiply.outer(distance, frequencies)).mean(-1)
 
