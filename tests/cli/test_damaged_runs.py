@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzzing import time_limit
 from posenc.cli import main
 from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
@@ -197,6 +198,27 @@ def test_a_file_where_a_folder_of_a_run_belongs_fails_the_job_without_a_tracebac
     assert str(run.checkpoints) in str(run.status().error)
     assert "move this one elsewhere" in str(run.status().error)
     assert "Traceback" not in caplog.text
+
+
+def test_a_text_file_that_would_fill_the_memory_is_an_error(small_run: SmallRun) -> None:
+    run = small_run()
+    for file, read in ((run.config_file, run.values), (run.metrics_file, run.metrics)):
+        file.touch()
+        size = file.stat().st_size
+        os.truncate(file, 10**12)
+        with pytest.raises(RunError, match=rf"{file.name}.*1,000,000,000,000 bytes"):
+            read()
+        os.truncate(file, size)
+
+
+def test_a_configuration_that_is_a_pipe_is_not_waited_for(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run()
+    _replace_with_pipe(run.config_file)
+    with time_limit("report"):
+        assert main(["report", "name=scratch", f"outputs_dir={run.path.parents[1]}"]) == 1
+    assert "not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "loss_by_position.npz"])

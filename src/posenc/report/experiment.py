@@ -163,7 +163,8 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     planned: list[str] = plan["runs"]
     if select is not None:
         directories = select(directories)
-        planned = [name for name in planned if name in {run.name for run in directories}]
+        selected = {run.name for run in directories}
+        planned = [name for name in planned if name in selected]
     order = {name: i for i, name in enumerate(planned)}
     runs, damaged = _read_runs(directories)
     missing = "config.yaml is missing; rerun the command to write it again"
@@ -175,12 +176,13 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
         raise RunError(_none_evaluated(folder, runs, damaged))
+    present = {*damaged, *(run.name for run in runs)}
     return Experiment(
         name=folder.resolve().name,
         folder=_with_short_paths(str(folder)),
         command=_with_short_paths(plan.get("command") or ""),
         runs=runs,
-        not_started=[n for n in order if n not in {*damaged, *(run.name for run in runs)}],
+        not_started=[name for name in order if name not in present],
         damaged=damaged,
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),

@@ -105,12 +105,7 @@ def _parse(text: str) -> Any:
 
     So do strings that cannot be printed, because they contain half of a surrogate pair.
     """
-    value = json.loads(
-        text,
-        object_pairs_hook=_without_duplicates,
-        parse_float=_finite_float,
-        parse_constant=_finite_float,
-    )
+    value = _DECODER.decode(text)
     if "\\ud" in text.lower():
         json.dumps(value, ensure_ascii=False).encode()
     return value
@@ -130,6 +125,11 @@ def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(key for key, _ in items)
         raise ValueError(f"duplicate key {next(key for key in counts if counts[key] > 1)}")
     return values
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_without_duplicates, parse_float=_finite_float, parse_constant=_finite_float
+)
 
 
 def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
