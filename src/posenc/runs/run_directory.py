@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,7 @@ class RunDirectory:
             raise RunError(
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
-        with os.scandir(self.path) as entries:
-            reject_links(entries)
+        reject_links(contents(self.path))
         version = values["frozen"]["posenc"]
         if not VERSION.fullmatch(version):
             raise RunError(f"{self.config_file}: frozen.posenc is not a version")
@@ -210,6 +209,17 @@ def open_run(path: Any) -> RunDirectory:
     if not run.config_file.is_file():
         raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
     return run
+
+
+def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Yield everything in a folder and its subfolders; nothing if there is no such folder."""
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from contents(entry.path)
 
 
 def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
