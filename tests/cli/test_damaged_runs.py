@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fuzzing import time_limit
+from posenc.api.loaded_run import load
 from posenc.cli import main
 from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
-from posenc.jobs.exit_codes import FAILED, FINISHED
+from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
 from posenc.runs.files import truncate_jsonl
 from posenc.runs.loss_arrays import read_arrays
@@ -307,6 +308,33 @@ def test_an_evaluation_row_with_an_impossible_value_is_an_error(
     run.evaluation_file.write_text(json.dumps({"rows": [row, row]}))
     with pytest.raises(RunError, match="the same row twice"):
         run.rows()
+
+
+def test_a_run_with_a_kernel_that_this_device_lacks_is_evaluated_with_another(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = finished.rows()
+    text = finished.config_file.read_text()
+    finished.config_file.write_text(text.replace("\nkernel: auto\n", "\nkernel: flex\n"))
+    finished.evaluation_file.unlink()
+    words = ["evaluate", f"run={finished.path}", "evaluation.lengths=[24]"]
+    assert main([*words, "evaluation/swap=none,window"]) == 0
+    losses = {row["loss"] for row in rows if row["length"] == 24}
+    assert {row["loss"] for row in finished.rows() if not row["swap"]} == losses
+    assert load(finished.path).score("some text").isfinite().all()
+    assert main(["inspect", f"run={finished.path}", "windows=1", "lengths=[]"]) == 0
+
+
+def test_a_resumed_run_uses_the_kernel_of_the_new_command(
+    small_run: SmallRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = small_run("checkpoint.every_seconds=0", "kernel=reference")
+    assert job([str(run.path)], lambda: len(run.metrics()) < 2) == INTERRUPTED
+    assert small_run("kernel=auto").values()["kernel"] == "auto"
+    run.config_file.write_text(run.config_file.read_text().replace("kernel: auto", "kernel: flex"))
+    assert job([str(run.path)]) == FAILED
+    assert "use kernel=auto" in str(run.status().error)
+    assert "Traceback" not in caplog.text
 
 
 def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(

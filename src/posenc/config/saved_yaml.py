@@ -50,8 +50,8 @@ def _build(event: yaml.Event, events: Iterator[yaml.Event]) -> Any:
     """Return the value that starts with `event`; its other events are taken from `events`."""
     if isinstance(event, yaml.AliasEvent):
         raise ConstructorError(None, None, "contains an alias, which posenc never writes")
-    if event.tag is not None:
-        raise ConstructorError(None, None, f"contains the tag {event.tag}")
+    if (tag := getattr(event, "tag", None)) is not None:
+        raise ConstructorError(None, None, f"contains the tag {tag}")
     if isinstance(event, yaml.ScalarEvent):
         is_short = len(event.value) <= MAX_CACHED_LENGTH
         return (_scalar if is_short else _scalar.__wrapped__)(event.value, event.implicit)

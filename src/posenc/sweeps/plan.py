@@ -39,6 +39,7 @@ UPDATED_ON_RESUME = (
     "name",
     "choices",
     "evaluation",
+    "kernel",
     "logger",
     "profiler",
     "about",
