@@ -140,6 +140,8 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     total = run.trained_steps(training_steps(config).total)
+    if checkpoint is not None and total < training_steps(config).total:
+        checkpoint.check_metrics(run)  # its last row says that a callback ended the training
     if checkpoint is None or checkpoint.step < total:
         raise _not_trained_error(run, checkpoint, total)
     return checkpoint

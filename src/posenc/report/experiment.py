@@ -211,6 +211,8 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.verified_values(), directory.status()
     status = status.replace(error=_with_short_paths(status.error or "") or None)
+    log = directory.metrics()
+    directory.check_metrics(status, log)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []
     return Run(
@@ -222,7 +224,7 @@ def _read_run(directory: RunDirectory) -> Run:
         timing=directory.timing(),
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},
-        metrics={key: value for row in directory.metrics() for key, value in row.items()},
+        metrics={key: value for row in log for key, value in row.items()},
         ngrams=directory.ngrams(),
     )
 

@@ -1,10 +1,11 @@
 """Atomic writes, JSON and JSON-lines files."""
 
 import errno
+import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from secrets import token_hex
@@ -167,6 +168,19 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append `row` to a JSON-lines file in a single write."""
     with open_to_append(path) as file:
         file.write(f"{json.dumps(row, allow_nan=False)}\n".encode())
+
+
+def update_digest(digest: "hashlib._Hash", rows: Iterable[dict[str, Any]]) -> None:
+    """Add the lines that `append_jsonl` writes for rows to a digest."""
+    for row in rows:
+        digest.update(f"{json.dumps(row)}\n".encode())
+
+
+def rows_digest(rows: Iterable[dict[str, Any]]) -> str:
+    """Return a digest of the rows of a JSON-lines file."""
+    digest = hashlib.sha256()
+    update_digest(digest, rows)
+    return digest.hexdigest()[:16]
 
 
 def open_to_append(path: Path) -> BinaryIO:

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
-from posenc.runs.files import corrupt_file_error, read_jsonl, read_mapping, read_text, write_json
+from posenc.runs.files import (
+    corrupt_file_error,
+    read_jsonl,
+    read_mapping,
+    read_text,
+    rows_digest,
+    write_json,
+)
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
 from posenc.runs.status import Status
 
@@ -184,6 +191,15 @@ class RunDirectory:
             if not all(isinstance(row.get(key, 0.0), int | float) for row in rows):
                 raise corrupt_file_error(self.metrics_file, f"a {key} is not a number")
         return rows
+
+    def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
+        """Raise RunError if the training log is not the one with which the run was finished."""
+        expected = status.metrics_digest if status.state == "finished" else None
+        if expected not in (None, rows_digest(rows)):
+            raise RunError(
+                f"{self.metrics_file} is not the training log of this run (it is older, edited or"
+                f" from another run); restore it, or delete {self.path} and train the run again"
+            )
 
     def trained_steps(self, planned: int) -> int:
         """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""
