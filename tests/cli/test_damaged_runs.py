@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from fuzzing import time_limit
+from posenc.api.loaded_run import load
 from posenc.cli import main
 from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
-from posenc.jobs.exit_codes import FAILED, FINISHED
+from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
 from posenc.runs.files import truncate_jsonl
 from posenc.runs.loss_arrays import read_arrays
@@ -20,7 +23,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import sync_run
-from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint, save_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -183,7 +186,8 @@ def test_a_damaged_checkpoint_is_not_used(
     newest = list_checkpoints(finished.checkpoints)[0]
     damage(newest.path)
     assert main(["evaluate", f"run={finished.path}"]) == 1
-    assert "is from step 1 of 2" in capsys.readouterr().err
+    expected = "is a symbolic link" if newest.path.is_symlink() else "is from step 1 of 2"
+    assert expected in capsys.readouterr().err
     resumed = resumable_checkpoint(finished)
     assert resumed is not None and resumed.step == 1
 
@@ -197,6 +201,27 @@ def test_a_file_where_a_folder_of_a_run_belongs_fails_the_job_without_a_tracebac
     assert str(run.checkpoints) in str(run.status().error)
     assert "move this one elsewhere" in str(run.status().error)
     assert "Traceback" not in caplog.text
+
+
+def test_a_text_file_that_would_fill_the_memory_is_an_error(small_run: SmallRun) -> None:
+    run = small_run()
+    for file, read in ((run.config_file, run.values), (run.metrics_file, run.metrics)):
+        file.touch()
+        size = file.stat().st_size
+        os.truncate(file, 10**12)
+        with pytest.raises(RunError, match=rf"{file.name}.*1,000,000,000,000 bytes"):
+            read()
+        os.truncate(file, size)
+
+
+def test_a_configuration_that_is_a_pipe_is_not_waited_for(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run()
+    _replace_with_pipe(run.config_file)
+    with time_limit("report"):
+        assert main(["report", "name=scratch", f"outputs_dir={run.path.parents[1]}"]) == 1
+    assert "not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "loss_by_position.npz"])
@@ -285,6 +310,71 @@ def test_an_evaluation_row_with_an_impossible_value_is_an_error(
     run.evaluation_file.write_text(json.dumps({"rows": [row, row]}))
     with pytest.raises(RunError, match="the same row twice"):
         run.rows()
+
+
+def test_a_run_with_a_kernel_that_this_device_lacks_is_evaluated_with_another(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = finished.rows()
+    text = finished.config_file.read_text()
+    finished.config_file.write_text(text.replace("\nkernel: auto\n", "\nkernel: flex\n"))
+    finished.evaluation_file.unlink()
+    words = ["evaluate", f"run={finished.path}", "evaluation.lengths=[24]"]
+    assert main([*words, "evaluation/swap=none,window"]) == 0
+    losses = {row["loss"] for row in rows if row["length"] == 24}
+    assert {row["loss"] for row in finished.rows() if not row["swap"]} == losses
+    assert load(finished.path).score("some text").isfinite().all()
+    assert main(["inspect", f"run={finished.path}", "windows=1", "lengths=[]"]) == 0
+
+
+def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, folder = finished.status(), f"outputs_dir={finished.path.parents[1]}"
+    rows = finished.metrics()
+    rows[0]["loss"] += 1e-9
+    finished.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert main(["report", "name=scratch", folder]) == 1
+    assert "is not the training log of this run" in capsys.readouterr().err
+    with pytest.raises(RunError, match="is not the training log of this run"):
+        sync_run(finished, offline=True)
+    status.replace(state="interrupted").write(finished.status_file)
+    assert job([str(finished.path)]) == FAILED
+    assert "metrics.jsonl up to step 2 are not those" in str(finished.status().error)
+    rows[0]["training_ended"] = True
+    finished.metrics_file.write_text(f"{json.dumps(rows[0])}\n")
+    assert main(["evaluate", f"run={finished.path}"]) == 1
+    assert "metrics.jsonl up to step 2 are not those" in capsys.readouterr().err
+
+
+def test_a_run_of_an_earlier_version_has_no_digest_of_its_training_log(
+    finished: RunDirectory,
+) -> None:
+    status = finished.status().replace(metrics_digest=None)
+    status.replace(state="interrupted").write(finished.status_file)
+    for old in list_checkpoints(finished.checkpoints):
+        contents = old.load()
+        del contents["metrics_digest"]
+        old.path.unlink()
+        save_checkpoint(
+            finished.checkpoints, old.step, lambda path, c=contents: torch.save(c, path)
+        )
+    rows = finished.metrics()
+    rows[0]["loss"] += 1e-9
+    finished.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert job([str(finished.path)]) == FINISHED
+
+
+def test_a_resumed_run_uses_the_kernel_of_the_new_command(
+    small_run: SmallRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = small_run("checkpoint.every_seconds=0", "kernel=reference")
+    assert job([str(run.path)], lambda: len(run.metrics()) < 2) == INTERRUPTED
+    assert small_run("kernel=auto").values()["kernel"] == "auto"
+    run.config_file.write_text(run.config_file.read_text().replace("kernel: auto", "kernel: flex"))
+    assert job([str(run.path)]) == FAILED
+    assert "use kernel=auto" in str(run.status().error)
+    assert "Traceback" not in caplog.text
 
 
 def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(

@@ -57,8 +57,15 @@ def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
         "- " * 1000 + "1",
         "a: !!python/name:os.system ''",
         "a: [1",
+        "a: 1\n---\na: 2",
+        "? [a]\n: 1",
+        "null: 1",
+        "<<: {a: 1}",
     ],
-    ids=["alias", "duplicate key", "unclosed", "nested", "object", "syntax"],
+    ids=[
+        *("alias", "duplicate key", "unclosed", "nested", "object", "syntax"),
+        *("two documents", "list as key", "null as key", "merge key"),
+    ],
 )
 def test_yaml_that_planning_never_writes_is_an_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):

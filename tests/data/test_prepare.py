@@ -163,6 +163,31 @@ def _shrink_the_vocabulary(folder: Path) -> None:
     _change_meta(folder, vocab_size=5, sha256={})
 
 
+def _list_a_sparse_file(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+    os.truncate(folder / "tokenizer.json", 10**12)
+
+
+def _make_the_tokens_sparse(folder: Path) -> None:
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["splits"]["train"]["tokens"] = 10**12
+    _change_meta(folder, splits=meta["splits"])
+    os.truncate(folder / "train.bin", 2 * 10**12)
+
+
+def _list_a_file_elsewhere(folder: Path) -> None:
+    (folder.parent / "elsewhere").write_text("text")
+    _change_meta(folder, sha256={"../elsewhere": "0" * 64})
+
+
+def _list_digests_that_are_no_strings(folder: Path) -> None:
+    _change_meta(folder, sha256=["train.bin"])
+
+
+def _make_meta_sparse(folder: Path) -> None:
+    os.truncate(folder / "meta.json", 10**12)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -179,6 +204,11 @@ def _shrink_the_vocabulary(folder: Path) -> None:
         _name_the_end_of_text,
         _drop_the_counts,
         _shrink_the_vocabulary,
+        _list_a_sparse_file,
+        _make_the_tokens_sparse,
+        _list_a_file_elsewhere,
+        _list_digests_that_are_no_strings,
+        _make_meta_sparse,
     ],
 )
 def test_a_damaged_corpus_is_named_with_the_remedy(
@@ -194,6 +224,17 @@ def test_a_damaged_corpus_is_named_with_the_remedy(
     assert str(folder) in str(raised.value)
     shutil.rmtree(folder)
     assert prepared().token_array("train").bytes == 9
+
+
+def test_a_record_of_verified_files_that_is_a_pipe_is_not_waited_for(
+    list_corpus: Make, tmp_path: Path
+) -> None:
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    (record,) = folder.glob(".verified-*.json")
+    record.unlink()
+    os.mkfifo(record)
+    TokenizedData(folder)
+    assert json.loads(record.read_text())
 
 
 def test_contents_are_verified_once_and_after_a_change(

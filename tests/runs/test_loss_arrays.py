@@ -1,11 +1,13 @@
 """npz files that are damaged, or that posenc did not write."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from posenc.config.errors import RunError
+from posenc.runs import loss_arrays
 from posenc.runs.loss_arrays import merge_arrays, read_arrays
 
 SUMS, COUNTS = np.ones(3), np.ones(3, np.int64)
@@ -39,6 +41,25 @@ def test_arrays_that_are_not_pairs_of_sequences_are_an_error(
 ) -> None:
     np.savez(tmp_path / "a.npz", allow_pickle=False, **arrays)
     with pytest.raises(RunError, match=r"a\.npz is corrupt \(x"):
+        read_arrays(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_another_compression_is_an_error(tmp_path: Path, compression: int) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
+        archive.writestr("x.sum.npy", b"no array")
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \(it is compressed"):
+        read_arrays(tmp_path / "a.npz")
+
+
+def test_arrays_that_would_fill_the_memory_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = np.zeros(10**6)
+    merge_arrays(tmp_path / "a.npz", {"x.sum": zeros, "x.count": zeros})
+    assert (tmp_path / "a.npz").stat().st_size < 10**5
+    monkeypatch.setattr(loss_arrays, "MAX_ARRAY_BYTES", 10**7)
+    with pytest.raises(RunError, match=r"16,000,\d* bytes, more than 10,000,000"):
         read_arrays(tmp_path / "a.npz")
 
 

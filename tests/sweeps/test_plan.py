@@ -1,14 +1,18 @@
 """Planning writes all runs or none, and finds a run that was planned before."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from posenc.config.errors import ConfigError
+from posenc.config.component_types import user_targets
+from posenc.config.errors import ConfigError, RunError
 from posenc.runs.files import read_json
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
+from posenc.runs.trusted_code import is_remembered
+from posenc.sweeps import plan as plan_module
 from posenc.sweeps.plan import plan
 
 
@@ -36,6 +40,58 @@ def test_one_invalid_job_prevents_the_whole_plan(small_job: list[str], tmp_path:
     with pytest.raises(ConfigError, match="heads=5"):
         planned([small_job, [*small_job, "model.heads=5"]])
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("damage", ["link", "corrupt", "folder"])
+def test_a_damaged_plan_prevents_planning(
+    small_job: list[str], tmp_path: Path, damage: str
+) -> None:
+    file = tmp_path / "outputs" / "scratch" / "plan.json"
+    file.parent.mkdir(parents=True)
+    if damage == "link":
+        file.symlink_to(tmp_path / "elsewhere.json")
+    elif damage == "corrupt":
+        file.write_text("{")
+    else:
+        file.mkdir()
+    with pytest.raises(RunError, match=r"plan\.json"):
+        planned([small_job])
+    assert list(file.parent.iterdir()) == [file]
+    assert not (tmp_path / "elsewhere.json").exists()
+
+
+@pytest.mark.parametrize("name", ["", "checkpoints", "longrope/evaluation"])
+def test_nothing_is_written_through_a_link_to_a_folder(
+    small_job: list[str], tmp_path: Path, name: str
+) -> None:
+    (run,) = planned([small_job])
+    shutil.rmtree(run.path)
+    (tmp_path / "elsewhere").mkdir()
+    (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="is a symbolic link"):
+        planned([small_job])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_targets_are_looked_up_once_for_jobs_with_the_same_ones(
+    small_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planned_with.py").write_text(
+        "from posenc.encodings.base import Encoding\n\n\n"
+        "class Mine(Encoding):\n"
+        "    def bias(self, head, distance, pos_q):\n"
+        "        return -0.5 * distance\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    looked_up: list[int] = []
+    monkeypatch.setattr(
+        plan_module, "user_targets", lambda job: (looked_up.append(1), user_targets(job))[1]
+    )
+    words = [*small_job, "encoding=nope", "encoding._target_=planned_with.Mine"]
+    planned([[*words, f"tokens={tokens}"] for tokens in (7680, 3840, 1920)])
+    planned([[*small_job, f"tokens={tokens}"] for tokens in (7680, 3840)])
+    assert len(looked_up) == 1 and is_remembered("planned_with.Mine")
 
 
 def test_notations_of_the_same_number_are_the_same_run(small_job: list[str]) -> None:

@@ -17,7 +17,7 @@ from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
 from posenc.data.build_data import evaluation_data
 from posenc.data.tokenizers import load_tokenizer
-from posenc.evaluation.evaluate import evaluate
+from posenc.evaluation.evaluate import evaluate, use_supported_kernel
 from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
@@ -60,7 +60,9 @@ def build_evaluation(
     if not Path(config.cache_dir).is_dir():  # the run comes from another machine or was moved
         config.cache_dir = str(run.path.resolve().parents[1] / ".data")
     check_settings(config)
-    validate_evaluation(config, build_encoding(config, list(config.modules)))
+    encoding = build_encoding(config, list(config.modules))
+    swapped = validate_evaluation(config, encoding)
+    use_supported_kernel(config, [encoding, *swapped], select_device(config))
     check_identity(config)
     return Evaluation(run, config, request.get("data"), "evaluation.split" in user_keys)
 

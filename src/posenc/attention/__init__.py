@@ -17,13 +17,15 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 
 Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-class UnsupportedKernelError(ValueError):
+class UnsupportedKernelError(ConfigError, ValueError):
     """Raised if a kernel that was requested by name does not support the encoding."""
 
     def __init__(self, kernel: str, encoding: Encoding, reason: str) -> None:
-        super().__init__(f"kernel={kernel} does not support {type(encoding).__name__}: {reason}")
+        name, self.reason = type(encoding).__name__, reason
+        super().__init__(f"kernel={kernel} does not support {name}: {reason}; use kernel=auto")

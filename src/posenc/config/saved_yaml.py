@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -21,6 +22,14 @@ FLOAT = re.compile(
     re.VERBOSE,
 )
 """Numbers that OmegaConf reads as floats; YAML 1.1 needs a decimal point and a sign: `1.0e+5`."""
+NO_NODES = (
+    yaml.StreamStartEvent,
+    yaml.StreamEndEvent,
+    yaml.DocumentStartEvent,
+    yaml.DocumentEndEvent,
+)
+MAX_CACHED_LENGTH = 100
+"""The maximum length in characters of the scalars that are cached."""
 TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
 
@@ -30,12 +39,50 @@ def load_yaml(text: str) -> Any:
     Saved configurations have no aliases and no tags such as `!!set`; their keys are strings and
     numbers, and no mapping has the same key twice.
     """
-    for event in events_within_limit(text):
-        if isinstance(event, yaml.AliasEvent):
-            raise ConstructorError(None, None, "contains an alias, which posenc never writes")
-        if getattr(event, "tag", None) is not None:
-            raise ConstructorError(None, None, f"contains the tag {event.tag}")
-    return yaml.load(text, Loader=_Loader)
+    events = events_within_limit(text)
+    documents = [_build(event, events) for event in events if not isinstance(event, NO_NODES)]
+    if len(documents) > 1:
+        raise ConstructorError(None, None, "contains several documents")
+    return documents[0] if documents else None
+
+
+def _build(event: yaml.Event, events: Iterator[yaml.Event]) -> Any:
+    """Return the value that starts with `event`; its other events are taken from `events`."""
+    if isinstance(event, yaml.AliasEvent):
+        raise ConstructorError(None, None, "contains an alias, which posenc never writes")
+    if (tag := getattr(event, "tag", None)) is not None:
+        raise ConstructorError(None, None, f"contains the tag {tag}")
+    if isinstance(event, yaml.ScalarEvent):
+        is_short = len(event.value) <= MAX_CACHED_LENGTH
+        return (_scalar if is_short else _scalar.__wrapped__)(event.value, event.implicit)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return [_build(item, events) for item in _until(yaml.SequenceEndEvent, events)]
+    mapping: dict[Any, Any] = {}
+    texts: set[str] = set()
+    for key_event in _until(yaml.MappingEndEvent, events):
+        key = _build(key_event, events)
+        if key is None or not isinstance(key_event, yaml.ScalarEvent):
+            raise ConstructorError(None, None, "a key is null or not a scalar", event.start_mark)
+        if key_event.value in texts:
+            raise ConstructorError(None, None, f"duplicate key {key_event.value}", event.start_mark)
+        texts.add(key_event.value)
+        mapping[key] = _build(next(events), events)
+    return mapping
+
+
+def _until(end: type[yaml.Event], events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+    """Yield the first event of each item of a collection."""
+    while not isinstance(event := next(events), end):
+        yield event
+
+
+@lru_cache(maxsize=4096)
+def _scalar(text: str, implicit: tuple[bool, bool]) -> Any:
+    """Return the value of a scalar; the configurations of a sweep have nearly all in common."""
+    loader = _Loader("")
+    return loader.construct_object(
+        yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, implicit), text)
+    )
 
 
 def events_within_limit(text: str) -> Iterator[yaml.Event]:
@@ -59,16 +106,7 @@ def dump_yaml(values: Any) -> str:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads `1e-4` as a number and `2026-01-01` as a string, and rejects duplicate keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if repeated := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
-            raise ConstructorError(None, None, f"duplicate key {repeated[0]}", node.start_mark)
-        mapping = super().construct_mapping(node, deep=deep)
-        if None in mapping:
-            raise ConstructorError(None, None, "a key is null", node.start_mark)
-        return mapping
+    """Reads `1e-4` as a number and `2026-01-01` as a string."""
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posenc.config.errors import RunError, describe_error
+from posenc.config.errors import RunError, abbreviate, describe_error
 from posenc.config.values import matches_type
 from posenc.data.corpus import json_digest
-from posenc.runs.files import write_json
+from posenc.runs.files import is_mostly_holes, read_json, read_text, write_json
 
 META_TYPES: dict[str, Any] = {
     "name": str,
@@ -26,16 +26,12 @@ META_TYPES: dict[str, Any] = {
     "dtype": Literal["<u2", "<u4"],
     "vocab_size": int,
     "end_of_text": int,
+    "sha256": dict[str, str],
 }
-"""The keys of `meta.json` other than the digests, and their types."""
-DAMAGE_ERRORS = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    IsADirectoryError,
-    RecursionError,
-)
+"""The keys of `meta.json` other than its own digest, and their types."""
+MAX_TOKENIZER_BYTES = 2**30
+"""The maximum size of a file other than the tokens, whose sizes `meta.json` has."""
+DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that are raised by reading a damaged `meta.json`."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
 """The keys of each split in `meta.json`."""
@@ -62,7 +58,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     meta: dict[str, Any] = {}
     try:
         if (folder / "meta.json").is_file():
-            meta = json.loads((folder / "meta.json").read_text())
+            meta = json.loads(read_text(folder / "meta.json"))
             reason = _damage(folder, meta)
         else:  # a pipe might never end
             reason = "meta.json is missing"
@@ -78,12 +74,13 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the files that `meta` describes, or None."""
-    if missing := META_TYPES.keys() - meta.keys():
+    if missing := META_TYPES.keys() - {"sha256", *meta}:
         return f"meta.json lacks {', '.join(sorted(missing))}"
     own_digest = meta.pop("digest", None)  # corpora of earlier versions have none
     if own_digest is not None and json_digest(meta) != own_digest:
         return "the contents of meta.json have changed since the corpus was prepared"
-    if wrong := [key for key in META_TYPES if not matches_type(meta[key], META_TYPES[key])]:
+    known = [key for key in META_TYPES if key in meta]
+    if wrong := [key for key in known if not matches_type(meta[key], META_TYPES[key])]:
         return f"meta.json has values of the wrong type: {', '.join(wrong)}"
     if incomplete := [split for split, counts in meta["splits"].items() if COUNTS - counts.keys()]:
         return f"meta.json lacks counts of the splits {', '.join(incomplete)}"
@@ -98,6 +95,8 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}
     for name in {**sizes, **digests}:
+        if name != Path(name).name:
+            return f"{abbreviate(name)} is not the name of a file"
         if not (folder / name).is_file():
             return f"{name} is missing"
         stat = (folder / name).stat()
@@ -106,6 +105,12 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
         expected = sizes.get(name, stat.st_size)
         if stat.st_size != expected:
             return f"{name} has {stat.st_size:,} bytes instead of {expected:,}"
+        if name not in sizes and stat.st_size > MAX_TOKENIZER_BYTES:
+            return (
+                f"{name} has {stat.st_size:,} bytes, more than the limit of {MAX_TOKENIZER_BYTES:,}"
+            )
+        if is_mostly_holes(folder / name):
+            return f"{name} has {stat.st_size:,} bytes, but almost no data"
     record = folder / f".verified-{platform.node()}.json"
     if _read_record(record) == states:
         return None
@@ -127,8 +132,8 @@ def _digest(file: Path) -> str:
 
 def _read_record(file: Path) -> Any:
     try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
+        return read_json(file)
+    except RunError:  # it is missing or damaged, and is written again
         return None
 
 

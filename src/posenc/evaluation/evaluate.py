@@ -1,6 +1,7 @@
 """Evaluates the weights of a run and adds the rows to its `evaluation.json`."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -8,16 +9,20 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from posenc.attention import UnsupportedKernelError
+from posenc.attention.choice import layer_choices
+from posenc.attention.precision import attention_dtype
 from posenc.config.errors import RunError
 from posenc.config.paths import experiment_arguments
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
+from posenc.encodings.base import Encoding
 from posenc.evaluation.requests import measurement_requests
 from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
-from posenc.model.build import build_model
+from posenc.model.build import build_encoding, build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
@@ -27,6 +32,8 @@ from posenc.training.checkpoint import (
     list_checkpoints,
 )
 from posenc.training.distributed import broadcast_from_rank0
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -85,6 +92,8 @@ def load_model(
 
     Raises RunError if there is no intact checkpoint of the last step, or if a weight is not finite.
     """
+    encoding = build_encoding(config, list(config.modules))
+    use_supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
     model = _load(checkpoint, config, vocab_size, device)
     for name, weight in model.named_parameters():
@@ -95,6 +104,23 @@ def load_model(
                 f" learning rate"
             )
     return model
+
+
+def use_supported_kernel(
+    config: DictConfig, encodings: Sequence[Encoding], device: torch.device
+) -> None:
+    """Set `kernel=auto` in the configuration of a saved run whose kernel cannot be used.
+
+    A kernel that was requested for training on a GPU may not support a CPU, and all kernels compute
+    the same function.
+    """
+    dtype = attention_dtype(config.precision)
+    try:
+        for encoding in encodings:
+            layer_choices(config.kernel, encoding, device, dtype)
+    except UnsupportedKernelError as error:
+        log.warning("kernel=auto is used instead of %s: %s", config.kernel, error.reason)
+        config.kernel = "auto"
 
 
 def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:
@@ -114,6 +140,8 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     total = run.trained_steps(training_steps(config).total)
+    if checkpoint is not None and total < training_steps(config).total:
+        checkpoint.check_metrics(run)  # its last row says that a callback ended the training
     if checkpoint is None or checkpoint.step < total:
         raise _not_trained_error(run, checkpoint, total)
     return checkpoint

@@ -55,9 +55,9 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
         verify_encoding(encoding, attention_dtype(config.precision))
     if verified is not None:
         verified.add(settings)
-    _validate_kernel(config, encoding)
     _validate_strategy(config, encoding)
-    validate_evaluation(config, encoding)
+    for evaluated in [encoding, *validate_evaluation(config, encoding)]:
+        _validate_kernel(config, evaluated)
     return encoding
 
 
@@ -90,10 +90,14 @@ def validate_device_count(device: torch.device, devices: int) -> None:
         )
 
 
-def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
-    """Raise ConfigError if a protocol, length, swap or `at_tokens` is invalid for the run."""
+def validate_evaluation(config: DictConfig, encoding: Encoding) -> list[Encoding]:
+    """Return the encodings that the evaluation swaps in, for each length.
+
+    Raises ConfigError if a protocol, length, swap or `at_tokens` is invalid for the run.
+    """
     check_protocols(config)
     evaluated_steps(config)
+    swapped_encodings: list[Encoding] = []
     modules, lengths = list(config.modules), evaluation_lengths(config)
     for name, swap in evaluation_swaps(config).items():
         if name is None or swap is None:
@@ -106,7 +110,8 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> None:
             except ConfigError as error:
                 raise ConfigError(f"evaluation/swap={name}: {error}") from None
             _validate_lengths(swapped, swapped_encoding)
-            _validate_kernel(config, swapped_encoding)
+            swapped_encodings.append(swapped_encoding)
+    return swapped_encodings
 
 
 def validate_data(config: DictConfig, data: Dataset) -> None:

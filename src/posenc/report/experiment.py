@@ -163,7 +163,8 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     planned: list[str] = plan["runs"]
     if select is not None:
         directories = select(directories)
-        planned = [name for name in planned if name in {run.name for run in directories}]
+        selected = {run.name for run in directories}
+        planned = [name for name in planned if name in selected]
     order = {name: i for i, name in enumerate(planned)}
     runs, damaged = _read_runs(directories)
     missing = "config.yaml is missing; rerun the command to write it again"
@@ -175,12 +176,13 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
         raise RunError(_none_evaluated(folder, runs, damaged))
+    present = {*damaged, *(run.name for run in runs)}
     return Experiment(
         name=folder.resolve().name,
         folder=_with_short_paths(str(folder)),
         command=_with_short_paths(plan.get("command") or ""),
         runs=runs,
-        not_started=[n for n in order if n not in {*damaged, *(run.name for run in runs)}],
+        not_started=[name for name in order if name not in present],
         damaged=damaged,
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),
@@ -209,6 +211,8 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.verified_values(), directory.status()
     status = status.replace(error=_with_short_paths(status.error or "") or None)
+    log = directory.metrics()
+    directory.check_metrics(status, log)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []
     return Run(
@@ -220,7 +224,7 @@ def _read_run(directory: RunDirectory) -> Run:
         timing=directory.timing(),
         positions=read_arrays(directory.positions_file) if trained else {},
         block_arrays=read_arrays(directory.blocks_file) if trained else {},
-        metrics={key: value for row in directory.metrics() for key, value in row.items()},
+        metrics={key: value for row in log for key, value in row.items()},
         ngrams=directory.ngrams(),
     )
 

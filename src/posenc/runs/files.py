@@ -1,9 +1,11 @@
 """Atomic writes, JSON and JSON-lines files."""
 
 import errno
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from secrets import token_hex
@@ -13,6 +15,9 @@ from posenc.config.errors import RunError, abbreviate
 from posenc.config.values import matches_type
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
+MAX_TEXT_BYTES = 500_000_000
+"""The largest text file that is read: the metrics of about three million steps."""
+SPARSE_BYTES = 2**30
 READ_ONLY_MESSAGE = (
     "the file system has become read-only, perhaps after a disk error; make it writable and rerun"
     " the same command"
@@ -57,11 +62,30 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     write_atomic(path, text, durable=durable)
 
 
-def read_text(path: Path) -> str:
-    """Return the contents of a regular file. Raises OSError for a pipe, which might never end."""
+def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """Return the contents of a regular file.
+
+    Raises OSError for a pipe, which might never end, and ValueError for a file that has more than
+    `max_bytes` or is not UTF-8.
+    """
     if not path.is_file():
         raise OSError("not a regular file")
-    return path.read_text()
+    if (size := path.stat().st_size) > max_bytes:
+        raise ValueError(f"it has {size:,} bytes, more than the limit of {max_bytes:,}")
+    return path.read_text(encoding="utf-8")
+
+
+def is_mostly_holes(path: Path) -> bool:
+    """Whether a large file has almost no data, so that reading it would take minutes for nothing.
+
+    Some file systems do not report the allocated blocks, or compress the data. So the file must
+    also have a hole.
+    """
+    stat = path.stat()
+    if stat.st_size < SPARSE_BYTES or 512 * stat.st_blocks > stat.st_size // 100:
+        return False
+    with path.open("rb") as file:
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < stat.st_size
 
 
 def read_json(path: Path, default: Any = None) -> Any:
@@ -82,12 +106,7 @@ def _parse(text: str) -> Any:
 
     So do strings that cannot be printed, because they contain half of a surrogate pair.
     """
-    value = json.loads(
-        text,
-        object_pairs_hook=_without_duplicates,
-        parse_float=_finite_float,
-        parse_constant=_finite_float,
-    )
+    value = _DECODER.decode(text)
     if "\\ud" in text.lower():
         json.dumps(value, ensure_ascii=False).encode()
     return value
@@ -104,9 +123,14 @@ def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict. Raises ValueError for a duplicate key."""
     values = dict(items)
     if len(values) < len(items):
-        keys = [key for key, _ in items]
-        raise ValueError(f"duplicate key {next(key for key in keys if keys.count(key) > 1)}")
+        counts = Counter(key for key, _ in items)
+        raise ValueError(f"duplicate key {next(key for key in counts if counts[key] > 1)}")
     return values
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_without_duplicates, parse_float=_finite_float, parse_constant=_finite_float
+)
 
 
 def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +168,19 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append `row` to a JSON-lines file in a single write."""
     with open_to_append(path) as file:
         file.write(f"{json.dumps(row, allow_nan=False)}\n".encode())
+
+
+def update_digest(digest: "hashlib._Hash", rows: Iterable[dict[str, Any]]) -> None:
+    """Add the lines that `append_jsonl` writes for rows to a digest."""
+    for row in rows:
+        digest.update(f"{json.dumps(row)}\n".encode())
+
+
+def rows_digest(rows: Iterable[dict[str, Any]]) -> str:
+    """Return a digest of the rows of a JSON-lines file."""
+    digest = hashlib.sha256()
+    update_digest(digest, rows)
+    return digest.hexdigest()[:16]
 
 
 def open_to_append(path: Path) -> BinaryIO:

@@ -1,7 +1,8 @@
 """File locks managed by the kernel, which releases them when their owner exits for any reason.
 
 On a shared file system they exclude processes on other machines if the system supports `flock`
-across machines, as NFS does unless it is mounted with `nolock` or `local_lock`.
+across machines, as NFS does unless it is mounted with `nolock` or `local_lock`; `docs/runs.md` says
+when a lock is lost or kept after a failure.
 """
 
 import errno

@@ -1,8 +1,9 @@
 """The directory of a run: its files, and its deletion."""
 
+import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
-from posenc.runs.files import corrupt_file_error, read_jsonl, read_mapping, write_json
+from posenc.runs.files import (
+    corrupt_file_error,
+    read_jsonl,
+    read_mapping,
+    read_text,
+    rows_digest,
+    write_json,
+)
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
 from posenc.runs.status import Status
 
@@ -31,6 +39,9 @@ PLANNED_TYPES = {
     "frozen.posenc": str,
 }
 """Keys that commands read from a planned configuration; planning adds those in `frozen`."""
+
+MAX_CONFIG_BYTES = 1_000_000
+"""The maximum size of a `config.yaml`; those of the shipped experiments have 6 kB."""
 
 CONFIG_ERRORS = (yaml.YAMLError, ValueError, OSError)
 """Exceptions that are raised by reading a damaged YAML file."""
@@ -95,7 +106,7 @@ class RunDirectory:
         link.
         """
         try:
-            values = load_yaml(self.config_file.read_text(encoding="utf-8"))
+            values = load_yaml(read_text(self.config_file, MAX_CONFIG_BYTES))
         except CONFIG_ERRORS as error:
             raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
         if not isinstance(values, dict):
@@ -112,7 +123,7 @@ class RunDirectory:
             raise RunError(
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
-        reject_links(self.path.iterdir())
+        reject_links(contents(self.path))
         version = values["frozen"]["posenc"]
         if not VERSION.fullmatch(version):
             raise RunError(f"{self.config_file}: frozen.posenc is not a version")
@@ -181,6 +192,15 @@ class RunDirectory:
                 raise corrupt_file_error(self.metrics_file, f"a {key} is not a number")
         return rows
 
+    def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
+        """Raise RunError if the training log is not the one with which the run was finished."""
+        expected = status.metrics_digest if status.state == "finished" else None
+        if expected not in (None, rows_digest(rows)):
+            raise RunError(
+                f"{self.metrics_file} is not the training log of this run (it is older, edited or"
+                f" from another run); restore it, or delete {self.path} and train the run again"
+            )
+
     def trained_steps(self, planned: int) -> int:
         """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""
         rows = self.metrics()[-1:]
@@ -207,7 +227,18 @@ def open_run(path: Any) -> RunDirectory:
     return run
 
 
-def reject_links(paths: Iterable[Path]) -> None:
+def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Yield everything in a folder and its subfolders; nothing if there is no such folder."""
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from contents(entry.path)
+
+
+def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
     """Raise RunError if a file or folder of a run or an experiment is a symbolic link.
 
     It may be from someone else, and writing to it must not write elsewhere.
@@ -215,7 +246,8 @@ def reject_links(paths: Iterable[Path]) -> None:
     for path in paths:
         if path.is_symlink():
             raise RunError(
-                f"{path} is a symbolic link; replace it by what it points to, or delete it"
+                f"{os.fspath(path)} is a symbolic link; replace it by what it points to, or delete"
+                f" it"
             )
 
 

@@ -20,7 +20,7 @@ def remember_targets(targets: Iterable[str]) -> None:
     """Record classes and functions that the user trains with, if the record can be written."""
     entries = {entry for target in targets if (entry := _entry(target)) is not None}
     record = _record()
-    if entries <= _remembered(record):
+    if record is None or entries <= _remembered(record):
         return
     with suppress(OSError, RunError), lock(record.with_suffix(".lock")):
         write_json(record, sorted(_remembered(record) | entries))
@@ -28,12 +28,17 @@ def remember_targets(targets: Iterable[str]) -> None:
 
 def is_remembered(target: str) -> bool:
     """Whether the user has trained with this class or function of the file that it is now in."""
-    return _entry(target) in _remembered(_record())
+    record = _record()
+    return record is not None and _entry(target) in _remembered(record)
 
 
-def _record() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "posenc" / "trusted_targets.json"
+def _record() -> Path | None:
+    """Return the path of the record, or None if the user has no home directory.
+
+    A relative path could lead to a file of someone else in the current folder.
+    """
+    state = os.path.expanduser(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
+    return Path(state) / "posenc" / "trusted_targets.json" if os.path.isabs(state) else None
 
 
 def _remembered(record: Path) -> set[str]:

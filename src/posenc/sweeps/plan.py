@@ -1,5 +1,6 @@
 """Plans a sweep: all jobs are composed and validated before any directory is written."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.files import write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
-from posenc.runs.run_directory import RunDirectory, read_plan
+from posenc.runs.run_directory import RunDirectory, contents, read_plan, reject_links
 from posenc.runs.trusted_code import remember_targets
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
@@ -38,6 +39,7 @@ UPDATED_ON_RESUME = (
     "name",
     "choices",
     "evaluation",
+    "kernel",
     "logger",
     "profiler",
     "about",
@@ -46,6 +48,10 @@ UPDATED_ON_RESUME = (
     "modules",
 )
 """Keys that a resumed or copied run takes from the new command."""
+
+
+TARGET = re.compile(r'"_target_": "[^"]*"')
+"""A `_target_` in a configuration that is written as JSON."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,17 @@ def plan(
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job.
 
-    Raises ConfigError if any job is invalid, before anything is written. `command` is the user's
-    command line, which `posenc status` prints. Pass a `composer` to reuse its compositions.
-    Finished runs of experiments in `reuse` are copied. If `local`, runs must fit this machine.
+    Raises ConfigError if any job is invalid, and RunError if the experiment's plan is damaged,
+    before anything is written. `command` is the user's command line, which `posenc status` prints.
+    Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
+    If `local`, runs must fit this machine.
     """
     configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
-    encodings, datasets = _validate_all(configs, local=local), dict[str, Dataset]()
+    keys = [key_without_seed(config) for config in configs]
+    encodings, datasets = _validate_all(configs, keys, local=local), dict[str, Dataset]()
+    for folder in {Path(config.outputs_dir) / config.name for config in configs}:
+        read_plan(folder)  # raises RunError if the plan is damaged
     parameter_counts: dict[tuple[Encoding, int], int] = {}
     all_jobs = []
     for config, encoding in zip(configs, encodings, strict=True):
@@ -100,28 +110,27 @@ def plan(
             copy_run(source, job.run)
         _write_run(job)
     _write_plan(unique_jobs, shared_values[0], command)
-    _remember_user_code(unique_jobs)
+    remember_targets(_user_code(configs, keys))
     return [
         PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
         for j in unique_jobs
     ]
 
 
-def _remember_user_code(jobs: Sequence[Job]) -> None:
-    targets: set[str] = set()
-    for job in jobs:
-        if job.config.modules:
-            values: Any = OmegaConf.to_container(job.config)
-            targets |= set(user_targets(values))
-    remember_targets(targets)
+def _user_code(configs: Sequence[DictConfig], keys: Sequence[str]) -> set[str]:
+    """Return the classes and functions outside posenc that the jobs train with."""
+    distinct = {tuple(TARGET.findall(key)): i for i, key in enumerate(keys) if configs[i].modules}
+    values: list[Any] = [OmegaConf.to_container(configs[i]) for i in distinct.values()]
+    return {target for job in values for target in user_targets(job)}
 
 
-def _validate_all(configs: Sequence[DictConfig], *, local: bool) -> list[Encoding]:
-    """Return each job's encoding; jobs that differ only in their seed share one.
+def _validate_all(
+    configs: Sequence[DictConfig], keys: Sequence[str], *, local: bool
+) -> list[Encoding]:
+    """Return each job's encoding; jobs with the same key share one.
 
     Raises one ConfigError that lists every distinct problem.
     """
-    keys = [key_without_seed(config) for config in configs]
     encodings: dict[str, Encoding] = {}
     verified: set[str] = set()
     problems: dict[str, None] = {}
@@ -170,8 +179,12 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
 
 
 def _check_directory(job: Job) -> None:
-    """Raise ConfigError if the run directory exists and belongs to a different configuration."""
+    """Raise ConfigError if the run directory exists and belongs to a different configuration.
+
+    Raises RunError if it contains a symbolic link.
+    """
     path = job.run.path
+    reject_links([path, *contents(path)])
     if not job.run.config_file.exists():
         return
     try:

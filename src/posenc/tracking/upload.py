@@ -35,6 +35,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
         if not acquired:
             return "running"
         tracker, values = find_tracker(directory), directory.verified_values()
+        directory.check_metrics(directory.status(), directory.metrics())
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         tracker.sync(directory, OmegaConf.create(values), offline=offline)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from posenc.config.errors import RunError, first_line
+from posenc.runs.files import is_mostly_holes, rows_digest
 from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
 RUN_HASH = "run_hash"
 """The key of a checkpoint that holds the hash of its run."""
+METRICS_DIGEST = "metrics_digest"
+"""The key of a checkpoint that holds the digest of the training log up to its step."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,19 @@ class Checkpoint:
 
     def is_intact(self) -> bool:
         """Return whether the contents of the file match the digest in its name."""
-        return self.path.is_file() and _digest(self.path) == self.digest
+        if not self.path.is_file() or is_mostly_holes(self.path):
+            return False
+        return _digest(self.path) == self.digest
 
-    def load(self, run_hash: str | None = None) -> dict[str, Any]:
+    def load(self, run_hash: str | None = None, *, mmap: bool = False) -> dict[str, Any]:
         """Return the contents, loaded without running code from the file.
 
+        With `mmap`, tensors are read from disk only if they are used.
         Raises RunError if the file contains anything other than tensors and plain values, or if it
         was saved by another run than that with `run_hash`; None skips this check.
         """
         try:
-            contents = torch.load(self.path, map_location="cpu", weights_only=True)
+            contents = torch.load(self.path, map_location="cpu", weights_only=True, mmap=mmap)
         except OSError:  # the file could not be read, which does not mean that it is damaged
             raise
         except Exception as error:  # damaged bytes can make torch.load raise anything
@@ -63,6 +69,19 @@ class Checkpoint:
         """Return the state_dict of the model. Raises RunError like `load`."""
         state = self.load(run_hash)["state_dict"]
         return {str(name).removeprefix("model."): value for name, value in state.items()}
+
+    def check_metrics(self, run: RunDirectory) -> None:
+        """Raise RunError if the training log up to this step is not that of the checkpoint.
+
+        Older checkpoints have no digest of it.
+        """
+        rows = [row for row in run.metrics() if row["step"] <= self.step]
+        if self.load(mmap=True).get(METRICS_DIGEST) not in (None, rows_digest(rows)):
+            raise RunError(
+                f"the rows of {run.metrics_file} up to step {self.step} are not those with which"
+                f" {self.path.name} was saved; restore the file, or delete {run.path} and train"
+                f" again"
+            )
 
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file that has a checkpoint's name but not its contents."""
@@ -117,7 +136,8 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
     """Return the newest intact checkpoint with one row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
-    RunError if there is one, but rows of its steps are missing, incomplete or out of order.
+    RunError if there is one, but rows of its steps are missing, incomplete, out of order or not
+    those with which it was saved.
     """
     rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
     steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)
@@ -125,6 +145,7 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
     checkpoint = None
     for checkpoint in _intact_checkpoints(run.checkpoints):
         if checkpoint.step < first_missing:
+            checkpoint.check_metrics(run)
             return checkpoint
         log.warning(
             "checkpoint %s is not used, because %s has no row for step %d",

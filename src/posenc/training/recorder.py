@@ -1,5 +1,6 @@
 """The callback that writes the metrics, timing, checkpoints and progress of a run."""
 
+import hashlib
 import logging
 import math
 import time
@@ -15,10 +16,11 @@ from torch import Tensor
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.files import append_jsonl, flush_to_disk
+from posenc.runs.files import append_jsonl, flush_to_disk, update_digest
 from posenc.runs.run_directory import TRAINING_ENDED
 from posenc.training.callbacks import MONITORED, CallbackMetrics
 from posenc.training.checkpoint import (
+    METRICS_DIGEST,
     Checkpoint,
     list_checkpoints,
     save_checkpoint,
@@ -57,9 +59,12 @@ class Recorder(pl.Callback):
         self.kept_steps = {step for at, step in evaluated_steps(config).items() if at is not None}
         self._losses: list[Tensor] = []
         self._unlogged_rows: list[dict[str, Any]] = []
+        self._metrics_digest = hashlib.sha256()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.session.stop.install_handlers()
+        if rank() == 0:
+            update_digest(self._metrics_digest, self.session.run.metrics())
         self._saved_at = self._timed_at = time.monotonic()
         self._timed_step = trainer.global_step
         self._step_seconds = [0.0]  # of this job's first steps, without validation
@@ -103,6 +108,11 @@ class Recorder(pl.Callback):
         self.session.progress.update(
             step=step, tokens=step * self.batch_tokens, work_done=work_done
         )
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        checkpoint[METRICS_DIGEST] = self._metrics_digest.hexdigest()[:16]
 
     def _synchronize(self) -> tuple[float, bool, bool]:
         """Return the mean loss over all devices, whether to stop, and whether to save."""
@@ -163,6 +173,7 @@ class Recorder(pl.Callback):
             row[TRAINING_ENDED] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
+            update_digest(self._metrics_digest, [row])
             self._unlogged_rows.append(row)
             self._record_timing(row["step"])
 
