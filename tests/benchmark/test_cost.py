@@ -11,8 +11,9 @@ from torch import Tensor
 
 from compositions import composer
 from posenc.benchmark import estimate as estimate_module
-from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, vocab_size_and_data
+from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, mean_length
 from posenc.benchmark.estimate_tables import total_cost
+from posenc.benchmark.expected_data import expected_data
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
 from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activation_bytes
 from posenc.config.components import build
@@ -21,8 +22,11 @@ from posenc.config.errors import ConfigError
 from posenc.config.grids import expand_config
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
+from posenc.data.tokenizers.word import WordTrainer
+from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
 from posenc.jobs.job_config import compose_job
 from posenc.model.build import build_meta_model, build_model
+from posenc.model.flops import evaluation_flops
 
 GPU = DataSheetGpu(float32=1e12, bf16=4e12, utilization=0.5, memory=1e9)
 ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64", "model.layers=3"]
@@ -81,9 +85,9 @@ def test_runs_that_differ_only_in_their_seed_are_estimated_once(
     planned: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    read = estimate_module.vocab_size_and_data
+    read = estimate_module.expected_data
     monkeypatch.setattr(
-        estimate_module, "vocab_size_and_data", lambda c: (calls.append(c.seed), read(c))[1]
+        estimate_module, "expected_data", lambda c: (calls.append(c.seed), read(c))[1]
     )
     configs = [planned(f"encoding={e}", f"seed={s}") for e in ("rope", "nope") for s in (1, 2)]
     estimates = estimate_runs(configs, GPU)
@@ -201,38 +205,98 @@ def test_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 257 * 32
     per_token = 3 * (2 * matrices + 2 * 2 * 32 * 24)
     result = estimate(planned("precision=bf16"), GPU)
-    assert result.flops == per_token * 7680
-    assert result.seconds == result.flops / 2e12
-    assert not result.includes_evaluation
+    assert result.training_flops == per_token * 7680
+    assert result.training_seconds == result.training_flops / 2e12
 
 
-def test_with_prepared_data_an_estimate_includes_the_evaluation(
-    planned: Callable[..., DictConfig],
+def test_evaluation_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
+    """Of 96 tokens, 8 are scored: those after the last attention, and logits, are skipped."""
+    block, feed_forward, head = 4 * 32 * 32 + 2 * 32 * 64, 2 * 32 * 64, 257 * 32
+    all_tokens = 96 * (2 * (2 * block + head) + 2 * 2 * 32 * 48)
+    model = build_meta_model(planned(), 257)
+    assert evaluation_flops(model, 48, 96, 96) == all_tokens
+    assert evaluation_flops(model, 48, 96, 8) == all_tokens - 2 * (feed_forward + head) * 88
+
+
+SLIDING = ["evaluation.protocols=[nonoverlapping,sliding]", "evaluation.stride=4"]
+
+
+@pytest.mark.parametrize("words", [[], SLIDING, [*SLIDING, "evaluation.budget_tokens=400"]])
+def test_an_estimate_includes_the_evaluation_as_it_will_be_run(
+    planned: Callable[..., DictConfig], words: list[str]
 ) -> None:
-    before = estimate(planned(), GPU)
-    build_data(planned(), print)
-    after = estimate(planned(), GPU)
-    assert after.includes_evaluation and after.flops > before.flops
-    assert after.vocab_size == before.vocab_size == 257
+    """Before the data is prepared, too: with tokenizer=byte, the number of tokens is exact."""
+    config = planned(*words)
+    before = estimate(config, GPU)
+    assert before.includes_evaluation and not before.data_is_prepared
+    data = build_data(config, print)
+    after = estimate(config, GPU)
+    assert after == dataclasses.replace(before, data_is_prepared=True)
+    requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
+    model = build_meta_model(config, 257)
+    fraction = training_fraction(config, model, requests)
+    assert after.training_flops / after.flops == pytest.approx(fraction)
+    assert after.evaluation_seconds == after.evaluation_flops / 5e11
+
+
+def test_a_sliding_window_costs_more_than_blocks(planned: Callable[..., DictConfig]) -> None:
+    blocks, sliding = (estimate(planned(*words), GPU) for words in ([], SLIDING))
+    assert sliding.evaluation_flops > 6 * blocks.evaluation_flops
+    assert sliding.training_flops == blocks.training_flops
+
+
+def test_the_time_budget_limits_the_evaluation(planned: Callable[..., DictConfig]) -> None:
+    result = estimate(planned("evaluation.budget_seconds=1e-6"), GPU)
+    assert result.evaluation_seconds == pytest.approx(2e-6)  # lengths L and 4L
+
+
+@pytest.mark.parametrize(("tokenizer", "error"), [("word", 0), ("bpe", 0.4)])
+def test_the_number_of_tokens_of_unprepared_data_is_estimated(
+    planned: Callable[..., DictConfig], corpus: Path, tokenizer: str, error: float
+) -> None:
+    config = planned("tokenizer=bpe", "tokenizer.vocab_size=400")
+    documents = [(corpus / "validation.txt").read_text()]
+    trainer = WordTrainer() if tokenizer == "word" else build(config.tokenizer, name="tokenizer")
+    expected = trainer.expected_tokens(documents)
+    tokens = sum(map(len, trainer.train(documents).encode_documents(documents)))
+    assert expected == pytest.approx(tokens, rel=error)
+
+
+def test_evaluation_is_excluded_for_data_of_unknown_size(tmp_path: Path) -> None:
+    hub = ["data=wikitext103", "tokenizer=word", f"outputs_dir={tmp_path}"]
+    result = estimate(compose_job(hub, composer()), GPU)
+    assert not result.includes_evaluation
+    assert result.evaluation_flops == 0 and result.seconds == result.training_seconds
+
+
+def test_the_mean_length_has_the_mean_time_per_token(planned: Callable[..., DictConfig]) -> None:
+    config = planned()
+    data = build_data(config, print)
+    requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
+    assert mean_length(requests) == (24 + 4 * 24) / 2  # as many tokens at L and 4L
+    assert mean_length([]) is None
 
 
 def test_the_vocabulary_size_is_known_without_the_data(
     planned: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
     word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], composer())
-    assert vocab_size_and_data(word_level) == (267735, None)
-    assert vocab_size_and_data(planned("tokenizer=bpe", "tokenizer.vocab_size=300")) == (300, None)
+    assert expected_data(word_level).vocab_size == 267735
+    bpe = planned("tokenizer=bpe", "tokenizer.vocab_size=300")
+    assert expected_data(bpe).vocab_size == 300
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
-        vocab_size_and_data(planned("tokenizer=word"))
+        expected_data(planned("tokenizer=word"))
     data = build_data(planned("tokenizer=word"), print)
-    result, prepared = vocab_size_and_data(planned("tokenizer=word"))
-    assert result == data.vocab_size and prepared is not None
+    prepared = expected_data(planned("tokenizer=word"))
+    assert prepared.vocab_size == data.vocab_size and prepared.is_prepared
 
 
 def test_the_rate_of_this_machine_is_measured(planned: Callable[..., DictConfig]) -> None:
-    config = planned("model.layers=3")
-    assert ThisMachine(seconds=0.01).flops_per_second(config, 257) > 1e6
+    config, machine = planned("model.layers=3"), ThisMachine(seconds=0.01)
+    assert min(machine.throughput(config, 257, evaluation_length=96)) > 1e6
     assert config.model.layers == 3
+    training, evaluation = machine.throughput(config, 257, evaluation_length=None)
+    assert evaluation == training
 
 
 def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> None:

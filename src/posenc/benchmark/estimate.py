@@ -3,26 +3,25 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from omegaconf import DictConfig
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from posenc.benchmark.expected_data import ExpectedData, expected_data
 from posenc.benchmark.process_memory import process_bytes
-from posenc.benchmark.throughput import Machine
+from posenc.benchmark.throughput import Machine, Throughput
 from posenc.benchmark.training_memory import TrainingMemory, training_memory
-from posenc.config.errors import ConfigError
 from posenc.config.identity import key_without_seed
 from posenc.config.steps import TrainingSteps, training_steps
-from posenc.data.build_data import data_source
-from posenc.data.dataset import Dataset
-from posenc.data.prepare import fingerprint
-from posenc.data.tokenized import TokenizedData
-from posenc.data.tokenizers import Tokenizer
-from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
+from posenc.evaluation.requests import (
+    Request,
+    measurement_requests,
+    request_flops,
+    requested_rows,
+    training_flops,
+)
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model
-from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.model.transformer import Decoder
 
 
@@ -31,7 +30,8 @@ class Estimate:
     """The estimated cost of one run.
 
     `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
-    `includes_evaluation` means that `flops` includes evaluation. `flops_per_second` is per device.
+    `evaluation_flops` is 0 unless `includes_evaluation`; it is only approximate unless
+    `data_is_prepared`. FLOP/s are per device.
     """
 
     encoding: str
@@ -43,13 +43,28 @@ class Estimate:
     non_embedding_parameters: int
     memory: TrainingMemory
     memory_is_lower_bound: bool
-    flops: float
+    training_flops: float
+    evaluation_flops: float
     flops_per_second: float
+    evaluation_flops_per_second: float
     includes_evaluation: bool
+    data_is_prepared: bool
+
+    @property
+    def flops(self) -> float:
+        return self.training_flops + self.evaluation_flops
+
+    @property
+    def training_seconds(self) -> float:
+        return self.training_flops / (self.flops_per_second * self.devices)
+
+    @property
+    def evaluation_seconds(self) -> float:
+        return self.evaluation_flops / (self.evaluation_flops_per_second * self.devices)
 
     @property
     def seconds(self) -> float:
-        return self.flops / (self.flops_per_second * self.devices)
+        return self.training_seconds + self.evaluation_seconds
 
 
 @dataclass
@@ -57,7 +72,7 @@ class SweepCache:
     """What the runs of a sweep share: the encodings that `validate` has verified, and the data."""
 
     verified: set[str] = field(default_factory=set)
-    data: dict[str, tuple[int, Dataset | None]] = field(default_factory=dict)
+    data: dict[str, ExpectedData] = field(default_factory=dict)
 
 
 def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estimate]:
@@ -75,26 +90,24 @@ def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estim
 def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = None) -> Estimate:
     """Estimate the cost of a run; nothing is trained, downloaded or prepared.
 
-    Evaluation is included only if the data has been prepared, because the cost of evaluation
-    depends on the size of the data. Pass a `cache` to estimate several runs. Raises ConfigError if
-    the configuration cannot run.
+    Evaluation is included only if the size of the data is known. Pass a `cache` to estimate several
+    runs. Raises ConfigError if the configuration cannot run.
     """
     cache = cache or SweepCache()
     encoding = validate(config, cache.verified)
-    data_key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
+    data_key = str([config.data, config.tokenizer, config.cache_dir, config.evaluation.split])
     if data_key not in cache.data:
-        cache.data[data_key] = vocab_size_and_data(config)
-    vocab_size, data = cache.data[data_key]
+        cache.data[data_key] = expected_data(config)
+    data = cache.data[data_key]
+    vocab_size = data.vocab_size
     steps = training_steps(config)
     model = build_meta_model(config, vocab_size, encoding)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
-    tokens = steps.total * config.batch_tokens
-    flops = (1 + BACKWARD_FACTOR) * model_flops(model, config.train_length) * tokens
-    fraction = 1.0
-    if data is not None:
-        requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
-        fraction = training_fraction(config, requests, model.parameter_count())
+    requests: list[Request] = []
+    if data.splits is not None:
+        requests = measurement_requests(config, data.splits, requested_rows(config, fingerprint=""))
+    throughput = machine.throughput(config, vocab_size, mean_length(requests))
     return Estimate(
         encoding=config.choices.encoding,
         train_length=config.train_length,
@@ -105,10 +118,32 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
         non_embedding_parameters=model.parameter_count() - sum(p.numel() for p in embeddings),
         memory=memory,
         memory_is_lower_bound=is_lower_bound,
-        flops=flops / fraction,
-        flops_per_second=machine.flops_per_second(config, vocab_size),
-        includes_evaluation=data is not None,
+        training_flops=training_flops(config, model),
+        evaluation_flops=_evaluation_flops(config, model, requests, throughput),
+        flops_per_second=throughput.training,
+        evaluation_flops_per_second=throughput.evaluation,
+        includes_evaluation=data.splits is not None,
+        data_is_prepared=data.is_prepared,
     )
+
+
+def mean_length(requests: Sequence[Request]) -> int | None:
+    """Return the mean evaluation length of the evaluated tokens, or None without requests.
+
+    The time per token is linear in the length, so all measurements together take as long as one of
+    as many tokens in windows of the mean length.
+    """
+    tokens = sum(request.tokens for request in requests)
+    return round(sum(r.tokens * r.length for r in requests) / tokens) if tokens else None
+
+
+def _evaluation_flops(
+    config: DictConfig, model: Decoder, requests: Sequence[Request], throughput: Throughput
+) -> float:
+    """Return the FLOPs of the measurements, as far as the time budget allows each."""
+    seconds = config.evaluation.budget_seconds
+    limit = float("inf") if seconds is None else seconds * throughput.evaluation * config.devices
+    return float(sum(min(limit, request_flops(model, request)) for request in requests))
 
 
 def _memory(
@@ -126,29 +161,3 @@ def _memory(
         nope_config = copy.deepcopy(config)
         nope_config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         return training_memory(nope_config, model, vocab_size, steps, process), True
-
-
-def vocab_size_and_data(config: DictConfig) -> tuple[int, Dataset | None]:
-    """Return the vocabulary size, and the data if it has been prepared.
-
-    Without prepared data, the size is that of the tokenizer, or the published size for the corpus.
-    Raises ConfigError if it is unknown.
-    """
-    source = data_source(config)
-    if isinstance(source, Dataset):
-        return source.vocab_size, source
-    corpus, tokenizer = source
-    folder = Path(config.cache_dir) / fingerprint(corpus, tokenizer)
-    if folder.is_dir():
-        data = TokenizedData(folder)
-        return data.vocab_size, data
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer.vocab_size, None
-    expected = tokenizer.expected_vocab_size(corpus)
-    if expected is None:
-        raise ConfigError(
-            f"the vocabulary size of tokenizer={config.choices.tokenizer} on"
-            f" data={config.choices.data} is unknown until the data is prepared; start a run on"
-            " this data first, or use tokenizer=bpe"
-        )
-    return expected, None

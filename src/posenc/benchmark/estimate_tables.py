@@ -25,7 +25,8 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
         f"{plural(len(estimates), 'run')}, {_scientific(totals['flops'])} FLOPs at"
         f" {_scientific(slowest)} FLOP/s or more per device:"
         f" {totals['device_seconds'] / 3600:.3g} device hours",
-        f"time: {format_duration(totals['seconds'])} (concurrent runs:"
+        f"time: {format_duration(totals['seconds'])},"
+        f" {totals['evaluation_fraction']:.0%} of it for evaluation (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
         *_notes(estimates, machine),
     ]
@@ -41,7 +42,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         Column("non-embedding", format=_with_si_prefix),
         Column("memory"),
         Column("FLOPs", format=_scientific),
-        Column("time", format=format_duration),
+        Column("training", format=format_duration),
+        Column("evaluation", format=format_duration),
     ]
     rows = [
         [
@@ -52,7 +54,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
             run.non_embedding_parameters,
             f"{'≥ ' * run.memory_is_lower_bound}{_with_si_prefix(run.memory.peak())}B",
             run.flops,
-            run.seconds,
+            run.training_seconds,
+            run.evaluation_seconds if run.includes_evaluation else None,
         ]
         for run in estimates
     ]
@@ -61,21 +64,32 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
 
 def as_json(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
     """Return the estimate of every run and the totals."""
+    computed = "flops", "training_seconds", "evaluation_seconds", "seconds"
     runs = [
-        {**asdict(run), "peak_memory": run.memory.peak(), "seconds": run.seconds}
+        {
+            **asdict(run),
+            "peak_memory": run.memory.peak(),
+            **{name: getattr(run, name) for name in computed},
+        }
         for run in estimates
     ]
     return {"runs": runs, "total": total_cost(estimates, machine)}
 
 
 def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, float]:
-    """Return the total FLOPs, device seconds, and wall-clock seconds on the machine."""
+    """Return the total FLOPs, device seconds, and wall-clock seconds on the machine.
+
+    `evaluation_fraction` is the fraction of the device seconds that evaluation takes.
+    """
     seconds = sum(run.seconds for run in estimates)
+    device_seconds = sum(run.seconds * run.devices for run in estimates)
+    evaluation = sum(run.evaluation_seconds * run.devices for run in estimates)
     longest = max(run.seconds for run in estimates)
     return {
         "flops": sum(run.flops for run in estimates),
-        "device_seconds": sum(run.seconds * run.devices for run in estimates),
+        "device_seconds": device_seconds,
         "seconds": max(longest, seconds / machine.concurrent_runs),
+        "evaluation_fraction": evaluation / device_seconds,
     }
 
 
@@ -89,7 +103,9 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     sizes = sorted({run.vocab_size for run in estimates})
     notes = [f"vocabulary: {' or '.join(f'{size:,}' for size in sizes)} tokens"]
     if not all(run.includes_evaluation for run in estimates):
-        notes.append("evaluation is excluded for runs whose data has not been prepared")
+        notes.append("evaluation is excluded for data of unknown size, until it is prepared")
+    if any(run.includes_evaluation and not run.data_is_prepared for run in estimates):
+        notes.append("evaluation is approximate until the data is prepared")
     if any(run.memory_is_lower_bound for run in estimates):
         notes.append("≥: lower bound, excluding the encoding's own activations")
     capacity = machine.memory or float("inf")

@@ -2,7 +2,9 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig
@@ -12,11 +14,17 @@ from torch.utils.benchmark import Timer
 from posenc.attention.precision import autocast
 from posenc.model.build import build_meta_model, build_model, check_memory
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
-from posenc.model.transformer import Decoder
 from posenc.runs.hardware import cores, gpus
 
 PASS_TOKENS = 2048  # tokens per timed pass, but at least one sequence
 MAX_TIMED_LAYERS = 2
+
+
+class Throughput(NamedTuple):
+    """The FLOP/s that one device achieves in training and in evaluation."""
+
+    training: float
+    evaluation: float
 
 
 class Machine(ABC):
@@ -31,8 +39,13 @@ class Machine(ABC):
     memory: float | None = None
 
     @abstractmethod
-    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the FLOP/s that training achieves on one device."""
+    def throughput(
+        self, config: DictConfig, vocab_size: int, evaluation_length: int | None
+    ) -> Throughput:
+        """Return the throughput of training, and of evaluation on windows of a length.
+
+        Without an evaluation length, it is that of training for both.
+        """
 
 
 @dataclass(kw_only=True)
@@ -55,14 +68,17 @@ class DataSheetGpu(Machine):
         if self.concurrent_runs < 1:
             raise ValueError(f"concurrent_runs={self.concurrent_runs} must be at least 1")
 
-    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
-        return self.utilization * getattr(self, config.precision)
+    def throughput(
+        self, config: DictConfig, vocab_size: int, evaluation_length: int | None
+    ) -> Throughput:
+        flops_per_second = self.utilization * getattr(self, config.precision)
+        return Throughput(flops_per_second, flops_per_second)
 
 
 class ThisMachine(Machine):
     """This machine: its GPU, or the CPU cores available to one run of a sweep.
 
-    Each run's model is timed for `seconds`.
+    Each run's model is timed for `seconds`, half of them in training and half in evaluation.
     """
 
     def __init__(self, *, seconds: float) -> None:
@@ -70,8 +86,10 @@ class ThisMachine(Machine):
         self.gpu = bool(gpus())
         self.concurrent_runs = len(gpus()) or cores()
 
-    def flops_per_second(self, config: DictConfig, vocab_size: int) -> float:
-        """Return the measured FLOP/s of training passes through at most MAX_TIMED_LAYERS layers.
+    def throughput(
+        self, config: DictConfig, vocab_size: int, evaluation_length: int | None
+    ) -> Throughput:
+        """Return the measured FLOP/s of passes through at most MAX_TIMED_LAYERS layers.
 
         Raises ConfigError if the weights of these layers exceed this machine's memory.
         """
@@ -80,27 +98,33 @@ class ThisMachine(Machine):
         check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // self.concurrent_runs))
         model = build_model(config, vocab_size).to("cuda" if self.gpu else "cpu")
-        length = config.train_length
-        tokens = _zipf_tokens(vocab_size, max(1, PASS_TOKENS // length), length).to(model.device)
-        seconds = _seconds_per_pass(model, tokens, config.precision, self.seconds)
-        flops = (1 + BACKWARD_FACTOR) * model_flops(model, length) * tokens.numel()
-        return flops / seconds
+        tokens = _zipf_tokens(vocab_size, config.train_length).to(model.device)
+
+        def forward() -> Tensor:
+            with autocast(config.precision, model.device):
+                return model.losses(tokens, tokens).mean()
+
+        seconds = _seconds_per_call(lambda: forward().backward(), self.seconds / 2)
+        flops = (1 + BACKWARD_FACTOR) * model_flops(model, config.train_length) * tokens.numel()
+        training = flops / seconds
+        if evaluation_length is None:
+            return Throughput(training, training)
+        tokens = _zipf_tokens(vocab_size, evaluation_length).to(model.device)
+        model.eval()
+        with torch.no_grad():
+            seconds = _seconds_per_call(forward, self.seconds / 2)
+        evaluation = model_flops(model, evaluation_length) * tokens.numel() / seconds
+        return Throughput(training, evaluation)
 
 
-def _seconds_per_pass(model: Decoder, tokens: Tensor, precision: str, min_seconds: float) -> float:
-    """Return the mean time of a forward and backward pass over at least `min_seconds`."""
-
-    def run() -> None:
-        with autocast(precision, tokens.device):
-            loss = model.losses(tokens, tokens).mean()
-        loss.backward()
-
-    timer = Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+def _seconds_per_call(call: Callable[[], object], min_seconds: float) -> float:
+    """Return the mean time of a call, measured over at least `min_seconds`."""
+    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return timer.blocked_autorange(min_run_time=min_seconds).mean
 
 
-def _zipf_tokens(vocab_size: int, sequences: int, length: int) -> Tensor:
-    """Return random token ids in which higher ids are rarer, as in a word vocabulary."""
+def _zipf_tokens(vocab_size: int, length: int) -> Tensor:
+    """Return windows of random token ids in which higher ids are rarer, as in a word vocabulary."""
     generator = torch.Generator().manual_seed(0)
-    uniform = torch.rand(sequences, length, generator=generator)
+    uniform = torch.rand(max(1, PASS_TOKENS // length), length, generator=generator)
     return (vocab_size**uniform).long().clamp(max=vocab_size) - 1

@@ -18,11 +18,12 @@ class Corpus(ABC):
     """Documents grouped by split, in a fixed order that is part of the corpus.
 
     `vocab_size` is the published number of distinct words in the train split, including <unk> and
-    <eos>, or None if no number is published.
+    <eos>, or None if no number is published. `is_downloaded` corpora may need a network.
     """
 
     name: str
     vocab_size: int | None = None
+    is_downloaded: bool = False
 
     @abstractmethod
     def splits(self) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ class HubCorpus(Corpus):
     is not a commit.
     """
 
+    is_downloaded = True
+
     def __init__(
         self,
         path: str | None,

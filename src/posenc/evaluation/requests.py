@@ -3,33 +3,44 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
 from posenc.config.settings import evaluation_lengths
-from posenc.config.steps import evaluated_steps
+from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
-from posenc.data.dataset import Dataset
-from posenc.evaluation.protocols import PROTOCOLS, Protocol
+from posenc.data.dataset import Examples, TokenArray
+from posenc.evaluation.protocols import PROTOCOLS
+from posenc.evaluation.protocols import Protocol as EvaluationProtocol
 from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.windows import Budget, TokenWindows, Windows
-from posenc.model.flops import BACKWARD_FACTOR, forward_flops
+from posenc.model.flops import BACKWARD_FACTOR, evaluation_flops, model_flops
+from posenc.model.transformer import Decoder
 from posenc.runs.evaluation_rows import budget_key, measurement_key
+
+
+class EvaluationData(Protocol):
+    """The splits of a dataset that an evaluation reads, as `Dataset` defines them."""
+
+    def token_array(self, split: str) -> TokenArray: ...
+
+    def examples(self, split: str, length: int) -> Examples: ...
 
 
 @dataclass(frozen=True)
 class Request:
     """One measurement of one set of weights, at one length, and the keys of its rows.
 
-    `tokens` is the number of tokens that the model processes, unless the time budget ends the
-    measurement early.
+    `tokens` is the number of tokens that the model processes and `num_scored` the number of targets
+    that are scored, unless the time budget ends the measurement early.
     """
 
     keys: list[dict[str, Any]]
-    protocol: Protocol
+    protocol: EvaluationProtocol
     windows: Windows
     tokens: int
+    num_scored: int
 
     @property
     def length(self) -> int:
@@ -92,7 +103,7 @@ def missing_rows(
 
 
 def measurement_requests(
-    config: DictConfig, data: Dataset, keys: Iterable[dict[str, Any]]
+    config: DictConfig, data: EvaluationData, keys: Iterable[dict[str, Any]]
 ) -> list[Request]:
     """Return the measurements that yield the rows of `keys`, in their order.
 
@@ -107,12 +118,13 @@ def measurement_requests(
     requests = []
     for group in groups.values():
         windows = build_windows(data, group[0])
-        tokens = windows.lengths[Budget.from_config(config).order(windows)].sum()
-        requests.append(Request(group, PROTOCOLS[group[0]["protocol"]], windows, int(tokens)))
+        order = Budget.from_config(config).order(windows)
+        counts = windows.lengths[order].sum(), windows.num_scored[order].sum()
+        requests.append(Request(group, PROTOCOLS[group[0]["protocol"]], windows, *map(int, counts)))
     return requests
 
 
-def build_windows(data: Dataset, key: dict[str, Any]) -> Windows:
+def build_windows(data: EvaluationData, key: dict[str, Any]) -> Windows:
     """Return the windows of one row.
 
     Raises ConfigError if the protocol does not apply to the data.
@@ -127,19 +139,24 @@ def build_windows(data: Dataset, key: dict[str, Any]) -> Windows:
     return TokenWindows(text, protocol.spans(len(text.tokens), key["length"], **kwargs))
 
 
-def training_fraction(
-    config: DictConfig, requests: Iterable[Request], num_parameters: int
-) -> float:
+def training_flops(config: DictConfig, model: Decoder) -> int:
+    """Return the FLOPs of training, without validation."""
+    tokens = training_steps(config).total * config.batch_tokens
+    return (1 + BACKWARD_FACTOR) * model_flops(model, config.train_length) * tokens
+
+
+def request_flops(model: Decoder, request: Request) -> int:
+    """Return the FLOPs of a measurement, unless the time budget ends it early."""
+    return evaluation_flops(model, request.length, request.tokens, request.num_scored)
+
+
+def training_fraction(config: DictConfig, model: Decoder, requests: Iterable[Request]) -> float:
     """Return the fraction of a run's floating-point operations that are spent on training.
 
     The rest are spent on the evaluation of `requests`.
     """
-
-    def flops_per_token(length: int) -> int:
-        return forward_flops(num_parameters, config.model.layers, config.model.width, length)
-
-    training = (1 + BACKWARD_FACTOR) * config.tokens * flops_per_token(config.train_length)
-    evaluation = sum(request.tokens * flops_per_token(request.length) for request in requests)
+    training = training_flops(config, model)
+    evaluation = sum(request_flops(model, request) for request in requests)
     return training / (training + evaluation)
 
 

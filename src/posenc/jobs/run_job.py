@@ -38,7 +38,7 @@ from posenc.evaluation.requests import (
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
-from posenc.model.build import build_encoding
+from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import disk_message, is_disk_full, rows_digest, write_json
@@ -180,7 +180,8 @@ def _train_and_evaluate(session: Session) -> bool:
     run, config, data = session.run, session.config, session.data
     requested = requested_rows(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)
-    fit_fraction = training_fraction(config, requests, session.resolved.parameters)
+    model = build_meta_model(config, data.vocab_size, session.encoding)
+    fit_fraction = training_fraction(config, model, requests)
     if not fit(session, fit_fraction):
         return False
 

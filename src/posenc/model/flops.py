@@ -12,6 +12,10 @@ layer with a feed-forward width of 4 D. Kaplan et al. (2001.08361) do not count 
 utilization can only be compared under the same convention.
 """
 
+from collections.abc import Iterator
+
+from torch import nn
+
 from posenc.model.transformer import Decoder
 
 BACKWARD_FACTOR = 2
@@ -23,8 +27,7 @@ def model_flops(model: Decoder, length: int) -> int:
 
     For an adaptive softmax, only the first softmax is counted; few tokens need the others.
     """
-    matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
-    weights = sum(p.numel() for p in [*matrices, model.head.weight])
+    weights = sum(_matrix_sizes(model.blocks)) + model.head.weight.numel()
     geometry = model.encoding.geometry
     return forward_flops(weights, geometry.layers, geometry.width, length)
 
@@ -32,3 +35,17 @@ def model_flops(model: Decoder, length: int) -> int:
 def forward_flops(weights: int, layers: int, width: int, length: int) -> int:
     """Return the FLOPs per token of a forward pass with `weights` matrix weights."""
     return 2 * weights + 2 * layers * width * length
+
+
+def evaluation_flops(model: Decoder, length: int, tokens: int, num_scored: int) -> int:
+    """Return the FLOPs of scoring `num_scored` targets in windows of `length`, `tokens` in total.
+
+    Nothing after the last attention is computed for tokens that are not scored.
+    """
+    last = model.get_submodule(f"blocks.{len(model.blocks) - 1}.feed_forward")
+    skipped = sum(_matrix_sizes(last)) + model.head.weight.numel()
+    return model_flops(model, length) * tokens - 2 * skipped * (tokens - num_scored)
+
+
+def _matrix_sizes(module: nn.Module) -> Iterator[int]:
+    return (p.numel() for p in module.parameters() if p.ndim == 2)

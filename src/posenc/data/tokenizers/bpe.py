@@ -1,5 +1,6 @@
 """Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; bytes as in GPT-2)."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -13,6 +14,9 @@ from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 
 _EOS_TOKEN = "<|endoftext|>"
 _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
+_BYTES_PER_BIT = 0.29
+"""The bytes that a token stands for per bit of its id; from 512 to 2,048 tokens, Python source has
+0.24 to 0.29."""
 
 
 class BPETrainer(TokenizerTrainer):
@@ -38,6 +42,10 @@ class BPETrainer(TokenizerTrainer):
 
     def expected_vocab_size(self, corpus: Corpus) -> int:
         return self.vocab_size
+
+    def expected_tokens(self, documents: Iterable[str]) -> int:
+        size = sum(len(document.encode()) for document in documents)
+        return round(size / (_BYTES_PER_BIT * math.log2(self.vocab_size)))
 
     def train(self, documents: Iterable[str]) -> SubwordTokenizer:
         tokenizer = HuggingFaceTokenizer(models.BPE())

@@ -31,6 +31,10 @@ class Tokenizer(ABC):
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
 
+    def expected_tokens(self, documents: Iterable[str]) -> int:
+        """Return the number of tokens of all documents."""
+        return sum(map(len, self.encode_documents(documents)))
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without a final `eos_id`."""
         return [int(id) for ids in self.encode_documents([text]) for id in ids][:-1]
@@ -90,6 +94,10 @@ class TokenizerTrainer(ABC):
     @abstractmethod
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
         """Return the vocabulary size to expect on `corpus`, or None if it is unknown."""
+
+    def expected_tokens(self, documents: Iterable[str]) -> int | None:
+        """Return about how many tokens all documents will have, or None if it is unknown."""
+        return None
 
     @abstractmethod
     def train(self, documents: Iterable[str]) -> Tokenizer:

@@ -73,6 +73,9 @@ class WordTrainer(TokenizerTrainer):
     def expected_vocab_size(self, corpus: Corpus) -> int | None:
         return corpus.vocab_size
 
+    def expected_tokens(self, documents: Iterable[str]) -> int:
+        return sum(map(len, _words_by_line(documents)))
+
     def train(self, documents: Iterable[str]) -> WordTokenizer:
         counts = Counter(word for words in _words_by_line(documents) for word in words)
         words = sorted(counts.keys() | {_UNKNOWN, _END_OF_LINE}, key=lambda w: (-counts[w], w))
