@@ -44,6 +44,26 @@ def test_a_task_is_estimated_without_building_its_data(capsys: pytest.CaptureFix
     assert run["vocab_size"] == 7 and run["includes_evaluation"]
 
 
+def test_the_choice_of_compile_is_shown_with_its_reason(
+    small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = [*small_job, "compile=auto"]
+    words = [word for word in job if word != "trainer=cpu"]
+    long = ["tokens=192000", "machine=h100"]
+    assert main(["plan", *job, "machine.seconds=0.01"]) == 0
+    assert "torch.compile: no (saves little in float32 on a CPU)" in capsys.readouterr().out
+    assert main(["plan", *words, *long]) == 0
+    assert "torch.compile: yes (float32 on a GPU)" in capsys.readouterr().out
+    assert main(["plan", *small_job, "machine=h100", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (run["compile"], run["compile_reason"]) == (False, "requested")
+    assert main(["plan", *words, "machine=h100", "train_length=24,48"]) == 0
+    assert "torch.compile: no (fewer than 1000 steps)" in capsys.readouterr().out
+    assert main(["plan", *words, *long, "batch_tokens=192,384"]) == 0
+    choices = " ".join(capsys.readouterr().out.split())
+    assert "yes (float32 on a GPU) for 1 run, no (fewer than 1000 steps) for 1 run" in choices
+
+
 def test_runs_that_exceed_memory_are_reported(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

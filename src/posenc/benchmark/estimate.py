@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from omegaconf import DictConfig
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
@@ -23,6 +24,7 @@ from posenc.evaluation.requests import (
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model
 from posenc.model.transformer import Decoder
+from posenc.training.compilation import CompileChoice, choose_compile
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Estimate:
 
     `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
     `evaluation_flops` is 0 unless `includes_evaluation`; it is only approximate unless
-    `data_is_prepared`. FLOP/s are per device.
+    `data_is_prepared`. FLOP/s are per device, without torch.compile; `compile` is whether the run
+    will use it, and `compile_reason` why.
     """
 
     encoding: str
@@ -49,6 +52,8 @@ class Estimate:
     evaluation_flops_per_second: float
     includes_evaluation: bool
     data_is_prepared: bool
+    compile: bool
+    compile_reason: str
 
     @property
     def flops(self) -> float:
@@ -108,6 +113,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     if data.splits is not None:
         requests = measurement_requests(config, data.splits, requested_rows(config, fingerprint=""))
     throughput = machine.throughput(config, vocab_size, mean_length(requests))
+    compiled = _compile_choice(config, steps, machine)
     return Estimate(
         encoding=config.choices.encoding,
         train_length=config.train_length,
@@ -124,6 +130,19 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
         evaluation_flops_per_second=throughput.evaluation,
         includes_evaluation=data.splits is not None,
         data_is_prepared=data.is_prepared,
+        compile=compiled.enabled,
+        compile_reason=compiled.reason,
+    )
+
+
+def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) -> CompileChoice:
+    on_gpu = machine.gpu and config.trainer.accelerator != "cpu"
+    return choose_compile(
+        config.compile,
+        torch.device("cuda" if on_gpu else "cpu"),
+        config.precision,
+        steps.total,
+        on_this_machine=machine.is_this_machine,
     )
 
 

@@ -1,5 +1,6 @@
 """Prints estimates as a table, or returns them as JSON."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -102,6 +103,7 @@ def _memory_breakdown(run: Estimate) -> str:
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     sizes = sorted({run.vocab_size for run in estimates})
     notes = [f"vocabulary: {' or '.join(f'{size:,}' for size in sizes)} tokens"]
+    notes.append(f"torch.compile: {_compile_choices(estimates)}")
     if not all(run.includes_evaluation for run in estimates):
         notes.append("evaluation is excluded for data of unknown size, until it is prepared")
     if any(run.includes_evaluation and not run.data_is_prepared for run in estimates):
@@ -115,6 +117,16 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
             f" {_with_si_prefix(capacity)}B; reduce micro_batch_tokens or increase devices"
         )
     return notes
+
+
+def _compile_choices(estimates: Sequence[Estimate]) -> str:
+    """Return whether the runs are compiled, and why; with their numbers if they differ."""
+    choices = Counter((run.compile, run.compile_reason) for run in estimates)
+    texts = []
+    for (enabled, reason), count in choices.items():
+        runs = f" for {plural(count, 'run')}" if len(choices) > 1 else ""
+        texts.append(f"{'yes' if enabled else 'no'} ({reason}){runs}")
+    return ", ".join(texts)
 
 
 def _with_si_prefix(number: float) -> str:

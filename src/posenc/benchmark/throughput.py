@@ -37,6 +37,7 @@ class Machine(ABC):
     gpu: bool
     concurrent_runs: int
     memory: float | None = None
+    is_this_machine = False
 
     @abstractmethod
     def throughput(
@@ -80,6 +81,8 @@ class ThisMachine(Machine):
 
     Each run's model is timed for `seconds`, half of them in training and half in evaluation.
     """
+
+    is_this_machine = True
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
