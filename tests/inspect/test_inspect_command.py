@@ -34,6 +34,12 @@ def inspect(
     return run
 
 
+def test_spectra_in_labels_are_described(inspect: Inspect) -> None:
+    spectra = "encoding/spectrum=geometric,geometric_d1"
+    _, printed, _ = inspect("encoding=rope", spectra, *SMALL)
+    assert "spectrum=geometric_d1: base^(-i/(width-1))" in " ".join(printed.split())
+
+
 def test_one_encoding_has_tables_a_page_and_figures(inspect: Inspect, tmp_path: Path) -> None:
     code, printed, _ = inspect("encoding=alibi", *SMALL, "name=mine")
     assert code == 0 and printed.endswith("outputs/mine/inspect/index.html\n")

@@ -126,6 +126,18 @@ def test_headings_give_lengths_relative_to_the_training_length(
     assert "| 512 (L) | 522 (L+10) | 1024 (L+512) | L+512 / L |" in markdown
 
 
+def test_tables_describe_the_spectra_in_their_labels(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for spectrum in ("geometric", "geometric_d1"):
+        config = fabricate.config("rope", 64, 1, encoding={"spectrum": {"base": len(spectrum)}})
+        config["choices"] = config["choices"] | {"encoding/spectrum": spectrum}
+        fabricate.run(tmp_path / "spectra", config, [fabricate.row(64, 3.0)])
+    index = write_report(tmp_path / "spectra", console)
+    assert "spectrum=geometric_d1: base^(-i/(width-1))" in index.read_text()
+    assert "geometric_d1: base^" in (tmp_path / "spectra/report/extrapolation.md").read_text()
+
+
 def test_a_missing_cell_is_a_dash_and_so_is_its_ratio(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:

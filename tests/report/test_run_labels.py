@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from posenc.report.run_labels import format_setting, natural_key, run_labels
+from posenc.config.paths import options
+from posenc.report.run_labels import format_setting, label_notes, natural_key, run_labels
 
 
 def test_an_encoding_alone_is_its_name(fabricate: SimpleNamespace) -> None:
@@ -45,6 +46,16 @@ def test_a_sub_group_is_named_instead_of_its_parameters(fabricate: SimpleNamespa
         config["choices"] = config["choices"] | {"encoding/spectrum": spectrum}
         configs.append(config)
     assert run_labels(configs) == ["rope spectrum=geometric", "rope spectrum=yarn"]
+
+
+def test_options_of_sub_groups_in_labels_are_described_once() -> None:
+    labels = ["rope spectrum=geometric_d1", "sinusoidal encoding.spectrum=geometric_d1 base=100"]
+    description = options("encoding/spectrum")["geometric_d1"]
+    assert label_notes(labels) == [
+        f"spectrum=geometric_d1: {description}",
+        f"encoding.spectrum=geometric_d1: {description}",
+    ]
+    assert not label_notes(["rope base=100", "mine spectrum=of_my_own"])
 
 
 def test_runs_with_different_callbacks_have_different_labels(fabricate: SimpleNamespace) -> None:

@@ -9,6 +9,7 @@ from posenc.report.curve_set import PERPLEXITY, CurveSet, DisplayedQuantity, des
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_notes import EARLY_NOTE, FIXED_NOTE, NGRAM_NOTE, value_notes
 from posenc.report.result_rows import RankedPoint, ResultRow
+from posenc.report.run_labels import label_notes
 from posenc.report.scale import exp, format_number
 from posenc.report.table import MISSING, Cell, Column, Table
 
@@ -93,6 +94,7 @@ def _table(
     ]
     all_rows = [*rows, *(row for others in fixed_targets for row in others)]
     notes = [
+        *label_notes(row.curve.label for row in rows),
         *value_notes(quantity, all_rows),
         *([FIXED_NOTE] if fixed_targets else []),
         *_source_notes(published),

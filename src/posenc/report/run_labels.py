@@ -2,8 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+from posenc.config.paths import groups, options
 
 LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
 LABELED_SETTINGS = ("tokens", "batch_tokens", "gradient_clip", "precision")
@@ -39,6 +41,18 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
         f"{key[0]} #{config['frozen']['hash']}" if key in ambiguous else key[0]
         for key, config in zip(keys, configs, strict=True)
     ]
+
+
+def label_notes(labels: Iterable[str]) -> list[str]:
+    """Return a description of each option of a subgroup, such as encoding/spectrum, in labels."""
+    words = dict.fromkeys(word for label in labels for word in label.split())
+    notes = []
+    for word in words:
+        name, _, option = word.partition("=")
+        group = f"encoding/{name.rpartition('.')[2]}"
+        if group in groups() and (description := options(group).get(option)):
+            notes.append(f"{word}: {description}")
+    return notes
 
 
 def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | None]]:

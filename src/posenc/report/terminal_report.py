@@ -24,8 +24,8 @@ from posenc.report.verdict_text import claim_outcomes, summary
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
 NOTE = (
-    "*: not statistically distinguishable from the best of its column. Intervals, reasons, other"
-    " tables and limitations: --full, or the page below."
+    "*: not statistically distinguishable from the best of its column. Intervals, reasons,"
+    " descriptions of options, other tables and limitations: --full, or the page below."
 )
 
 

@@ -19,6 +19,7 @@ from posenc.inspect.inspection import (
     make_table,
     short_number,
 )
+from posenc.report.run_labels import label_notes
 from posenc.report.table import Value
 
 PropertyValues = Mapping[str, PropertyValue]
@@ -160,7 +161,8 @@ def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return a table of whether each encoding has Fleetwood's (2024) five ideal properties."""
     rows = [[label, *ideal_properties(properties)] for label, properties in results.items()]
     columns = ["encoding", *IDEAL_COLUMNS]
-    return make_table("matrix", "ideal", "Five ideal properties", columns, rows, IDEAL_NOTE)
+    note = " ".join([*label_notes(results), IDEAL_NOTE])
+    return make_table("matrix", "ideal", "Five ideal properties", columns, rows, note)
 
 
 def ideal_properties(properties: PropertyValues) -> list[Value]:
