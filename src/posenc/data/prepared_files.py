@@ -91,6 +91,11 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
             f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"
             f" {meta['vocab_size']} tokens"
         )
+    return _damaged_file(folder, meta)
+
+
+def _damaged_file(folder: Path, meta: dict[str, Any]) -> str | None:
+    """Return what is wrong with the first damaged file, or None."""
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}

@@ -1,11 +1,11 @@
-"""Atomic writes, JSON and JSON-lines files."""
+"""Atomic writes, JSON and JSON-lines files, and symbolic links."""
 
 import errno
 import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from secrets import token_hex
@@ -212,3 +212,27 @@ def corrupt_file_error(path: Path, error: object) -> RunError:
     if isinstance(error, OSError) and error.errno == errno.EIO:
         return RunError(f"{path} cannot be read ({error.strerror}); check the disk")
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")
+
+
+def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Yield everything in a folder and its subfolders; nothing if there is no such folder."""
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from contents(entry.path)
+
+
+def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
+    """Raise RunError if a file or folder of a run or an experiment is a symbolic link.
+
+    It may be from someone else, and writing to it must not write elsewhere.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise RunError(
+                f"{os.fspath(path)} is a symbolic link; replace it by what it points to, or delete"
+                f" it"
+            )

@@ -1,9 +1,8 @@
 """The directory of a run: its files, and its deletion."""
 
-import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,12 @@ from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
 from posenc.runs.files import (
+    contents,
     corrupt_file_error,
     read_jsonl,
     read_mapping,
     read_text,
+    reject_links,
     rows_digest,
     write_json,
 )
@@ -225,30 +226,6 @@ def open_run(path: Any) -> RunDirectory:
     if not run.config_file.is_file():
         raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
     return run
-
-
-def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield everything in a folder and its subfolders; nothing if there is no such folder."""
-    if not os.path.isdir(folder):
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from contents(entry.path)
-
-
-def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
-    """Raise RunError if a file or folder of a run or an experiment is a symbolic link.
-
-    It may be from someone else, and writing to it must not write elsewhere.
-    """
-    for path in paths:
-        if path.is_symlink():
-            raise RunError(
-                f"{os.fspath(path)} is a symbolic link; replace it by what it points to, or delete"
-                f" it"
-            )
 
 
 def list_runs(folder: Path) -> list[RunDirectory]:

@@ -24,9 +24,9 @@ from posenc.evaluation.requests import missing_rows, requested_rows
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.files import write_atomic, write_json
+from posenc.runs.files import contents, reject_links, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
-from posenc.runs.run_directory import RunDirectory, contents, read_plan, reject_links
+from posenc.runs.run_directory import RunDirectory, read_plan
 from posenc.runs.trusted_code import remember_targets
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
@@ -84,8 +84,7 @@ def plan(
     shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
     keys = [key_without_seed(config) for config in configs]
     encodings, datasets = _validate_all(configs, keys, local=local), dict[str, Dataset]()
-    for folder in {Path(config.outputs_dir) / config.name for config in configs}:
-        read_plan(folder)  # raises RunError if the plan is damaged
+    _check_plans(configs)
     parameter_counts: dict[tuple[Encoding, int], int] = {}
     all_jobs = []
     for config, encoding in zip(configs, encodings, strict=True):
@@ -111,10 +110,17 @@ def plan(
         _write_run(job)
     _write_plan(unique_jobs, shared_values[0], command)
     remember_targets(_user_code(configs, keys))
-    return [
-        PlannedRun(j.run, tuple(j.config.modules), j.config.devices, j.config.trainer.accelerator)
-        for j in unique_jobs
-    ]
+    return [_planned_run(job.run, job.config) for job in unique_jobs]
+
+
+def _check_plans(configs: Sequence[DictConfig]) -> None:
+    """Raise RunError if an experiment's `plan.json` is damaged."""
+    for folder in {Path(config.outputs_dir) / config.name for config in configs}:
+        read_plan(folder)
+
+
+def _planned_run(run: RunDirectory, config: DictConfig) -> PlannedRun:
+    return PlannedRun(run, tuple(config.modules), config.devices, config.trainer.accelerator)
 
 
 def _user_code(configs: Sequence[DictConfig], keys: Sequence[str]) -> set[str]:
