@@ -83,7 +83,7 @@ case "${1:-}" in
         out="${OUTPUTS:-$PWD/outputs/gpu_rehearsal}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
         tests=(-m gpu --collect-only) options=(--length 128 --head-width 16 --rounds 1) compile=
         precision=float32  # most CPUs emulate bf16, and then the peers alone take minutes
-        tiny=(trainer=cpu precision=float32 rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
+        tiny=(trainer=cpu "precision=$precision" rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
             model.feed_forward=64 vocab_size=50 encoding=nope,alibi)
         export CUDA_VISIBLE_DEVICES=
         ;;
@@ -97,7 +97,7 @@ experiment+=("outputs_dir=$out")
 if [ ${#tiny[@]} -gt 0 ]; then
     experiment+=(trainer=cpu data=text "data.paths=[$out/text.txt]" tokenizer.vocab_size=300 model=tiny
         model.width=32 model.layers=2 model.heads=2 model.feed_forward=64 train_length=16 encoding=alibi,nope
-        tokens=640 batch_tokens=64 validation.every_tokens=320 validation.tokens=160 precision=float32
+        tokens=640 batch_tokens=64 validation.every_tokens=320 validation.tokens=160 "precision=$precision"
         'evaluation.extra=[0,16]' evaluation.targets=4)
 fi
 mkdir -p "$out/done"

@@ -41,7 +41,7 @@ from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
-from posenc.runs.files import disk_message, is_disk_full, rows_digest, write_json
+from posenc.runs.files import RowsDigest, disk_message, is_disk_full, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.build_tracker import build_tracker
@@ -89,7 +89,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     if not finished:
         progress.write(state="interrupted", error=stop.reason())
         return INTERRUPTED
-    digest = rows_digest(run.metrics())
+    digest = RowsDigest(run.metrics()).hexdigest()
     progress.write(state="finished", error=None, work_done=1.0, metrics_digest=digest)
     return FINISHED
 

@@ -167,20 +167,26 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append `row` to a JSON-lines file in a single write."""
     with open_to_append(path) as file:
-        file.write(f"{json.dumps(row, allow_nan=False)}\n".encode())
+        file.write(_jsonl_line(row))
 
 
-def update_digest(digest: "hashlib._Hash", rows: Iterable[dict[str, Any]]) -> None:
-    """Add the lines that `append_jsonl` writes for rows to a digest."""
-    for row in rows:
-        digest.update(f"{json.dumps(row)}\n".encode())
+def _jsonl_line(row: dict[str, Any]) -> bytes:
+    return f"{json.dumps(row, allow_nan=False)}\n".encode()
 
 
-def rows_digest(rows: Iterable[dict[str, Any]]) -> str:
-    """Return a digest of the rows of a JSON-lines file."""
-    digest = hashlib.sha256()
-    update_digest(digest, rows)
-    return digest.hexdigest()[:16]
+class RowsDigest:
+    """A digest of the rows of a JSON-lines file, to which rows can be added."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
+        self._hash = hashlib.sha256()
+        self.update(rows)
+
+    def update(self, rows: Iterable[dict[str, Any]]) -> None:
+        for row in rows:
+            self._hash.update(_jsonl_line(row))
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()[:16]
 
 
 def open_to_append(path: Path) -> BinaryIO:

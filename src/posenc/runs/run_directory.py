@@ -16,13 +16,13 @@ from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
 from posenc.runs.files import (
+    RowsDigest,
     contents,
     corrupt_file_error,
     read_jsonl,
     read_mapping,
     read_text,
     reject_links,
-    rows_digest,
     write_json,
 )
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
@@ -196,7 +196,7 @@ class RunDirectory:
     def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
         """Raise RunError if the training log is not the one with which the run was finished."""
         expected = status.metrics_digest if status.state == "finished" else None
-        if expected not in (None, rows_digest(rows)):
+        if expected not in (None, RowsDigest(rows).hexdigest()):
             raise RunError(
                 f"{self.metrics_file} is not the training log of this run (it is older, edited or"
                 f" from another run); restore it, or delete {self.path} and train the run again"

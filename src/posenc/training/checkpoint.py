@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from posenc.config.errors import RunError, first_line
-from posenc.runs.files import is_mostly_holes, rows_digest
+from posenc.runs.files import RowsDigest, is_mostly_holes
 from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Checkpoint:
         Older checkpoints have no digest of it.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
-        if self.load(mmap=True).get(METRICS_DIGEST) not in (None, rows_digest(rows)):
+        if self.load(mmap=True).get(METRICS_DIGEST) not in (None, RowsDigest(rows).hexdigest()):
             raise RunError(
                 f"the rows of {run.metrics_file} up to step {self.step} are not those with which"
                 f" {self.path.name} was saved; restore the file, or delete {run.path} and train"

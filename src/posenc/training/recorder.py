@@ -1,6 +1,5 @@
 """The callback that writes the metrics, timing, checkpoints and progress of a run."""
 
-import hashlib
 import logging
 import math
 import time
@@ -16,7 +15,7 @@ from torch import Tensor
 from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
-from posenc.runs.files import append_jsonl, flush_to_disk, update_digest
+from posenc.runs.files import RowsDigest, append_jsonl, flush_to_disk
 from posenc.runs.run_directory import TRAINING_ENDED
 from posenc.training.callbacks import MONITORED, CallbackMetrics
 from posenc.training.checkpoint import (
@@ -59,12 +58,12 @@ class Recorder(pl.Callback):
         self.kept_steps = {step for at, step in evaluated_steps(config).items() if at is not None}
         self._losses: list[Tensor] = []
         self._unlogged_rows: list[dict[str, Any]] = []
-        self._metrics_digest = hashlib.sha256()
+        self._metrics_digest = RowsDigest()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.session.stop.install_handlers()
         if rank() == 0:
-            update_digest(self._metrics_digest, self.session.run.metrics())
+            self._metrics_digest.update(self.session.run.metrics())
         self._saved_at = self._timed_at = time.monotonic()
         self._timed_step = trainer.global_step
         self._step_seconds = [0.0]  # of this job's first steps, without validation
@@ -112,7 +111,7 @@ class Recorder(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        checkpoint[METRICS_DIGEST] = self._metrics_digest.hexdigest()[:16]
+        checkpoint[METRICS_DIGEST] = self._metrics_digest.hexdigest()
 
     def _synchronize(self) -> tuple[float, bool, bool]:
         """Return the mean loss over all devices, whether to stop, and whether to save."""
@@ -173,7 +172,7 @@ class Recorder(pl.Callback):
             row[TRAINING_ENDED] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
-            update_digest(self._metrics_digest, [row])
+            self._metrics_digest.update([row])
             self._unlogged_rows.append(row)
             self._record_timing(row["step"])
 
