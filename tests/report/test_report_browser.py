@@ -227,7 +227,7 @@ def test_a_cell_of_the_heat_map_shows_its_numbers_under_the_pointer(
     cells = marks(browser, "loss_by_position_heat", "rect")
     assert len(cells) > 30
     text = tooltip(browser, cells[-1])
-    assert "above the best" in text and "loss" in text
+    assert "Excess loss (nats per token)" in text
     assert "rope" in text or "alibi" in text
 
 
