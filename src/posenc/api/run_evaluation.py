@@ -17,7 +17,7 @@ from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
 from posenc.data.build_data import evaluation_data
 from posenc.data.tokenizers import load_tokenizer
-from posenc.evaluation.evaluate import evaluate, use_supported_kernel
+from posenc.evaluation.evaluate import evaluate, supported_kernel
 from posenc.evaluation.requests import requested_rows
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
@@ -31,10 +31,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A validated evaluation of a run; `data` is None to evaluate on the run's own data."""
+    """A validated evaluation of a run; `data` is None to evaluate on the run's own data.
+
+    `kernel` is the kernel of `config`, or `auto` if that kernel cannot be used on this device.
+    """
 
     run: RunDirectory
     config: DictConfig
+    kernel: str
     data: DictConfig | None
     split_is_set: bool
 
@@ -62,9 +66,9 @@ def build_evaluation(
     check_settings(config)
     encoding = build_encoding(config, list(config.modules))
     swapped = validate_evaluation(config, encoding)
-    use_supported_kernel(config, [encoding, *swapped], select_device(config))
+    kernel = supported_kernel(config, [encoding, *swapped], select_device(config))
     check_identity(config)
-    return Evaluation(run, config, request.get("data"), "evaluation.split" in user_keys)
+    return Evaluation(run, config, kernel, request.get("data"), "evaluation.split" in user_keys)
 
 
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
@@ -101,7 +105,8 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
             status.update(f"evaluating {done:.0%} · {rate:,.0f} tokens/s")
             return True
 
-        rows = evaluate(run, config, data, keys, select_device(config), on_progress)
+        device = select_device(config)
+        rows = evaluate(run, config, data, keys, device, on_progress, evaluation.kernel)
     tracker.start(run, config, "evaluate")
     tracker.finish(failed=False)
     return rows

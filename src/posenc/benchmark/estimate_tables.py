@@ -1,7 +1,7 @@
 """Prints estimates as a table, or returns them as JSON."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +29,7 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
         f"time: {format_duration(totals['seconds'])},"
         f" {totals['evaluation_fraction']:.0%} of it for evaluation (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
+        f"non-embedding parameters: {_range(run.non_embedding_parameters for run in estimates)}",
         *_notes(estimates, machine),
     ]
     for line in lines:
@@ -40,7 +41,6 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
         Column("encoding", align="left"),
         *map(Column, ("L", "seed")),
         Column("parameters", format=_with_si_prefix),
-        Column("non-embedding", format=_with_si_prefix),
         Column("memory"),
         Column("FLOPs", format=_scientific),
         Column("training", format=format_duration),
@@ -52,7 +52,6 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
             run.train_length,
             run.seed,
             run.parameters,
-            run.non_embedding_parameters,
             f"{'≥ ' * run.memory_is_lower_bound}{_with_si_prefix(run.memory.peak())}B",
             run.flops,
             run.training_seconds,
@@ -127,6 +126,12 @@ def _compile_choices(estimates: Sequence[Estimate]) -> str:
         runs = f" for {plural(count, 'run')}" if len(choices) > 1 else ""
         texts.append(f"{'yes' if enabled else 'no'} ({reason}){runs}")
     return ", ".join(texts)
+
+
+def _range(values: Iterable[int]) -> str:
+    """Return the smallest and the largest value, or the value if all are equal."""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys(map(_with_si_prefix, (ordered[0], ordered[-1]))))
 
 
 def _with_si_prefix(number: float) -> str:

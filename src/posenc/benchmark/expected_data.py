@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError
 from posenc.data.build_data import data_source
 from posenc.data.corpus import Corpus
-from posenc.data.dataset import Dataset, Examples, TokenArray
+from posenc.data.dataset import Dataset, Examples, TokenArray, no_examples_error
 from posenc.data.prepare import fingerprint
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
@@ -35,6 +35,7 @@ class ExpectedData:
 class ExpectedText:
     """The evaluation split of a corpus that has not been prepared: `num_tokens` equal tokens."""
 
+    name: str
     num_tokens: int
 
     def token_array(self, split: str) -> TokenArray:
@@ -42,9 +43,7 @@ class ExpectedText:
         return TokenArray(tokens, words=0, bytes=0, documents=1, eos_id=0)
 
     def examples(self, split: str, length: int) -> Examples:
-        raise ConfigError(
-            "evaluation.protocols: the protocol 'tasks' needs data=task_...; use other protocols"
-        )
+        raise no_examples_error(self.name)
 
 
 def expected_data(config: DictConfig) -> ExpectedData:
@@ -81,4 +80,4 @@ def _expected_text(
     if corpus.is_downloaded or split not in corpus.splits():
         return None
     num_tokens = tokenizer.expected_tokens(corpus.documents(split))
-    return None if num_tokens is None else ExpectedText(num_tokens)
+    return None if num_tokens is None else ExpectedText(corpus.name, num_tokens)

@@ -100,7 +100,7 @@ def _first_outputs(
     `attention` is the output of the layer's attention. Only a change in it counts, because a hook
     may add a constant to all scores of a query without any effect.
     """
-    torch.manual_seed(SEED)
+    torch.default_generator.manual_seed(SEED)
     x, q, k, v, pos = inputs
     outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :first]}
     at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])

@@ -53,7 +53,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
             for hidden_dtype, head_dtype in dtypes:
                 converted = copy.deepcopy(part).to(hidden_dtype)
                 for training in (False, True):
-                    torch.manual_seed(SEED)
+                    torch.default_generator.manual_seed(SEED)
                     _verify_model(converted.train(training), hidden_dtype, head_dtype)
             _verify_effect(part)
 

@@ -91,7 +91,7 @@ def _gradients_match(
     x, q, k, v = (inputs[name] for name in ("x", "q", "k", "v"))
 
     def attend(*_: Tensor) -> Tensor:
-        torch.manual_seed(SEED)
+        torch.default_generator.manual_seed(SEED)
         embedded = encoding.embed(x, pos)
         at_layer = encoding.at_layer(layer)
         rotated = at_layer.rotate(embedded, q, k, pos)

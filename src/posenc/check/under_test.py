@@ -179,7 +179,7 @@ def compute_logits(
     model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
     """Return the model's logits; the seed is reset, so that every call draws the same numbers."""
-    torch.manual_seed(SEED)
+    torch.default_generator.manual_seed(SEED)
     try:
         return model.train(training)(tokens, pos)
     finally:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from posenc.config.errors import ConfigError
 from posenc.data.tokenizers import Tokenizer
 
 IGNORE_INDEX = -100
@@ -105,3 +106,11 @@ class Dataset(ABC):
     @abstractmethod
     def check_length(self, split: str, length: int) -> None:
         """Raise ConfigError if `split` has no window of `length` tokens."""
+
+
+def no_examples_error(text: str) -> ConfigError:
+    """Return the error for a text, named `text`, that is evaluated as a task."""
+    return ConfigError(
+        f"evaluation.protocols: the protocol 'tasks' needs data=task_..., but the data '{text}' is"
+        f" text; use other protocols"
+    )

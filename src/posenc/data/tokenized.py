@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.dataset import Dataset, Examples, TokenArray
+from posenc.data.dataset import Dataset, Examples, TokenArray, no_examples_error
 from posenc.data.prepared_files import read_meta
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 
@@ -43,10 +43,7 @@ class TokenizedData(Dataset):
             )
 
     def examples(self, split: str, length: int) -> Examples:
-        raise ConfigError(
-            f"evaluation.protocols: the protocol 'tasks' needs data=task_..., but the data"
-            f" '{self.name}' is text; use other protocols"
-        )
+        raise no_examples_error(self.name)
 
     def token_array(self, split: str) -> TokenArray:
         if split not in self.splits:

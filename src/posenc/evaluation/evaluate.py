@@ -43,11 +43,13 @@ def evaluate(
     keys: list[dict[str, Any]],
     device: torch.device,
     on_progress: Callable[[float, float], bool],
+    kernel: str | None = None,
 ) -> list[dict[str, Any]]:
     """Compute the evaluation rows for `keys`, save each as soon as it is complete, and return them.
 
     `on_progress` is called with the fraction of the work that is done and the speed in tokens per
     second. If it returns False, the evaluation stops and the rows completed so far are returned.
+    `kernel` is used instead of the kernel of `config`.
     Raises RunError if weights are missing (before anything is measured) or a loss is not finite.
     """
     requests = measurement_requests(config, data, keys)
@@ -58,7 +60,9 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     completed = 0
     for at_tokens, group in groupby(requests, attrgetter("at_tokens")):
-        model = _load(checkpoints[at_tokens], config, data.vocab_size, device)
+        model = build_model(config, data.vocab_size, kernel=kernel)
+        _load_weights(model, checkpoints[at_tokens], config.frozen.hash)
+        model = model.to(device)
         trained_encoding = model.encoding
         for request in group:
 
@@ -93,9 +97,10 @@ def load_model(
     Raises RunError if there is no intact checkpoint of the last step, or if a weight is not finite.
     """
     encoding = build_encoding(config, list(config.modules))
-    use_supported_kernel(config, [encoding], device)
+    kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
-    model = _load(checkpoint, config, vocab_size, device)
+    model = build_model(config, vocab_size, encoding, kernel)
+    _load_weights(model, checkpoint, config.frozen.hash)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
@@ -103,13 +108,13 @@ def load_model(
                 f" training diverged or the file was changed; train the run again with a lower"
                 f" learning rate"
             )
-    return model
+    return model.to(device)
 
 
-def use_supported_kernel(
+def supported_kernel(
     config: DictConfig, encodings: Sequence[Encoding], device: torch.device
-) -> None:
-    """Set `kernel=auto` in the configuration of a saved run whose kernel cannot be used.
+) -> str:
+    """Return the kernel of a saved run's configuration, or `auto` if it cannot be used here.
 
     A kernel that was requested for training on a GPU may not support a CPU, and all kernels compute
     the same function.
@@ -120,7 +125,8 @@ def use_supported_kernel(
             layer_choices(config.kernel, encoding, device, dtype)
     except UnsupportedKernelError as error:
         log.warning("kernel=auto is used instead of %s: %s", config.kernel, error.reason)
-        config.kernel = "auto"
+        return "auto"
+    return config.kernel
 
 
 def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | None) -> Checkpoint:
@@ -167,13 +173,9 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
     )
 
 
-def _load(
-    checkpoint: Checkpoint, config: DictConfig, vocab_size: int, device: torch.device
-) -> Decoder:
-    model = build_model(config, vocab_size)
-    weights = checkpoint.weights(config.frozen.hash)
+def _load_weights(model: Decoder, checkpoint: Checkpoint, run_hash: str) -> None:
+    weights = checkpoint.weights(run_hash)
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
-    return model.to(device)

@@ -18,15 +18,20 @@ from posenc.model.transformer import Decoder, derive_seed, initialize
 from posenc.runs.hardware import memory_bytes
 
 
-def build_model(config: DictConfig, vocab_size: int, encoding: Encoding | None = None) -> Decoder:
+def build_model(
+    config: DictConfig,
+    vocab_size: int,
+    encoding: Encoding | None = None,
+    kernel: str | None = None,
+) -> Decoder:
     """Return the model that `config` describes, with weights drawn from its seed.
 
-    `encoding` is the untrained encoding of `config`, if the caller has already built it. Raises
-    ConfigError for parameters that the model or the encoding rejects, such as a number of
-    heads that does not divide the width.
+    `encoding` is the untrained encoding of `config`, if the caller has already built it; `kernel`
+    is used instead of the kernel of `config`. Raises ConfigError for parameters that the model or
+    the encoding rejects, such as a number of heads that does not divide the width.
     """
     encoding = encoding or build_encoding(config, list(config.get("modules") or []))
-    model = _build_decoder(config, vocab_size, encoding)
+    model = _build_decoder(config, vocab_size, encoding, kernel or config.kernel)
     initialize(model, config.seed)
     return model
 
@@ -40,7 +45,7 @@ def build_meta_model(
     """
     encoding = encoding or build_encoding(config, list(config.modules))
     with torch.device("meta"):
-        return _build_decoder(config, vocab_size, encoding)
+        return _build_decoder(config, vocab_size, encoding, config.kernel)
 
 
 def check_memory(parameters: int) -> None:
@@ -53,9 +58,9 @@ def check_memory(parameters: int) -> None:
         )
 
 
-def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding) -> Decoder:
+def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kernel: str) -> Decoder:
     modules = list(config.get("modules") or [])
-    attend = get_kernel(config.kernel)
+    attend = get_kernel(kernel)
     return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 
@@ -77,7 +82,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(config.seed, "encoding"))
+        torch.default_generator.manual_seed(derive_seed(config.seed, "encoding"))
         try:
             encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:
