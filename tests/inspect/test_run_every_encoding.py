@@ -1,6 +1,7 @@
 """The analysis of a run supports every encoding, and writes its page."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,15 @@ from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding, build_model
 
 TRAINED, VOCABULARY = 24, 40
+BF16 = ["alibi", "cope", "dape_alibi", "fire", "fox", "learned", "path", "rope", "t5"]
 SENTENCE = torch.tensor([3, 7, 9, 11, 7])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", sorted(options("encoding", [])))
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize(
+    ("encoding", "precision"),
+    [*((name, "float32") for name in sorted(options("encoding", []))), *product(BF16, ["bf16"])],
+)
 def test_an_encoding_is_measured_up_to_its_maximum_length(
     configured: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
