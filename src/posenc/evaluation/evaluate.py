@@ -47,9 +47,8 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Compute the evaluation rows for `keys`, save each as soon as it is complete, and return them.
 
-    `on_progress` is called with the fraction of the work that is done and the speed in tokens per
-    second. If it returns False, the evaluation stops and the rows completed so far are returned.
-    `kernel` is used instead of the kernel of `config`.
+    `on_progress` is called with the fraction of work done and the speed in tokens per second; if it
+    returns False, the rows completed so far are returned. `kernel` replaces that of `config`.
     Raises RunError if weights are missing (before anything is measured) or a loss is not finite.
     """
     requests = measurement_requests(config, data, keys)
@@ -60,9 +59,7 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     completed = 0
     for at_tokens, group in groupby(requests, attrgetter("at_tokens")):
-        model = build_model(config, data.vocab_size, kernel=kernel)
-        _load_weights(model, checkpoints[at_tokens], config.frozen.hash)
-        model = model.to(device)
+        model = _load(checkpoints[at_tokens], config, data.vocab_size, None, kernel).to(device)
         trained_encoding = model.encoding
         for request in group:
 
@@ -99,8 +96,7 @@ def load_model(
     encoding = build_encoding(config, list(config.modules))
     kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
-    model = build_model(config, vocab_size, encoding, kernel)
-    _load_weights(model, checkpoint, config.frozen.hash)
+    model = _load(checkpoint, config, vocab_size, encoding, kernel)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
@@ -173,9 +169,18 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
     )
 
 
-def _load_weights(model: Decoder, checkpoint: Checkpoint, run_hash: str) -> None:
-    weights = checkpoint.weights(run_hash)
+def _load(
+    checkpoint: Checkpoint,
+    config: DictConfig,
+    vocab_size: int,
+    encoding: Encoding | None,
+    kernel: str | None,
+) -> Decoder:
+    """Return the model with the weights of `checkpoint`; see `build_model` for the arguments."""
+    model = build_model(config, vocab_size, encoding, kernel)
+    weights = checkpoint.weights(config.frozen.hash)
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
+    return model
