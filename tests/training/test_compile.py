@@ -29,7 +29,7 @@ from posenc.training.optimizer import adamw
 Configured = Callable[..., DictConfig]
 SMALL = ["model.width=32", "model.layers=2", "model.heads=4", "model.feed_forward=64"]
 LENGTH = 43
-BY_KERNEL = ["alibi", "fire"]  # toeplitz, blocks; the next test has causal and factored
+BY_KERNEL = ["rope", "alibi", "fox", "fire"]  # causal, toeplitz, factored, blocks
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 

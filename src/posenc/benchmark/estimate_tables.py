@@ -1,7 +1,7 @@
 """Prints estimates as a table, or returns them as JSON."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +29,6 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
         f"time: {format_duration(totals['seconds'])},"
         f" {totals['evaluation_fraction']:.0%} of it for evaluation (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
-        f"non-embedding parameters: {_range(run.non_embedding_parameters for run in estimates)}",
         *_notes(estimates, machine),
     ]
     for line in lines:
@@ -101,7 +100,10 @@ def _memory_breakdown(run: Estimate) -> str:
 
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     sizes = sorted({run.vocab_size for run in estimates})
-    notes = [f"vocabulary: {' or '.join(f'{size:,}' for size in sizes)} tokens"]
+    notes = [
+        f"non-embedding parameters: {_range([run.non_embedding_parameters for run in estimates])}",
+        f"vocabulary: {' or '.join(f'{size:,}' for size in sizes)} tokens",
+    ]
     notes.append(f"torch.compile: {_compile_choices(estimates)}")
     if not all(run.includes_evaluation for run in estimates):
         notes.append("evaluation is excluded for data of unknown size, until it is prepared")
@@ -128,10 +130,9 @@ def _compile_choices(estimates: Sequence[Estimate]) -> str:
     return ", ".join(texts)
 
 
-def _range(values: Iterable[int]) -> str:
-    """Return the smallest and the largest value, or the value if all are equal."""
-    ordered = sorted(values)
-    return " to ".join(dict.fromkeys(map(_with_si_prefix, (ordered[0], ordered[-1]))))
+def _range(values: Sequence[int]) -> str:
+    """Return the smallest and the largest value, or one value if they are printed alike."""
+    return " to ".join(dict.fromkeys(map(_with_si_prefix, (min(values), max(values)))))
 
 
 def _with_si_prefix(number: float) -> str:

@@ -18,6 +18,7 @@ from posenc.check.under_test import (
 )
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
+from posenc.model.transformer import seed_cpu
 
 LONGER_LENGTH = 67
 NUM_LATER = 3
@@ -100,7 +101,7 @@ def _first_outputs(
     `attention` is the output of the layer's attention. Only a change in it counts, because a hook
     may add a constant to all scores of a query without any effect.
     """
-    torch.default_generator.manual_seed(SEED)
+    seed_cpu(SEED)
     x, q, k, v, pos = inputs
     outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :first]}
     at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])

@@ -16,6 +16,7 @@ from posenc.attention.reference import (
 )
 from posenc.check.under_test import SEED
 from posenc.encodings.base import Encoding
+from posenc.model.transformer import seed_cpu
 
 NUM_QUERIES = 2
 """The number of queries, at the end of the sequence, for which biases are computed."""
@@ -28,7 +29,7 @@ def random_inputs(
     geometry = encoding.geometry
     shape = (batch, geometry.heads, length, geometry.head_width)
     q, k, v = (_random(10 * seed + number, *shape) for number in (1, 2, 3))
-    torch.default_generator.manual_seed(SEED)
+    seed_cpu(SEED)
     pos = encoding.positions(length, torch.device("cpu"))
     x = _random(10 * seed, batch, length, geometry.width)
     return AttentionInputs(x, q, k, v, pos)
@@ -51,7 +52,7 @@ def distinct_layers(encoding: Encoding) -> Iterator[int]:
 
 def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dict[str, Tensor]:
     """Return the outputs of a layer's hooks; biases are for the last NUM_QUERIES tokens only."""
-    torch.default_generator.manual_seed(SEED)
+    seed_cpu(SEED)
     encoding.eval()
     outputs = {"embed": encoding.embed(inputs.x, inputs.pos)}
     at_layer = encoding.at_layer(layer)

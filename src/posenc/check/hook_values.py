@@ -19,6 +19,7 @@ from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
 from posenc.encodings.wrapper import EFFECTIVE_HOOKS
+from posenc.model.transformer import seed_cpu
 
 BATCH = 2
 TINY_LENGTH = 7
@@ -53,7 +54,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
             for hidden_dtype, head_dtype in dtypes:
                 converted = copy.deepcopy(part).to(hidden_dtype)
                 for training in (False, True):
-                    torch.default_generator.manual_seed(SEED)
+                    seed_cpu(SEED)
                     _verify_model(converted.train(training), hidden_dtype, head_dtype)
             _verify_effect(part)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding, build_model
-from posenc.model.transformer import Decoder, derive_seed
+from posenc.model.transformer import Decoder, derive_seed, seed_cpu
 
 SMALL_MODEL = (
     "model.width=32",
@@ -179,7 +179,7 @@ def compute_logits(
     model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
     """Return the model's logits; the seed is reset, so that every call draws the same numbers."""
-    torch.default_generator.manual_seed(SEED)
+    seed_cpu(SEED)
     try:
         return model.train(training)(tokens, pos)
     finally:

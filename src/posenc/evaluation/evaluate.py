@@ -59,7 +59,7 @@ def evaluate(
     rows: list[dict[str, Any]] = []
     completed = 0
     for at_tokens, group in groupby(requests, attrgetter("at_tokens")):
-        model = _load(checkpoints[at_tokens], config, data.vocab_size, None, kernel).to(device)
+        model = _load(checkpoints[at_tokens], config, data.vocab_size, kernel).to(device)
         trained_encoding = model.encoding
         for request in group:
 
@@ -96,7 +96,7 @@ def load_model(
     encoding = build_encoding(config, list(config.modules))
     kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
-    model = _load(checkpoint, config, vocab_size, encoding, kernel)
+    model = _load(checkpoint, config, vocab_size, kernel, encoding)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
@@ -173,8 +173,8 @@ def _load(
     checkpoint: Checkpoint,
     config: DictConfig,
     vocab_size: int,
-    encoding: Encoding | None,
     kernel: str | None,
+    encoding: Encoding | None = None,
 ) -> Decoder:
     """Return the model with the weights of `checkpoint`; see `build_model` for the arguments."""
     model = build_model(config, vocab_size, encoding, kernel)

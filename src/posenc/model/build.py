@@ -14,7 +14,7 @@ from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
-from posenc.model.transformer import Decoder, derive_seed, initialize
+from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
 from posenc.runs.hardware import memory_bytes
 
 
@@ -82,7 +82,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed(config.seed, "encoding"))
+        seed_cpu(derive_seed(config.seed, "encoding"))
         try:
             encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:

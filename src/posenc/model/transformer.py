@@ -203,3 +203,12 @@ def initialize(model: Decoder, seed: int) -> None:
 def derive_seed(seed: int, name: str) -> int:
     """Return a seed derived from the run's seed and a name, such as that of a parameter."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
+
+
+def seed_cpu(seed: int) -> None:
+    """Seed the CPU's default generator only.
+
+    `torch.manual_seed` also reseeds all other devices, which `torch.random.fork_rng(devices=[])`
+    does not undo.
+    """
+    torch.default_generator.manual_seed(seed)

@@ -13,6 +13,7 @@ from posenc.check.under_test import perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
+from posenc.model.transformer import seed_cpu
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.table import Value
 
@@ -78,7 +79,7 @@ class InspectedEncoding:
 
     def positions(self, length: int) -> torch.Tensor:
         """Return positions for `length` tokens; random positions depend on the seed."""
-        torch.manual_seed(self.config.seed)
+        seed_cpu(self.config.seed)
         return self.encoding.positions(length, torch.device("cpu"))
 
 
