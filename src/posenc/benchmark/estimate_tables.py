@@ -21,13 +21,15 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     console.print(estimate_table(estimates))
     totals = total_cost(estimates, machine)
     slowest = min(run.flops_per_second for run in estimates)
+    evaluation = ""
+    if any(run.includes_evaluation for run in estimates):
+        evaluation = f", {totals['evaluation_fraction']:.0%} of it for evaluation"
     lines = [
         _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
         f"{plural(len(estimates), 'run')}, {_scientific(totals['flops'])} FLOPs at"
         f" {_scientific(slowest)} FLOP/s or more per device:"
         f" {totals['device_seconds'] / 3600:.3g} device hours",
-        f"time: {format_duration(totals['seconds'])},"
-        f" {totals['evaluation_fraction']:.0%} of it for evaluation (concurrent runs:"
+        f"time: {format_duration(totals['seconds'])}{evaluation} (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
         *_notes(estimates, machine),
     ]
