@@ -32,7 +32,9 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
     assert main([*words, "machine.utilization=0.6", "precision=bf16"]) == 0
     table = " ".join(capsys.readouterr().out.split())
     assert "4 runs" in table and "% of it for evaluation" in table
-    assert "FLOPs training" in table and "seed evaluation" in table  # in two pieces
+    assert "encoding L seed parameters memory FLOPs training evaluation" in table  # in one piece
+    non_embedding = estimates["runs"][0]["non_embedding_parameters"]
+    assert f"non-embedding parameters: {non_embedding / 1e3:.3g}k" in table
     assert "evaluation is approximate until the data is prepared" in table
     assert "at 5.9e14 FLOP/s" in table and "vocabulary: 257 tokens" in table
 
